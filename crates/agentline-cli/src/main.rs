@@ -1,0 +1,2 @@
+//! The `agentline` program.
+fn main() {}

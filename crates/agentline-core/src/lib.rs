@@ -1,0 +1,1 @@
+//! The core of agentline: lines in; events, questions and frames out. No I/O, no clock.

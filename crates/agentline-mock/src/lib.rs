@@ -1,0 +1,1 @@
+//! Scripted models on loopback and a fake agent.

@@ -1,0 +1,1 @@
+//! Drives coding-agent command-line tools and tells the truth about what they did.
