@@ -1,1 +1,26 @@
-//! Scripted models on loopback and a fake agent.
+//! Scripted models on loopback and a fake agent that misbehaves on command.
+//!
+//! Two things are here, both made for tests, for demos and for people who test their own pipelines:
+//!
+//! - [`gemini::ScriptedModel`] is a Gemini API on `127.0.0.1` that plays a [`gemini::Script`]. A real Gemini CLI
+//!   talks to it as if it were Google's server, so a whole run costs nothing and ends the same way each time.
+//!
+//! ```no_run
+//! use agentline_mock::gemini::{Script, ScriptedModel, Step};
+//! use serde_json::json;
+//!
+//! let model = ScriptedModel::start(Script::new([
+//!     Step::call("write_file", json!({"file_path": "hello.txt", "content": "hi\n"})),
+//!     Step::text("All done. 4"),
+//! ]))?;
+//! // Run the agent with the variables of `model.env()`, then look at what it asked for:
+//! assert_eq!(model.requests_to_main().len(), 2);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! Everything is blocking and built on threads and on a hand-written HTTP/1.1, so that a fault (a connection that
+//! drops after the first chunk, a server that never answers) is exactly the fault that was asked for.
+
+mod http;
+
+pub mod gemini;

@@ -1,0 +1,354 @@
+//! A step: the scripted answer to one request, and the words to write it with.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::bytes;
+
+/// One answer of the scripted model, possibly a faulty one.
+///
+/// ```
+/// use agentline_mock::gemini::{Step, Tokens};
+/// use serde_json::json;
+///
+/// let step = Step::thought("I will write the file.")
+///     .and_text("Writing it now.")
+///     .and_call("write_file", json!({"file_path": "a.txt", "content": "a\n"}))
+///     .usage(Tokens { prompt: 10, ..Tokens::default() });
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    pub(super) answer: Answer,
+    /// The `finishReason` of the last chunk, or none at all.
+    #[serde(default = "stop")]
+    pub(super) finish: Option<String>,
+    #[serde(default)]
+    pub(super) usage: Tokens,
+    /// How long to wait before the first byte.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) delay_ms: u64,
+    /// How long to wait between two chunks.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) chunk_delay_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) midway: Option<Midway>,
+    /// How many requests this step answers before the script goes on.
+    #[serde(default = "once", skip_serializing_if = "is_once")]
+    pub(super) times: u32,
+}
+
+/// What a step sends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum Answer {
+    /// Chunks of the stream, each with its parts.
+    Chunks(Vec<Vec<Part>>),
+    /// The same text, so many times, one chunk each.
+    Many { count: u64, text: String },
+    /// The prompt was refused: no candidate, only this block reason.
+    Blocked(String),
+    /// Another status than 200. A string body is sent as it is, anything else as JSON.
+    Http { status: u16, body: Value },
+    /// 404 for the model in the path.
+    UnknownModel,
+    /// The bytes of the event stream, whatever they are.
+    Raw(#[serde(with = "bytes")] Vec<u8>),
+    /// The connection closes without a byte.
+    Drop,
+    /// Nothing is ever sent.
+    Hang,
+}
+
+/// What goes wrong after the first chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Midway {
+    Drop,
+    Hang,
+}
+
+/// One part of the model's content.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Part {
+    /// Text of the answer.
+    Text(String),
+    /// A thought; Gemini CLI shows it in no output of a run without a terminal.
+    Thought(String),
+    /// A call of a tool.
+    Call {
+        /// The tool's name, for example `write_file`.
+        name: String,
+        /// Its arguments.
+        args: Value,
+    },
+}
+
+/// Token counts that an answer reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tokens {
+    /// Tokens of the prompt, cached ones included.
+    pub prompt: u64,
+    /// Tokens of the answer.
+    pub candidates: u64,
+    /// Tokens of the prompt that came from a cache.
+    pub cached: u64,
+    /// Tokens of the thoughts.
+    pub thoughts: u64,
+    /// The total to claim; without it the true sum of prompt, answer and thoughts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+}
+
+impl Default for Tokens {
+    fn default() -> Self {
+        Self { prompt: 100, candidates: 20, cached: 30, thoughts: 5, total: None }
+    }
+}
+
+/// Answers that go well.
+impl Step {
+    /// One chunk of text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::chunks([Part::Text(text.into())])
+    }
+
+    /// One thought. Alone it is an answer without text, which Gemini CLI treats as an error.
+    pub fn thought(text: impl Into<String>) -> Self {
+        Self::chunks([Part::Thought(text.into())])
+    }
+
+    /// One tool call.
+    pub fn call(name: impl Into<String>, args: Value) -> Self {
+        Self::chunks([Part::Call { name: name.into(), args }])
+    }
+
+    /// Several tool calls in one chunk, as a model sends calls that may run side by side.
+    pub fn calls<N: Into<String>>(calls: impl IntoIterator<Item = (N, Value)>) -> Self {
+        let parts = calls.into_iter().map(|(name, args)| Part::Call { name: name.into(), args });
+        Self::of(Answer::Chunks(vec![parts.collect()]))
+    }
+
+    /// These parts, each in a chunk of its own. See [`Step::chunk_delay`].
+    pub fn chunks(parts: impl IntoIterator<Item = Part>) -> Self {
+        Self::of(Answer::Chunks(parts.into_iter().map(|part| vec![part]).collect()))
+    }
+
+    /// One chunk with `bytes` bytes of text, made of numbered lines.
+    pub fn big_text(bytes: usize) -> Self {
+        let mut text = String::with_capacity(bytes + 16);
+        let mut line = 0_u64;
+        while text.len() < bytes {
+            line += 1;
+            text.push_str(&format!("line {line:09}\n"));
+        }
+        text.truncate(bytes);
+        Self::text(text)
+    }
+
+    /// The same text `count` times, one chunk each, as fast as the client reads.
+    pub fn many_chunks(count: u64, text: impl Into<String>) -> Self {
+        Self::of(Answer::Many { count, text: text.into() })
+    }
+
+    /// Adds a chunk of text.
+    #[must_use]
+    pub fn and_text(self, text: impl Into<String>) -> Self {
+        self.and_chunks([Part::Text(text.into())])
+    }
+
+    /// Adds a thought.
+    #[must_use]
+    pub fn and_thought(self, text: impl Into<String>) -> Self {
+        self.and_chunks([Part::Thought(text.into())])
+    }
+
+    /// Adds a tool call in a chunk of its own.
+    #[must_use]
+    pub fn and_call(self, name: impl Into<String>, args: Value) -> Self {
+        self.and_chunks([Part::Call { name: name.into(), args }])
+    }
+
+    /// Adds parts, each in a chunk of its own. A step that is no content stays what it is.
+    #[must_use]
+    pub fn and_chunks(mut self, parts: impl IntoIterator<Item = Part>) -> Self {
+        if let Answer::Chunks(chunks) = &mut self.answer {
+            chunks.extend(parts.into_iter().map(|part| vec![part]));
+        }
+        self
+    }
+}
+
+/// Answers that go wrong.
+impl Step {
+    /// Any HTTP status. A JSON string is sent as it is (say, an HTML page), anything else as JSON.
+    pub fn http(status: u16, body: impl Into<Value>) -> Self {
+        Self::of(Answer::Http { status, body: body.into() })
+    }
+
+    /// An error in the shape of Google's API: `{"error": {"code", "message", "status", "details"}}`.
+    pub fn api_error(status: u16, name: &str, message: &str, details: Value) -> Self {
+        let mut error = json!({"code": status, "message": message, "status": name});
+        if !details.is_null() {
+            error["details"] = details;
+        }
+        Self::http(status, json!({"error": error}))
+    }
+
+    /// 429, with the wait that the server suggests (`RetryInfo`) or with none.
+    pub fn rate_limited(retry_after_secs: Option<u64>) -> Self {
+        match retry_after_secs {
+            Some(secs) => Self::api_error(
+                429,
+                "RESOURCE_EXHAUSTED",
+                &format!("Please retry in {secs}s."),
+                json!([{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": format!("{secs}s")}]),
+            ),
+            None => Self::api_error(429, "RESOURCE_EXHAUSTED", "Resource has been exhausted.", Value::Null),
+        }
+    }
+
+    /// 429 because the quota of the day is used up: Gemini CLI does not retry this.
+    pub fn daily_quota() -> Self {
+        let violation = json!({
+            "quotaMetric": "generativelanguage.googleapis.com/generate_content_free_tier_requests",
+            "quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier",
+            "quotaDimensions": {"model": "gemini-2.5-pro"},
+            "quotaValue": "50",
+        });
+        let kind = "type.googleapis.com/google.rpc.QuotaFailure";
+        Self::api_error(
+            429,
+            "RESOURCE_EXHAUSTED",
+            "You exceeded your current quota",
+            json!([{"@type": kind, "violations": [violation]}]),
+        )
+    }
+
+    /// 400 with the reason `API_KEY_INVALID`.
+    pub fn invalid_key() -> Self {
+        let kind = "type.googleapis.com/google.rpc.ErrorInfo";
+        Self::api_error(
+            400,
+            "INVALID_ARGUMENT",
+            "API key not valid. Please pass a valid API key.",
+            json!([{"@type": kind, "reason": "API_KEY_INVALID", "domain": "googleapis.com"}]),
+        )
+    }
+
+    /// 404 for the model that was asked for.
+    pub fn unknown_model() -> Self {
+        Self::of(Answer::UnknownModel)
+    }
+
+    /// The prompt is refused: `promptFeedback.blockReason` and no candidate.
+    pub fn blocked() -> Self {
+        Self::of(Answer::Blocked("SAFETY".to_owned()))
+    }
+
+    /// A candidate with an empty text.
+    pub fn empty() -> Self {
+        Self::text("")
+    }
+
+    /// The connection closes without an answer.
+    pub fn drop_connection() -> Self {
+        Self::of(Answer::Drop)
+    }
+
+    /// No answer ever; the connection stays open until the client or the model goes away.
+    pub fn hang() -> Self {
+        Self::of(Answer::Hang)
+    }
+
+    /// The body of the event stream byte by byte, valid or not.
+    pub fn raw_sse(bytes: impl Into<Vec<u8>>) -> Self {
+        Self::of(Answer::Raw(bytes.into()))
+    }
+
+    /// Closes the connection after the first chunk.
+    #[must_use]
+    pub fn drop_midway(mut self) -> Self {
+        self.midway = Some(Midway::Drop);
+        self
+    }
+
+    /// Sends the first chunk and then nothing more.
+    #[must_use]
+    pub fn hang_midway(mut self) -> Self {
+        self.midway = Some(Midway::Hang);
+        self
+    }
+}
+
+/// How an answer is given.
+impl Step {
+    /// The token counts to report.
+    #[must_use]
+    pub fn usage(mut self, tokens: Tokens) -> Self {
+        self.usage = tokens;
+        self
+    }
+
+    /// The `finishReason`: `"STOP"` (as it is without this call), `"SAFETY"`, `"MAX_TOKENS"`, `"RECITATION"`,
+    /// `"MALFORMED_FUNCTION_CALL"`, or `None` for a stream that ends without one.
+    #[must_use]
+    pub fn finish<'a>(mut self, reason: impl Into<Option<&'a str>>) -> Self {
+        self.finish = reason.into().map(str::to_owned);
+        self
+    }
+
+    /// Waits before the answer begins.
+    #[must_use]
+    pub fn delay(mut self, millis: u64) -> Self {
+        self.delay_ms = millis;
+        self
+    }
+
+    /// Waits between two chunks.
+    #[must_use]
+    pub fn chunk_delay(mut self, millis: u64) -> Self {
+        self.chunk_delay_ms = millis;
+        self
+    }
+
+    /// Gives this answer to so many requests before the script goes on: errors that a retry overcomes.
+    #[must_use]
+    pub fn times(mut self, count: u32) -> Self {
+        self.times = count;
+        self
+    }
+
+    fn of(answer: Answer) -> Self {
+        Self {
+            answer,
+            finish: stop(),
+            usage: Tokens::default(),
+            delay_ms: 0,
+            chunk_delay_ms: 0,
+            midway: None,
+            times: once(),
+        }
+    }
+}
+
+fn stop() -> Option<String> {
+    Some("STOP".to_owned())
+}
+
+fn once() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_once(times: &u32) -> bool {
+    *times == 1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(millis: &u64) -> bool {
+    *millis == 0
+}

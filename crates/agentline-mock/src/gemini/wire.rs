@@ -1,0 +1,223 @@
+//! Puts a step on the wire: as an event stream, as one JSON answer, or as the fault it asks for.
+
+use std::io;
+
+use serde_json::{Value, json};
+
+use crate::http::Connection;
+
+use super::step::{Answer, Midway};
+use super::{Part, Step, Tokens};
+
+const EVENT_STREAM: &str = "text/event-stream";
+const JSON: &str = "application/json; charset=UTF-8";
+
+/// Whether the connection can serve one more request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    Open,
+    Closed,
+}
+
+/// Sends one step. `wait` sleeps, and answers `false` when the model is being stopped.
+pub(super) fn send(
+    step: &Step,
+    model: &str,
+    streams: bool,
+    connection: &mut Connection,
+    wait: &dyn Fn(u64) -> bool,
+) -> io::Result<After> {
+    if step.delay_ms > 0 && !wait(step.delay_ms) {
+        return Ok(After::Closed);
+    }
+    match &step.answer {
+        Answer::Drop => {
+            connection.drop_now();
+            Ok(After::Closed)
+        }
+        Answer::Hang => {
+            connection.wait_for_close();
+            Ok(After::Closed)
+        }
+        Answer::Http { status, body } => send_status(*status, body, connection),
+        Answer::UnknownModel => {
+            let message = format!("models/{model} is not found for API version v1beta");
+            let step = Step::api_error(404, "NOT_FOUND", &message, Value::Null);
+            send(&step, model, streams, connection, wait)
+        }
+        Answer::Raw(bytes) => stream(step, &[bytes], connection, wait),
+        Answer::Blocked(reason) => {
+            let feedback = json!({
+                "promptFeedback": {"blockReason": reason},
+                "usageMetadata": usage(step.usage),
+                "modelVersion": model,
+            });
+            send_frames(step, streams, &[feedback], connection, wait)
+        }
+        Answer::Many { count, text } if streams => send_many(step, model, *count, text, connection, wait),
+        Answer::Many { count, text } => {
+            let whole = text.repeat(usize::try_from(*count).unwrap_or(usize::MAX));
+            let frame = frame(step, model, &[Part::Text(whole)], Last::Yes);
+            send_frames(step, streams, &[frame], connection, wait)
+        }
+        Answer::Chunks(chunks) if streams => {
+            // A stream that breaks must not have said that it was finished.
+            let ends = step.midway.is_none() || chunks.len() > 1;
+            let frames: Vec<Value> = (1..)
+                .zip(chunks)
+                .map(|(number, parts)| {
+                    let last = if ends && number == chunks.len() { Last::Yes } else { Last::No };
+                    frame(step, model, parts, last)
+                })
+                .collect();
+            send_frames(step, streams, &frames, connection, wait)
+        }
+        Answer::Chunks(chunks) => {
+            let parts: Vec<Part> = chunks.iter().flatten().cloned().collect();
+            send_frames(step, streams, &[frame(step, model, &parts, Last::Yes)], connection, wait)
+        }
+    }
+}
+
+/// Sends a complete JSON answer with status 200.
+pub(super) fn send_json(body: &Value, connection: &mut Connection) -> io::Result<After> {
+    connection.answer(200, JSON, body.to_string().as_bytes())?;
+    Ok(After::Open)
+}
+
+/// A candidate with one text, as a helper request is answered.
+pub(super) fn plain_answer(model: &str, text: String) -> Value {
+    frame(&Step::empty(), model, &[Part::Text(text)], Last::Yes)
+}
+
+fn send_status(status: u16, body: &Value, connection: &mut Connection) -> io::Result<After> {
+    match body {
+        Value::String(text) => connection.answer(status, "text/html; charset=UTF-8", text.as_bytes())?,
+        other => connection.answer(status, JSON, other.to_string().as_bytes())?,
+    }
+    Ok(After::Open)
+}
+
+fn send_frames(
+    step: &Step,
+    streams: bool,
+    frames: &[Value],
+    connection: &mut Connection,
+    wait: &dyn Fn(u64) -> bool,
+) -> io::Result<After> {
+    if streams {
+        let events: Vec<Vec<u8>> = frames.iter().map(event).collect();
+        let events: Vec<&[u8]> = events.iter().map(Vec::as_slice).collect();
+        return stream(step, &events, connection, wait);
+    }
+    let whole = frames.first().map(Value::to_string).unwrap_or_default();
+    let Some(midway) = step.midway else {
+        connection.answer(200, JSON, whole.as_bytes())?;
+        return Ok(After::Open);
+    };
+    connection.answer_in_part(JSON, &whole.as_bytes()[..whole.len() / 2], whole.len())?;
+    Ok(break_off(midway, connection))
+}
+
+/// Streams the events, and breaks off after the first where the step says so.
+fn stream(
+    step: &Step,
+    events: &[&[u8]],
+    connection: &mut Connection,
+    wait: &dyn Fn(u64) -> bool,
+) -> io::Result<After> {
+    connection.start_stream(EVENT_STREAM)?;
+    for (index, event) in events.iter().enumerate() {
+        if index > 0 && step.chunk_delay_ms > 0 && !wait(step.chunk_delay_ms) {
+            return Ok(After::Closed);
+        }
+        connection.piece(event)?;
+        if let Some(midway) = step.midway {
+            connection.flush()?;
+            return Ok(break_off(midway, connection));
+        }
+        if step.chunk_delay_ms > 0 {
+            connection.flush()?;
+        }
+    }
+    connection.end_stream()?;
+    Ok(After::Open)
+}
+
+/// Streams one event many times; it is made once, so that the writing is the only work.
+fn send_many(
+    step: &Step,
+    model: &str,
+    count: u64,
+    text: &str,
+    connection: &mut Connection,
+    wait: &dyn Fn(u64) -> bool,
+) -> io::Result<After> {
+    let parts = [Part::Text(text.to_owned())];
+    let repeated = event(&frame(step, model, &parts, Last::No));
+    if step.midway.is_some() || count == 0 {
+        return stream(step, &[&repeated], connection, wait);
+    }
+    connection.start_stream(EVENT_STREAM)?;
+    for _ in 1..count {
+        connection.piece(&repeated)?;
+        if step.chunk_delay_ms > 0 {
+            connection.flush()?;
+            if !wait(step.chunk_delay_ms) {
+                return Ok(After::Closed);
+            }
+        }
+    }
+    connection.piece(&event(&frame(step, model, &parts, Last::Yes)))?;
+    connection.end_stream()?;
+    Ok(After::Open)
+}
+
+fn break_off(midway: Midway, connection: &mut Connection) -> After {
+    match midway {
+        Midway::Drop => connection.drop_now(),
+        Midway::Hang => connection.wait_for_close(),
+    }
+    After::Closed
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    Yes,
+    No,
+}
+
+/// One `GenerateContentResponse`. The last of a stream carries the reason of the end and the token counts.
+fn frame(step: &Step, model: &str, parts: &[Part], last: Last) -> Value {
+    let parts: Vec<Value> = parts.iter().map(part).collect();
+    let mut candidate = json!({"content": {"role": "model", "parts": parts}, "index": 0});
+    if last == Last::No {
+        return json!({"candidates": [candidate], "modelVersion": model});
+    }
+    if let Some(reason) = &step.finish {
+        candidate["finishReason"] = json!(reason);
+    }
+    json!({"candidates": [candidate], "usageMetadata": usage(step.usage), "modelVersion": model})
+}
+
+fn part(part: &Part) -> Value {
+    match part {
+        Part::Text(text) => json!({"text": text}),
+        Part::Thought(text) => json!({"text": text, "thought": true}),
+        Part::Call { name, args } => json!({"functionCall": {"name": name, "args": args}}),
+    }
+}
+
+fn usage(tokens: Tokens) -> Value {
+    json!({
+        "promptTokenCount": tokens.prompt,
+        "candidatesTokenCount": tokens.candidates,
+        "cachedContentTokenCount": tokens.cached,
+        "thoughtsTokenCount": tokens.thoughts,
+        "totalTokenCount": tokens.total.unwrap_or(tokens.prompt + tokens.candidates + tokens.thoughts),
+    })
+}
+
+fn event(frame: &Value) -> Vec<u8> {
+    format!("data: {frame}\r\n\r\n").into_bytes()
+}
