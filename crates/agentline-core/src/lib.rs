@@ -1,1 +1,47 @@
-//! The core of agentline: lines in; events, questions and frames out. No I/O, no clock.
+//! The core of agentline: lines in; events, questions and frames out. No I/O, no clock, no runtime.
+//!
+//! ```text
+//! bytes ─▶ line ─▶ Input ─▶ Connection ─▶ Output ─▶ events, frames, questions, outcome
+//!                              │  ▲
+//!                    Dialogue ─┘  └─ Run: clocks, limits, ledger, usage, verdict
+//! ```
+//!
+//! A `Connection` is one live agent process as a state machine; a [`Dialogue`] translates one surface of one agent
+//! and lives in that agent's folder under [`agents`]; a tape is the list of [`Input`]s. The crate `agentline` is the
+//! shell around it.
+
+mod agent;
+pub mod agents;
+mod change;
+mod dialogue;
+mod event;
+mod failure;
+mod id;
+mod input;
+mod launch;
+mod outcome;
+mod output;
+mod plan;
+mod price;
+mod problem;
+mod request;
+mod tool;
+mod usage;
+mod verdict;
+
+pub use agent::{Abilities, Agent, Card, SessionSpot, SignIn};
+pub use change::{Change, ChangeSource, DiskChange, FileRow};
+pub use dialogue::{Dialogue, End, Line, Room, Say, ToolFact};
+pub use event::{Event, Origin, Record, Started, ToolUse, sample};
+pub use failure::{Failure, Kind, Phase};
+pub use id::{AskId, Millis, RunId, Surface, Version};
+pub use input::{Answer, Ask, Clocks, Disk, Exit, Input, Order, Side, Stream, Want, What, Who};
+pub use launch::{Ground, Launch, Look, NewFile, Notice, Plan, Program};
+pub use outcome::{Denial, OUTCOME_SCHEMA, Outcome, RunError};
+pub use output::{Output, Rung};
+pub use price::{Price, PriceTable};
+pub use problem::{Problem, Problems, nearest};
+pub use request::{Limits, McpServer, PermissionMode, RunRequest, Sandbox, SystemMode, Trust};
+pub use tool::{ToolKind, ToolStatus};
+pub use usage::{Count, Source, Span, Tokens, Usage, UsageBook};
+pub use verdict::{Clock, Limit, Seen, Stop, Verdict, verdict};

@@ -1,0 +1,193 @@
+//! What every agent tells about itself. One folder under `agents` implements it; nobody else knows an agent's facts.
+
+use crate::{Dialogue, Ground, Launch, Look, Plan, Problem, Surface, Version};
+use serde::Serialize;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// A coding agent that we can drive.
+pub trait Agent: Sync + Send {
+    /// Its names and where its program is to be had.
+    fn card(&self) -> &'static Card;
+
+    /// What a surface of it can do at a version.
+    fn abilities(&self, surface: Surface, version: Option<Version>) -> Abilities;
+
+    /// The surface that fits what was asked best, when the caller did not choose.
+    ///
+    /// # Errors
+    /// What was asked fits no surface, with the reason.
+    fn choose(&self, request: &crate::RunRequest) -> Result<Surface, Problem>;
+
+    /// What is wrong with a request for this agent, before anything is looked up or started.
+    fn check(&self, request: &crate::RunRequest, surface: Surface) -> Vec<Problem>;
+
+    /// Turns a checked plan into what is to be started.
+    ///
+    /// # Errors
+    /// All problems together; nothing has been touched.
+    fn launch(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>>;
+
+    /// A translator for one live connection.
+    fn dialogue(&self, surface: Surface, version: Option<Version>) -> Box<dyn Dialogue>;
+
+    /// Where the file of a session grows while a run goes on, once it can be known.
+    fn session_spot(
+        &self,
+        agent_home: &Path,
+        cwd: &Path,
+        session: &str,
+        look: &dyn Look,
+    ) -> Option<SessionSpot>;
+
+    /// Files that a finished run left behind and that would harm the user's data if they stayed.
+    fn leftovers(&self, spot: &SessionSpot, existed_before: &[PathBuf], look: &dyn Look) -> Vec<PathBuf>;
+
+    /// Every way of signing in that was looked for, in the order in which the agent takes them.
+    fn sign_in(&self, env: &BTreeMap<String, String>, home: &Path, look: &dyn Look) -> Vec<SignIn>;
+
+    /// Whether the agent would trust a folder without being told to.
+    fn trusts(
+        &self,
+        cwd: &Path,
+        env: &BTreeMap<String, String>,
+        home: &Path,
+        look: &dyn Look,
+    ) -> Option<bool>;
+}
+
+/// An agent's names and where its program is to be had.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Card {
+    /// The id.
+    pub id: &'static str,
+    /// Other names it answers to.
+    pub aliases: &'static [&'static str],
+    /// What people call it.
+    pub title: &'static str,
+    /// Its program's name.
+    pub program: &'static str,
+    /// The variable that names its program.
+    pub path_variable: &'static str,
+    /// Its npm package.
+    pub package: &'static str,
+    /// The version that we test with and install.
+    pub pinned: &'static str,
+    /// How to sign in.
+    pub sign_in_hint: &'static str,
+    /// Variables that the agent documents; a trailing `*` is a prefix.
+    pub variables: &'static [&'static str],
+    /// The surfaces it has.
+    pub surfaces: &'static [Surface],
+    /// The longest prompt that it takes, in bytes.
+    pub max_prompt_bytes: Option<usize>,
+}
+
+impl Card {
+    /// A card with every field.
+    #[must_use]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a table row: each value stands once, in the agent's folder"
+    )]
+    pub const fn new(
+        id: &'static str,
+        aliases: &'static [&'static str],
+        title: &'static str,
+        program: &'static str,
+        path_variable: &'static str,
+        package: &'static str,
+        pinned: &'static str,
+        sign_in_hint: &'static str,
+        variables: &'static [&'static str],
+        surfaces: &'static [Surface],
+        max_prompt_bytes: Option<usize>,
+    ) -> Self {
+        Self {
+            id,
+            aliases,
+            title,
+            program,
+            path_variable,
+            package,
+            pinned,
+            sign_in_hint,
+            variables,
+            surfaces,
+            max_prompt_bytes,
+        }
+    }
+}
+
+/// What a surface can do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Abilities {
+    /// Works in this version of agentline.
+    pub works: bool,
+    /// Text arrives while it is written.
+    pub streams_text: bool,
+    /// Reasoning is told.
+    pub thinking: bool,
+    /// Tool calls are told while they happen.
+    pub tool_events: bool,
+    /// The host can be asked for permission.
+    pub asks_permission: bool,
+    /// A run can be stopped with words, not only with signals.
+    pub cancels_in_band: bool,
+    /// A stored session can be gone on with.
+    pub resumes: bool,
+    /// MCP servers can be given.
+    pub mcp: bool,
+    /// Images and other files can be sent.
+    pub attachments: bool,
+    /// Several prompts over one process.
+    pub multi_turn: bool,
+    /// Why a turn ended is told.
+    pub stop_reason: bool,
+    /// Tokens are told while the run goes on.
+    pub live_usage: bool,
+}
+
+/// Where a session's file grows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SessionSpot {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Every file of the session ends with this.
+    pub suffix: String,
+}
+
+impl SessionSpot {
+    /// Files in this folder that end so.
+    #[must_use]
+    pub fn new(folder: PathBuf, suffix: String) -> Self {
+        Self { folder, suffix }
+    }
+}
+
+/// One way of signing in, and whether it is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SignIn {
+    /// A setting, a variable or a file.
+    pub source: String,
+    /// Whether it was found; a secret's value is never shown.
+    pub found: bool,
+    /// Whether it is the one that the agent will use.
+    pub wins: bool,
+    /// More about it.
+    pub note: Option<String>,
+}
+
+impl SignIn {
+    /// A way of signing in that was looked for.
+    #[must_use]
+    pub fn new(source: impl Into<String>, found: bool) -> Self {
+        Self { source: source.into(), found, wins: false, note: None }
+    }
+}

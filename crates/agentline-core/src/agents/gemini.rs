@@ -1,0 +1,94 @@
+//! Gemini CLI: its names, its abilities, and the way to its rooms.
+
+use crate::{
+    Abilities, Agent, Card, Dialogue, Ground, Launch, Look, Plan, Problem, RunRequest, SessionSpot, SignIn,
+    Surface, Version,
+};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// Google's Gemini CLI.
+#[derive(Clone, Copy, Debug)]
+pub struct Gemini;
+
+static CARD: Card = Card::new(
+    "gemini",
+    &["gemini-cli", "google:gemini-cli", "gemini_acp"],
+    "Gemini CLI",
+    "gemini",
+    "GEMINI_CLI_PATH",
+    "@google/gemini-cli",
+    "0.61.0",
+    "set GEMINI_API_KEY, or run `gemini` once in a terminal and sign in",
+    &["GEMINI_*", "GOOGLE_*", "CLOUDSDK_*", "GCLOUD_PROJECT", "SEATBELT_PROFILE"],
+    &[Surface::Json, Surface::StreamJson, Surface::Acp],
+    Some(8_388_608),
+);
+
+impl Agent for Gemini {
+    fn card(&self) -> &'static Card {
+        &CARD
+    }
+
+    fn abilities(&self, surface: Surface, _version: Option<Version>) -> Abilities {
+        let headless = Abilities {
+            works: true,
+            resumes: true,
+            mcp: true,
+            live_usage: true,
+            tool_events: true,
+            ..Abilities::default()
+        };
+        match surface {
+            Surface::Json => headless,
+            Surface::StreamJson => Abilities { streams_text: true, ..headless },
+            Surface::Acp => Abilities::default(),
+        }
+    }
+
+    fn choose(&self, _request: &RunRequest) -> Result<Surface, Problem> {
+        Ok(Surface::StreamJson)
+    }
+
+    fn check(&self, _request: &RunRequest, _surface: Surface) -> Vec<Problem> {
+        Vec::new()
+    }
+
+    fn launch(&self, _plan: &Plan, _ground: &Ground, _look: &dyn Look) -> Result<Launch, Vec<Problem>> {
+        Err(Vec::new())
+    }
+
+    fn dialogue(&self, _surface: Surface, _version: Option<Version>) -> Box<dyn Dialogue> {
+        unimplemented!()
+    }
+
+    fn session_spot(
+        &self,
+        _home: &Path,
+        _cwd: &Path,
+        _session: &str,
+        _look: &dyn Look,
+    ) -> Option<SessionSpot> {
+        None
+    }
+
+    fn leftovers(&self, _spot: &SessionSpot, _existed_before: &[PathBuf], _look: &dyn Look) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    fn sign_in(&self, _env: &BTreeMap<String, String>, _home: &Path, _look: &dyn Look) -> Vec<SignIn> {
+        Vec::new()
+    }
+
+    fn trusts(
+        &self,
+        _cwd: &Path,
+        _env: &BTreeMap<String, String>,
+        _home: &Path,
+        _look: &dyn Look,
+    ) -> Option<bool> {
+        None
+    }
+}

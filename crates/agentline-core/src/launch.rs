@@ -1,0 +1,146 @@
+//! From what was asked to what is started: the ground an agent stands on, and the finished launch.
+
+use crate::{RunRequest, Surface, Version};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// A look at files that belong to the user. The core has no file system; the shell lends it this.
+pub trait Look {
+    /// The content of a file, or `None` when it cannot be read.
+    fn read(&self, path: &Path) -> Option<Vec<u8>>;
+    /// The names in a folder, or `None` when it cannot be listed.
+    fn list(&self, path: &Path) -> Option<Vec<String>>;
+    /// Whether something is there.
+    fn exists(&self, path: &Path) -> bool;
+
+    /// The content of a file as text.
+    fn text(&self, path: &Path) -> Option<String> {
+        String::from_utf8(self.read(path)?).ok()
+    }
+}
+
+/// A request that was checked for one agent and surface.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Plan {
+    /// What was asked, with the agent's own id and a prompt that is not empty.
+    pub request: RunRequest,
+    /// The surface that will be used.
+    pub surface: Surface,
+}
+
+impl Plan {
+    /// A plan for a surface that the agent has. The agent's own checks come at the launch.
+    #[must_use]
+    pub fn new(request: RunRequest, surface: Surface) -> Self {
+        Self { request, surface }
+    }
+}
+
+/// What the shell found on this machine before a launch.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Ground {
+    /// The program to start.
+    pub program: Program,
+    /// The workspace, absolute, links resolved.
+    pub cwd: PathBuf,
+    /// The user's home.
+    pub home: PathBuf,
+    /// An empty private folder of this run; it is removed afterwards.
+    pub private: PathBuf,
+    /// The caller's whole environment.
+    pub env: BTreeMap<String, String>,
+    /// A fresh id for a new session.
+    pub session_id: String,
+}
+
+impl Ground {
+    /// The ground of one run.
+    #[must_use]
+    pub fn new(program: Program, cwd: PathBuf, home: PathBuf, private: PathBuf) -> Self {
+        Self { program, cwd, home, private, env: BTreeMap::new(), session_id: String::new() }
+    }
+}
+
+/// How an agent's program is started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// The executable: the agent itself, or the interpreter of its script.
+    pub path: PathBuf,
+    /// Arguments that come before the agent's own, such as the script.
+    pub args: Vec<String>,
+    /// Its version, where it could be read.
+    pub version: Option<Version>,
+}
+
+/// Everything that is needed to start an agent, ready to be carried out.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Launch {
+    /// The executable.
+    pub program: PathBuf,
+    /// All its arguments.
+    pub args: Vec<String>,
+    /// Its whole environment.
+    pub env: BTreeMap<String, String>,
+    /// Its working directory.
+    pub cwd: PathBuf,
+    /// What goes to its standard input first.
+    pub stdin: String,
+    /// Files to write before the start.
+    pub files: Vec<NewFile>,
+    /// Links to make before the start: where, and to what.
+    pub links: Vec<(PathBuf, PathBuf)>,
+    /// Folders to make before the start if they are not there.
+    pub folders: Vec<PathBuf>,
+    /// Folder that stands for the agent's home in this run.
+    pub agent_home: PathBuf,
+    /// The session that this run will write, where we can know it.
+    pub session_id: Option<String>,
+    /// Names of the caller's variables that the agent does not see.
+    pub withheld: Vec<String>,
+    /// Values that must not leave in any output.
+    pub secrets: Vec<String>,
+    /// Things the caller should hear about before the run.
+    pub warnings: Vec<Notice>,
+}
+
+/// A file that a launch writes, in a private folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NewFile {
+    /// Where.
+    pub path: PathBuf,
+    /// What.
+    pub content: Vec<u8>,
+}
+
+impl NewFile {
+    /// A file with this content.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) -> Self {
+        Self { path: path.into(), content: content.into() }
+    }
+}
+
+/// A warning with a stable word for programs and a sentence for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Notice {
+    /// A stable word.
+    pub code: String,
+    /// A sentence.
+    pub message: String,
+}
+
+impl Notice {
+    /// A warning.
+    #[must_use]
+    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code: code.into(), message: message.into() }
+    }
+}

@@ -1,0 +1,110 @@
+//! All that a run came to. This is what `--output json` prints.
+
+use crate::{FileRow, Kind, Millis, Notice, Phase, Surface, Usage, Verdict};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+/// The name of this format; fields may be added, none is ever renamed or removed.
+pub const OUTCOME_SCHEMA: &str = "agentline.outcome/1";
+
+/// All that a run came to.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// The format's name.
+    pub schema: &'static str,
+    /// The id of this run.
+    pub run_id: String,
+    /// Which agent.
+    pub agent: String,
+    /// Its version, where it could be read.
+    pub agent_version: Option<String>,
+    /// Over which surface.
+    pub surface: Option<Surface>,
+    /// Which model, as far as the agent said.
+    pub model: Option<String>,
+    /// The agent's own session.
+    pub session_id: Option<String>,
+    /// The workspace.
+    pub cwd: String,
+    /// The caller's name for this prompt.
+    pub name: Option<String>,
+    /// Whether it worked.
+    pub verdict: Verdict,
+    /// What went wrong.
+    pub error: Option<RunError>,
+    /// The text of the last turn that has any.
+    pub text: String,
+    /// The structured value, where one was asked for.
+    pub output: Option<Box<RawValue>>,
+    /// Which files really changed.
+    pub files: Vec<FileRow>,
+    /// Which tools were refused or not offered.
+    pub denied: Vec<Denial>,
+    /// Tokens.
+    pub usage: Usage,
+    /// US dollars, by the dated price table; null where a model's price is not known.
+    pub cost_usd: Option<f64>,
+    /// Turns of the model.
+    pub turns: u32,
+    /// Calls of tools.
+    pub tool_calls: u32,
+    /// Why the last turn ended, where the surface can know.
+    pub stop_reason: Option<String>,
+    /// From the start of the agent to the outcome.
+    pub duration_ms: Millis,
+    /// Until the first event.
+    pub first_event_ms: Option<Millis>,
+    /// What the caller should know.
+    pub warnings: Vec<Notice>,
+    /// Lines that could not be read.
+    pub unreadable_lines: u32,
+    /// The agent's exit code; null where a signal ended it.
+    pub agent_exit_code: Option<i32>,
+    /// The end of the agent's standard error, known noise left out.
+    pub stderr_tail: String,
+    /// Where the tape was written.
+    pub tape: Option<String>,
+}
+
+impl Outcome {
+    /// Whether the agent finished and answered, and nothing that it tried was refused.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.verdict == Verdict::Done
+    }
+}
+
+/// What went wrong, for programs (`kind`, `phase`) and for people (`message`, `hint`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct RunError {
+    /// A stable word.
+    pub kind: Kind,
+    /// In which part of the run.
+    pub phase: Phase,
+    /// What happened.
+    pub message: String,
+    /// What to type next.
+    pub hint: Option<String>,
+    /// The end of the agent's standard error.
+    pub stderr_tail: String,
+    /// Whether trying again can help.
+    pub retryable: bool,
+}
+
+/// A tool that was refused or not offered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Denial {
+    /// The canonical name.
+    pub tool: String,
+    /// The agent's own name.
+    pub native_tool: String,
+    /// Which call.
+    pub tool_use_id: String,
+    /// Why.
+    pub reason: String,
+    /// The rule that refused it, where it is known.
+    pub rule: Option<String>,
+}
