@@ -1,1 +1,3 @@
 //! Drives coding-agent command-line tools and tells the truth about what they did.
+
+pub mod snapshot;

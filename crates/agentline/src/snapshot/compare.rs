@@ -1,0 +1,210 @@
+//! Compares two snapshots and names every file that changed between them.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
+
+use super::content::{self, Allowance};
+use super::reported::{self, Place};
+use super::stamp::{Kind, Stamp};
+use super::{Change, ChangeKind, Evidence, Snapshot, walk};
+
+/// The most bytes that are read to count the lines of new files.
+const LINE_COUNT_BYTES: u64 = 64 * 1024 * 1024;
+
+pub(super) fn compare(before: &Snapshot, after: &Snapshot, reported: &[PathBuf]) -> Vec<Change> {
+    let sorted = Sorted::of(before, after);
+    let mut findings = Findings { before, list: Vec::new() };
+    for number in &sorted.modified {
+        let path = after.path(&after.entries[*number]);
+        findings.add(Place::Inside(path.to_vec()), ChangeKind::Modified, Evidence::Compared);
+    }
+    findings.judge_gone(&sorted.gone);
+    findings.judge_new(&sorted, after);
+    findings.judge_reported(reported, after);
+    findings.into_changes()
+}
+
+/// The entries of both snapshots, by what a look at the two lists says about them.
+struct Sorted {
+    /// Numbers of entries after.
+    modified: Vec<usize>,
+    /// Numbers of entries after.
+    new: Vec<usize>,
+    /// Numbers of entries before.
+    gone: Vec<usize>,
+    /// Whether the rules of what is ignored are the same in both.
+    same_rules: bool,
+}
+
+impl Sorted {
+    fn of(before: &Snapshot, after: &Snapshot) -> Self {
+        let mut sorted = Self { modified: Vec::new(), new: Vec::new(), gone: Vec::new(), same_rules: true };
+        let (mut old, mut new) = (0, 0);
+        loop {
+            let order = match (before.entries.get(old), after.entries.get(new)) {
+                (Some(one), Some(other)) => before.path(one).cmp(after.path(other)),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => return sorted,
+            };
+            let changed = match order {
+                Ordering::Less => {
+                    sorted.gone.push(old);
+                    before.path(&before.entries[old])
+                }
+                Ordering::Greater => {
+                    sorted.new.push(new);
+                    after.path(&after.entries[new])
+                }
+                Ordering::Equal => {
+                    let now = &after.entries[new];
+                    if differs(before, old, &now.stamp) {
+                        sorted.modified.push(new);
+                        after.path(now)
+                    } else {
+                        &[]
+                    }
+                }
+            };
+            sorted.same_rules &= changed.rsplit(|byte| *byte == b'/').next() != Some(b".gitignore");
+            old += usize::from(order.is_le());
+            new += usize::from(order.is_ge());
+        }
+    }
+}
+
+/// Whether the file of an old entry is another one now; the table is in the documentation of the module above.
+fn differs(before: &Snapshot, old: usize, now: &Stamp) -> bool {
+    let entry = &before.entries[old];
+    let was = &entry.stamp;
+    let by_content = || {
+        let then = before.fingerprint(old)?;
+        let on_disk = before.on_disk(before.path(entry));
+        let now =
+            if was.kind == Kind::Link { content::of_link(&on_disk) } else { content::of_file(&on_disk) };
+        Some(then != now?)
+    };
+    if was.kind != now.kind {
+        return true;
+    }
+    let rewritten = was.modified != now.modified || (was.changed != now.changed && was.inode != now.inode);
+    match was.kind {
+        Kind::Other => was.inode != now.inode && was.changed != now.changed,
+        Kind::Link => by_content().unwrap_or(rewritten),
+        Kind::File if was.size != now.size => true,
+        Kind::File => by_content().unwrap_or(rewritten),
+    }
+}
+
+struct Findings<'a> {
+    before: &'a Snapshot,
+    list: Vec<(Place, ChangeKind, Evidence)>,
+}
+
+impl Findings<'_> {
+    fn add(&mut self, place: Place, kind: ChangeKind, evidence: Evidence) {
+        self.list.push((place, kind, evidence));
+    }
+
+    /// A file that the walk no longer met may have become ignored or unreadable: only the disk says that it is gone.
+    fn judge_gone(&mut self, numbers: &[usize]) {
+        for &number in numbers {
+            let path = self.before.path(&self.before.entries[number]);
+            let kind = match self.before.on_disk(path).symlink_metadata() {
+                Ok(about) => match Stamp::of(&about) {
+                    Some(now) => differs(self.before, number, &now).then_some(ChangeKind::Modified),
+                    None => Some(ChangeKind::Deleted),
+                },
+                Err(why) => reported::is_gone(&why).then_some(ChangeKind::Deleted),
+            };
+            if let Some(kind) = kind {
+                self.add(Place::Inside(path.to_vec()), kind, Evidence::Compared);
+            }
+        }
+    }
+
+    /// A file that the walk did not meet before was not there, unless that walk was cut short or the rules of what is
+    /// ignored have changed since; then its times must tell.
+    fn judge_new(&mut self, sorted: &Sorted, after: &Snapshot) {
+        let absence_is_proof = self.before.complete() && sorted.same_rules;
+        let inode = |number: &usize| self.before.entries[*number].stamp.inode;
+        let moved: HashSet<u64> =
+            if absence_is_proof { HashSet::new() } else { sorted.gone.iter().map(inode).collect() };
+        for &number in &sorted.new {
+            let entry = &after.entries[number];
+            let path = after.path(entry);
+            if absence_is_proof || moved.contains(&entry.stamp.inode) {
+                self.add(Place::Inside(path.to_vec()), ChangeKind::Created, Evidence::Compared);
+            } else if let Some((kind, evidence)) = reported::look(&after.on_disk(path), self.before.began) {
+                self.add(Place::Inside(path.to_vec()), kind, evidence);
+            }
+        }
+    }
+
+    fn judge_reported(&mut self, paths: &[PathBuf], after: &Snapshot) {
+        let places: BTreeSet<_> = paths.iter().map(|path| Place::of(&self.before.root, path)).collect();
+        let known: BTreeSet<_> = self.list.iter().map(|(place, ..)| place.clone()).collect();
+        for place in places.difference(&known) {
+            let found = match place {
+                Place::Outside(path) => reported::look(path, self.before.began),
+                Place::Inside(path) => self.judge_reported_inside(path, after),
+            };
+            if let Some((kind, evidence)) = found {
+                self.add(place.clone(), kind, evidence);
+            }
+        }
+    }
+
+    fn judge_reported_inside(&self, path: &[u8], after: &Snapshot) -> Option<(ChangeKind, Evidence)> {
+        let on_disk = self.before.on_disk(path);
+        if self.before.find(path).is_some() || after.find(path).is_some() {
+            let is_link = on_disk.symlink_metadata().is_ok_and(|about| about.is_symlink());
+            let behind = is_link.then(|| reported::through_link(&on_disk, self.before.began)).flatten();
+            return behind.map(|kind| (kind, Evidence::Times));
+        }
+        let (kind, evidence) = reported::look(&on_disk, self.before.began)?;
+        // In neither snapshot and not on the disk: unless it was hidden from the walk, it was never there.
+        let known_absent =
+            evidence == Evidence::Missing && self.before.complete() && !self.is_hidden(&on_disk);
+        (!known_absent).then_some((kind, evidence))
+    }
+
+    fn is_hidden(&self, on_disk: &Path) -> bool {
+        let Ok(inside) = on_disk.strip_prefix(&self.before.root) else { return false };
+        let mut rules = walk::rules(&self.before.root).build_matchers();
+        inside.components().any(|part| part.as_os_str() == ".git")
+            || rules.first_mut().is_some_and(|rules| rules.matched(inside, false).is_ignore())
+    }
+
+    fn into_changes(self) -> Vec<Change> {
+        let mut allowance = Allowance::new(LINE_COUNT_BYTES);
+        let mut changes: Vec<_> = self
+            .list
+            .into_iter()
+            .map(|(place, kind, evidence)| {
+                let (added, removed) = match kind {
+                    ChangeKind::Created => {
+                        let added = lines_of(self.before, &place, &mut allowance);
+                        (added, added.map(|_| 0))
+                    }
+                    ChangeKind::Deleted => (Some(0), None),
+                    ChangeKind::Modified => (None, None),
+                };
+                Change { path: place.spelled(), kind, evidence, added, removed }
+            })
+            .collect();
+        changes.sort_by(|one, other| one.path.cmp(&other.path));
+        changes
+    }
+}
+
+fn lines_of(before: &Snapshot, place: &Place, allowance: &mut Allowance) -> Option<u64> {
+    let path = match place {
+        Place::Inside(path) => before.on_disk(path),
+        Place::Outside(path) => path.clone(),
+    };
+    let about = path.symlink_metadata().ok().filter(std::fs::Metadata::is_file)?;
+    allowance.spend(about.len())?;
+    content::line_count(&path)
+}

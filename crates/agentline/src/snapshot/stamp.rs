@@ -1,0 +1,100 @@
+//! What is kept of a file's metadata, and what the operating systems call it.
+
+use std::fs::Metadata;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+/// File times come from a clock that ticks every 10 ms at the slowest, and so may lag behind the one that we read.
+const CLOCK_LAG: Duration = Duration::from_millis(10);
+/// How long a time stays ambiguous on file systems that keep fractions of a second.
+const FINE_WINDOW: i64 = 100_000_000;
+/// The same where times are whole seconds; the coarsest in use (FAT) counts in steps of two.
+const COARSE_WINDOW: i64 = 2_000_000_000;
+const SECOND: i64 = 1_000_000_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    File,
+    Link,
+    /// A pipe, socket or device: never opened.
+    Other,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp {
+    pub(super) kind: Kind,
+    pub(super) size: u64,
+    /// Nanoseconds since 1970; where a system does not tell, the field is 0 and so never differs.
+    pub(super) modified: i64,
+    pub(super) changed: i64,
+    pub(super) inode: u64,
+}
+
+impl Stamp {
+    /// The stamp of anything but a directory; `about` must not have followed a link.
+    pub(super) fn of(about: &Metadata) -> Option<Self> {
+        let kind = match about.file_type() {
+            kind if kind.is_dir() => return None,
+            kind if kind.is_file() => Kind::File,
+            kind if kind.is_symlink() => Kind::Link,
+            _ => Kind::Other,
+        };
+        let (modified, changed, inode) = times_and_inode(about);
+        Some(Self { kind, size: about.len(), modified, changed, inode })
+    }
+
+    /// Whether a write soon after `moment` could leave the same times as these.
+    pub(super) fn is_racy(&self, moment: SystemTime) -> bool {
+        let latest = self.modified.max(self.changed);
+        let window = if latest % SECOND == 0 { COARSE_WINDOW } else { FINE_WINDOW };
+        latest > nanoseconds(moment).saturating_sub(window)
+    }
+}
+
+/// Whether `time`, taken from a file, lies after `moment`, taken from the system's clock.
+pub(super) fn is_since(time: SystemTime, moment: SystemTime) -> bool {
+    time >= moment.checked_sub(CLOCK_LAG).unwrap_or(moment)
+}
+
+fn nanoseconds(moment: SystemTime) -> i64 {
+    match moment.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
+        Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |before| -before),
+    }
+}
+
+#[cfg(unix)]
+fn times_and_inode(about: &Metadata) -> (i64, i64, u64) {
+    use std::os::unix::fs::MetadataExt;
+
+    let join = |seconds: i64, nanoseconds: i64| seconds.saturating_mul(SECOND).saturating_add(nanoseconds);
+    (join(about.mtime(), about.mtime_nsec()), join(about.ctime(), about.ctime_nsec()), about.ino())
+}
+
+#[cfg(not(unix))]
+fn times_and_inode(about: &Metadata) -> (i64, i64, u64) {
+    (about.modified().map_or(0, nanoseconds), 0, 0)
+}
+
+/// The bytes of a path with `/` between its parts.
+#[cfg(unix)]
+pub(super) fn push_path_bytes(path: &std::ffi::OsStr, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(path.as_encoded_bytes());
+}
+
+#[cfg(not(unix))]
+pub(super) fn push_path_bytes(path: &std::ffi::OsStr, bytes: &mut Vec<u8>) {
+    bytes.extend(path.to_string_lossy().bytes().map(|byte| if byte == b'\\' { b'/' } else { byte }));
+}
+
+#[cfg(unix)]
+pub(super) fn path_from_bytes(bytes: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+
+    PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
+}
+
+#[cfg(not(unix))]
+pub(super) fn path_from_bytes(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(String::from_utf8_lossy(bytes).into_owned())
+}
