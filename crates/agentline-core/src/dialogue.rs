@@ -107,6 +107,7 @@ pub(crate) enum Said {
     TurnText { id: String, text: String },
     ToolFact(ToolFact),
     Model(String),
+    Abort(Failure),
 }
 
 /// Something learned about a tool call outside the stream of events.
@@ -214,6 +215,11 @@ impl Say {
     /// The model that really answered.
     pub fn model(&mut self, run: RunId, model: impl Into<String>) {
         self.runs.push((Some(run), Said::Model(model.into())));
+    }
+
+    /// Something that a promise rests on does not hold: the run must not go on.
+    pub fn abort(&mut self, failure: Failure) {
+        self.runs.push((None, Said::Abort(failure)));
     }
 
     /// Bytes for the agent's standard input.

@@ -5,18 +5,16 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// Something happened, and when.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub struct Input<'a> {
     /// When, since the connection began.
     pub at: Millis,
     /// What.
-    #[serde(flatten, borrow)]
     pub what: What<'a>,
 }
 
 /// What can happen to a connection.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(tag = "ch", rename_all = "snake_case")]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum What<'a> {
     /// The process runs.
@@ -26,7 +24,6 @@ pub enum What<'a> {
         /// From where.
         stream: Stream,
         /// The line, without its end.
-        #[serde(borrow)]
         text: Cow<'a, str>,
     },
     /// A line came that is longer than the cap; the rest goes on.
@@ -34,7 +31,6 @@ pub enum What<'a> {
         /// From where.
         stream: Stream,
         /// Its beginning.
-        #[serde(borrow)]
         text: Cow<'a, str>,
         /// Its whole length in bytes.
         length: u64,

@@ -6,37 +6,45 @@
 //!                    Dialogue ─┘  └─ Run: clocks, limits, ledger, usage, verdict
 //! ```
 //!
-//! A `Connection` is one live agent process as a state machine; a [`Dialogue`] translates one surface of one agent
+//! A [`Connection`] is one live agent process as a state machine; a [`Dialogue`] translates one surface of one agent
 //! and lives in that agent's folder under [`agents`]; a tape is the list of [`Input`]s. The crate `agentline` is the
 //! shell around it.
 
 mod agent;
 pub mod agents;
 mod change;
+mod connection;
 mod dialogue;
 mod event;
 mod failure;
 mod id;
 mod input;
 mod launch;
+mod ledger;
+mod line;
 mod outcome;
 mod output;
 mod plan;
 mod price;
 mod problem;
 mod request;
+mod run;
 mod tool;
 mod usage;
+mod veil;
 mod verdict;
+mod wire;
 
 pub use agent::{Abilities, Agent, Card, SessionSpot, SignIn};
 pub use change::{Change, ChangeSource, DiskChange, FileRow};
+pub use connection::Connection;
 pub use dialogue::{Dialogue, End, Line, Room, Say, ToolFact};
 pub use event::{Event, Origin, Record, Started, ToolUse, sample};
 pub use failure::{Failure, Kind, Phase};
 pub use id::{AskId, Millis, RunId, Surface, Version};
 pub use input::{Answer, Ask, Clocks, Disk, Exit, Input, Order, Side, Stream, Want, What, Who};
 pub use launch::{Ground, Launch, Look, NewFile, Notice, Plan, Program};
+pub use line::{LineSplitter, Piece};
 pub use outcome::{Denial, OUTCOME_SCHEMA, Outcome, RunError};
 pub use output::{Output, Rung};
 pub use price::{Price, PriceTable};
@@ -44,4 +52,5 @@ pub use problem::{Problem, Problems, nearest};
 pub use request::{Limits, McpServer, PermissionMode, RunRequest, Sandbox, SystemMode, Trust};
 pub use tool::{ToolKind, ToolStatus};
 pub use usage::{Count, Source, Span, Tokens, Usage, UsageBook};
+pub use veil::{MARK, SHORTEST_SECRET, Veil};
 pub use verdict::{Clock, Limit, Seen, Stop, Verdict, verdict};

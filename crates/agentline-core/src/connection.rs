@@ -1,0 +1,658 @@
+//! One live agent process as a state machine, and the runs on it.
+//!
+//! Everything that happens comes in through [`Connection::take`]; everything that is to be done goes out of it. There
+//! is no clock in here: after every input the deadlines are compared with the time that was handed in, so that a flood
+//! of lines cannot hide a clock that ran out.
+
+use crate::{
+    Answer, Ask, AskId, Clock, Clocks, Dialogue, Event, Exit, FileRow, Input, Line, Millis, Order, Origin,
+    Output, Record, Room, RunId, Rung, Say, Span, Stop, Stream, Tokens, ToolStatus, Veil, Want, What,
+    dialogue::Said,
+    run::{Run, Stage},
+};
+use std::collections::{BTreeMap, HashMap};
+
+/// Where the process stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Life {
+    Starting(Millis),
+    Ready,
+    /// On this rung of the ladder, until then.
+    Closing(Rung, Millis),
+    Gone,
+}
+
+/// Which line is being handled.
+#[derive(Clone, Copy, Debug)]
+struct Here {
+    at: Millis,
+    from: Origin,
+    line: Option<u64>,
+}
+
+/// The last question of a run; the others count from 1.
+const SETTLE_ASK: u32 = 255;
+
+/// One live agent process and the runs on it.
+pub struct Connection {
+    talk: Box<dyn Dialogue>,
+    say: Say,
+    runs: BTreeMap<RunId, Run>,
+    asks: HashMap<AskId, (RunId, Ask)>,
+    /// What each session had used, for agents that count from the beginning of a session.
+    totals: HashMap<String, Tokens>,
+    life: Life,
+    clocks: Clocks,
+    veil: Veil,
+    now: Millis,
+    retiring: bool,
+    stdin_open: bool,
+    served: u32,
+    stdout_lines: u64,
+    stderr_lines: u64,
+    side_lines: HashMap<RunId, u64>,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection")
+            .field("life", &self.life)
+            .field("runs", &self.runs)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// A connection whose process is about to start.
+    #[must_use]
+    pub fn new(talk: Box<dyn Dialogue>, clocks: Clocks) -> Self {
+        Self {
+            talk,
+            say: Say::default(),
+            runs: BTreeMap::new(),
+            asks: HashMap::new(),
+            totals: HashMap::new(),
+            life: Life::Starting(0),
+            clocks,
+            veil: Veil::default(),
+            now: 0,
+            retiring: false,
+            stdin_open: true,
+            served: 0,
+            stdout_lines: 0,
+            stderr_lines: 0,
+            side_lines: HashMap::new(),
+        }
+    }
+
+    /// Hides these secrets in everything that leaves.
+    #[must_use]
+    pub fn with_veil(mut self, veil: Veil) -> Self {
+        self.veil = veil;
+        self
+    }
+
+    /// Whether another run may start here.
+    #[must_use]
+    pub fn vacant(&self) -> bool {
+        let open = !self.retiring && matches!(self.life, Life::Starting(_) | Life::Ready);
+        open && match self.talk.room() {
+            Room::Once => self.served == 0,
+            Room::Turns => self.runs.is_empty(),
+            Room::Sessions => true,
+        }
+    }
+
+    /// Whether nothing more can happen.
+    #[must_use]
+    pub fn gone(&self) -> bool {
+        self.life == Life::Gone && self.runs.is_empty()
+    }
+
+    /// When to send [`What::Tick`], if nothing else comes first.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Millis> {
+        let mine = match self.life {
+            // A run has its own start-up clock; this one is for a process that waits for its first.
+            Life::Starting(since) if self.runs.is_empty() => Some(since + self.clocks.startup),
+            Life::Closing(_, until) => Some(until),
+            _ => None,
+        };
+        self.runs.values().filter_map(|r| self.run_deadline(r)).map(|d| d.0).chain(mine).min()
+    }
+
+    fn run_deadline(&self, run: &Run) -> Option<(Millis, Clock)> {
+        let up = matches!(self.life, Life::Starting(_) | Life::Ready);
+        match (run.stage, self.talk.room()) {
+            // The exit of a one-run process is part of its answer: wait a little for it, then help.
+            (Stage::Ended(since), Room::Once) if self.life != Life::Gone => {
+                up.then_some((since + run.order.clocks.linger, Clock::Linger))
+            }
+            (Stage::Stopping(_), Room::Once) if matches!(self.life, Life::Closing(..)) => None,
+            _ => run.deadline(),
+        }
+    }
+
+    /// Takes one thing that happened and says everything that follows from it.
+    pub fn take(&mut self, input: &Input<'_>, out: &mut Vec<Output>) {
+        let at = self.now.max(input.at);
+        self.now = at;
+        let mut here = Here { at, from: Origin::Agentline, line: None };
+        match &input.what {
+            What::Up => {
+                self.life = Life::Starting(at);
+                self.talk.up(&mut self.say);
+            }
+            What::Line { stream, text } => {
+                here = self.number(*stream, at);
+                self.talk.line(Line { no: here.line.unwrap_or(0), stream: *stream, text }, &mut self.say);
+                if self.say.runs.is_empty() {
+                    self.touch(*stream, at);
+                }
+            }
+            What::TooLong { stream, text, length } => {
+                here = self.number(*stream, at);
+                let event = Event::unreadable(text, *length);
+                match stream {
+                    Stream::Side(run, _) => self.say.event(*run, event),
+                    _ => self.say.event_all(event),
+                }
+            }
+            What::Pulse { stream } => self.touch(*stream, at),
+            What::Prompt { run, order } => self.begin(*run, order, at),
+            What::Answer { ask, answer } => self.answer(*ask, answer, here, out),
+            What::Cancel { run, signal } => self.stop(*run, Stop::Cancel(*signal), here, out),
+            What::Notice { run, notice } => {
+                self.say.event(*run, Event::warning(notice.code.clone(), notice.message.clone()));
+            }
+            What::Retire => self.retiring = true,
+            What::Tick => {}
+            What::Exit(exit) => self.exited(*exit),
+        }
+        self.route(here, out);
+        self.watch(here, out);
+        self.reap(here, out);
+    }
+
+    fn number(&mut self, stream: Stream, at: Millis) -> Here {
+        let (from, count) = match stream {
+            Stream::Stdout => (Origin::Stdout, &mut self.stdout_lines),
+            Stream::Stderr => (Origin::Stderr, &mut self.stderr_lines),
+            Stream::Side(run, crate::Side::ToolHost) => {
+                (Origin::Agentline, self.side_lines.entry(run).or_default())
+            }
+            Stream::Side(run, _) => (Origin::SessionFile, self.side_lines.entry(run).or_default()),
+        };
+        *count += 1;
+        Here { at, from, line: Some(*count) }
+    }
+
+    /// Something came that said nothing: it still shows that the agent lives. Lines on stderr do not.
+    fn touch(&mut self, stream: Stream, at: Millis) {
+        match stream {
+            Stream::Stdout => self.runs.values_mut().for_each(|r| r.touch(at)),
+            Stream::Side(run, _) => self.runs.get_mut(&run).into_iter().for_each(|r| r.touch(at)),
+            Stream::Stderr => {}
+        }
+    }
+
+    fn begin(&mut self, id: RunId, order: &Order, at: Millis) {
+        self.served += 1;
+        let mut run = Run::new(id, order.clone(), at);
+        if let Want::Open(session) | Want::Load(session) = &order.session
+            && let Some(total) = self.totals.get(session)
+        {
+            run.book.start_from(*total);
+        }
+        self.runs.insert(id, run);
+        self.talk.prompt(id, order, &mut self.say);
+    }
+
+    fn exited(&mut self, exit: Exit) {
+        self.life = Life::Gone;
+        for run in self.runs.values_mut() {
+            match exit {
+                Exit::Code(code) => run.seen.exit = Some(code),
+                Exit::Signal(signal) => run.seen.signal = Some(signal),
+                Exit::Lost => run.seen.signal = Some(9),
+            }
+        }
+        self.talk.exit(exit, &mut self.say);
+    }
+
+    fn answer(&mut self, ask: AskId, answer: &Answer, here: Here, out: &mut Vec<Output>) {
+        // An answer to a question that is void is no error: the run ended first.
+        let Some((id, question)) = self.asks.remove(&ask) else { return };
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.answered(ask, here.at);
+        match question {
+            Ask::Settle { .. } => {
+                if let Answer::Settled(disk) = answer {
+                    run.disk = Some(disk.clone());
+                }
+                run.stage = Stage::Over;
+                self.talk.settled(id, &mut self.say);
+            }
+            Ask::Permission { tool, id: call, input, .. } => {
+                let (decision, reason) = match answer {
+                    Answer::Allow => ("allow", None),
+                    Answer::Deny(why) => ("deny", Some(why.clone())),
+                    _ => ("deny", None),
+                };
+                let event = Event::Permission {
+                    tool_use_id: call,
+                    tool,
+                    request: input,
+                    decision,
+                    by: "policy".into(),
+                    reason,
+                };
+                self.emit(id, event, here, out);
+                self.talk.answer(ask, answer, &mut self.say);
+            }
+            _ => self.talk.answer(ask, answer, &mut self.say),
+        }
+    }
+
+    /// Stops a run: in the surface's own words where it has them, else by the ladder.
+    fn stop(&mut self, id: RunId, why: Stop, here: Here, out: &mut Vec<Output>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        if !run.is_live() {
+            return;
+        }
+        run.seen.stop = Some(why);
+        self.halt(id, here, out);
+    }
+
+    /// The run must end now, for a reason that is already noted.
+    fn halt(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.stage = Stage::Stopping(here.at + run.order.clocks.rung);
+        for ask in std::mem::take(&mut run.asks) {
+            self.asks.remove(&ask);
+            out.push(Output::Withdraw(ask));
+        }
+        let in_band = self.life != Life::Gone && self.talk.cancel(id, &mut self.say);
+        if !in_band {
+            self.close(here.at, out);
+        }
+    }
+
+    /// Steps onto the ladder, once; whoever else wants the process gone joins it where it is.
+    fn close(&mut self, at: Millis, out: &mut Vec<Output>) {
+        self.retiring = true;
+        if matches!(self.life, Life::Starting(_) | Life::Ready) {
+            let first = if self.stdin_open { Rung::CloseStdin } else { Rung::Interrupt };
+            self.climb(first, at, out);
+        }
+    }
+
+    fn climb(&mut self, rung: Rung, at: Millis, out: &mut Vec<Output>) {
+        self.life = Life::Closing(rung, at + self.clocks.rung);
+        if rung == Rung::CloseStdin {
+            self.stdin_open = false;
+        }
+        out.push(Output::Close(rung));
+    }
+
+    /// Moves what the dialogue said to the runs and out.
+    fn route(&mut self, here: Here, out: &mut Vec<Output>) {
+        if std::mem::take(&mut self.say.ready) && matches!(self.life, Life::Starting(_)) {
+            self.life = Life::Ready;
+            out.push(Output::Ready);
+        }
+        let mut said = std::mem::take(&mut self.say.runs);
+        for (to, what) in said.drain(..) {
+            match to {
+                Some(run) => self.tell(run, what, here, out),
+                None => {
+                    for run in self.runs.keys().copied().collect::<Vec<_>>() {
+                        if let Some(copy) = what.for_another() {
+                            self.tell(run, copy, here, out);
+                        }
+                    }
+                }
+            }
+        }
+        // The buffer is kept: a million lines shall not mean a million allocations.
+        if self.say.runs.is_empty() {
+            self.say.runs = said;
+        }
+        out.extend(self.say.frames.drain(..).map(Output::Frame));
+        if std::mem::take(&mut self.say.shut) && std::mem::take(&mut self.stdin_open) {
+            out.push(Output::Close(Rung::CloseStdin));
+        }
+    }
+
+    fn tell(&mut self, id: RunId, what: Said, here: Here, out: &mut Vec<Output>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        match what {
+            Said::Event(event) => self.event(id, event, here, out),
+            Said::Value(value) => {
+                run.seen.answer = true;
+                run.value = Some(value);
+            }
+            Said::Count(count) => {
+                run.touch(here.at);
+                let whole = count.span == Span::Session;
+                let before = run.book.total();
+                run.book.take(count);
+                if whole && let (Some(session), Some(total)) = (&run.session, run.book.session_total()) {
+                    self.totals.insert(session.clone(), total);
+                }
+                if run.book.total() != before {
+                    let usage = Box::new(run.book.usage());
+                    self.emit(id, Event::Usage(usage), here, out);
+                }
+            }
+            Said::Hint(failure) => run.hint(failure),
+            Said::Retry(failure) => {
+                run.hint(failure.clone());
+                run.retry(failure, here.at);
+            }
+            Said::End(end) => {
+                if run.seen.end.is_none() {
+                    run.seen.end = Some(end);
+                    if matches!(run.stage, Stage::Starting | Stage::Going | Stage::Stopping(_)) {
+                        run.stage = Stage::Ended(here.at);
+                    }
+                }
+            }
+            Said::Abort(failure) => {
+                if run.is_live() {
+                    run.seen.end = Some(crate::End::failed(Some(failure)));
+                    self.halt(id, here, out);
+                }
+            }
+            Said::Ask(ask, question) => {
+                run.touch(here.at);
+                run.asked(ask, here.at);
+                self.asks.insert(ask, (id, question.clone()));
+                out.push(Output::Ask(id, ask, question));
+            }
+            Said::Withdraw(ask) => {
+                self.asks.remove(&ask);
+                run.answered(ask, here.at);
+                out.push(Output::Withdraw(ask));
+            }
+            Said::Follow(side, name) => {
+                if run.order.follow {
+                    out.push(Output::Follow(id, side, name));
+                }
+            }
+            Said::Stderr(text) => run.keep_stderr(&text),
+            Said::TurnText { text, .. } => run.record_text(text),
+            Said::ToolFact(fact) => run.learn(&fact),
+            Said::Model(model) => run.set_model(model),
+        }
+    }
+
+    /// Takes an event of the agent: puts our own facts in, keeps tools in pairs, hides secrets, hands it on.
+    fn event(&mut self, id: RunId, mut event: Event, here: Here, out: &mut Vec<Output>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        match &mut event {
+            Event::Started(started) => {
+                let who = &run.order.who;
+                started.run_id.clone_from(&who.run_id);
+                started.agent.clone_from(&who.agent);
+                started.cwd.clone_from(&who.cwd);
+                started.name.clone_from(&who.name);
+                started.surface = who.surface;
+                if started.agent_version.is_none() {
+                    started.agent_version.clone_from(&who.agent_version);
+                }
+                if started.model.is_none() {
+                    started.model.clone_from(&who.model);
+                }
+                if let Some(model) = &started.model {
+                    run.set_model(model.clone());
+                }
+                if let Some(session) = &started.session_id {
+                    run.session = Some(session.clone());
+                    if let Some(total) = self.totals.get(session) {
+                        run.book.start_from(*total);
+                    }
+                }
+            }
+            Event::ToolUse(tool) if run.is_open(&tool.id) => event = again("tool_use", &tool.id),
+            // A tool is closed once; what comes after is passed on, not counted.
+            Event::ToolResult { tool_use_id, .. } if !run.is_open(tool_use_id) => {
+                event = again("tool_result", tool_use_id)
+            }
+            Event::Text { text } | Event::Thinking { text } if text.is_empty() => return,
+            _ => {}
+        }
+        if self.veil.is_empty() {
+            return self.emit(id, event, here, out);
+        }
+        match event {
+            Event::Text { text } => {
+                run.touch(here.at);
+                if let Some(text) = run.held_text.push(&self.veil, text) {
+                    self.emit(id, Event::Text { text }, here, out);
+                }
+            }
+            Event::Thinking { text } => {
+                run.touch(here.at);
+                if let Some(text) = run.held_thought.push(&self.veil, text) {
+                    self.emit(id, Event::Thinking { text }, here, out);
+                }
+            }
+            Event::Warning { .. } | Event::Unreadable { .. } | Event::Usage(_) | Event::Agent { .. } => {
+                // These come in between and do not end the text that is held.
+                self.emit(id, event, here, out);
+            }
+            event => {
+                self.flush(id, here, out);
+                self.emit(id, event, here, out);
+            }
+        }
+    }
+
+    /// Tells what was held back because it might have been a secret.
+    fn flush(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        let (thought, text) = (run.held_thought.flush(), run.held_text.flush());
+        if let Some(text) = thought {
+            self.emit(id, Event::Thinking { text }, here, out);
+        }
+        if let Some(text) = text {
+            self.emit(id, Event::Text { text }, here, out);
+        }
+    }
+
+    fn emit(&mut self, id: RunId, mut event: Event, here: Here, out: &mut Vec<Output>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        self.veil.event(&mut event);
+        let (seq, since) = run.note(&event, here.at);
+        out.push(Output::Event(id, Record::new(seq, since, here.from, here.line, event)));
+    }
+
+    /// Limits and clocks. An input that came in time counts before the clock does.
+    fn watch(&mut self, here: Here, out: &mut Vec<Output>) {
+        self.watch_process(here.at, out);
+        let due: Vec<(RunId, Option<Stop>, Option<Clock>)> = self
+            .runs
+            .values()
+            .filter_map(|run| {
+                let limit = if run.is_live() { run.over_limit() } else { None };
+                let clock = self.run_deadline(run).filter(|(when, _)| here.at >= *when).map(|d| d.1);
+                (limit.is_some() || clock.is_some()).then_some((run.id, limit, clock))
+            })
+            .collect();
+        for (id, limit, clock) in due {
+            match (limit, clock) {
+                (Some(limit), _) => self.stop(id, limit, here, out),
+                (None, Some(clock)) => self.clock_ran_out(id, clock, here, out),
+                (None, None) => {}
+            }
+        }
+        self.route(here, out);
+    }
+
+    fn watch_process(&mut self, at: Millis, out: &mut Vec<Output>) {
+        match self.life {
+            Life::Starting(since) if self.runs.is_empty() && at >= since + self.clocks.startup => {
+                self.close(at, out)
+            }
+            Life::Closing(rung, until) if at >= until => match rung {
+                Rung::CloseStdin => self.climb(Rung::Interrupt, at, out),
+                Rung::Interrupt => self.climb(Rung::Terminate, at, out),
+                Rung::Terminate => self.climb(Rung::Kill, at, out),
+                // Nobody told us of its end, so we say it.
+                Rung::Kill => self.exited(Exit::Lost),
+            },
+            Life::Starting(_) | Life::Ready if self.runs.is_empty() && self.retiring => self.close(at, out),
+            _ => {}
+        }
+    }
+
+    fn clock_ran_out(&mut self, id: RunId, clock: Clock, here: Here, out: &mut Vec<Output>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        match clock {
+            Clock::Answer if matches!(run.stage, Stage::Settling(_)) => {
+                run.stage = Stage::Over;
+                let disk = crate::Disk { unknown: true, ..crate::Disk::default() };
+                run.disk = Some(disk);
+                for ask in std::mem::take(&mut run.asks) {
+                    self.asks.remove(&ask);
+                    out.push(Output::Withdraw(ask));
+                }
+            }
+            // Nobody answered: that is a no, not a hang.
+            Clock::Answer => {
+                for ask in run.asks.clone() {
+                    out.push(Output::Withdraw(ask));
+                    self.answer(ask, &Answer::Deny("no answer in time".into()), here, out);
+                }
+            }
+            // It does not listen: on a shared process this run is given up, else the ladder is climbed.
+            Clock::Cancel => {
+                let once = self.talk.room() == Room::Once;
+                if !once {
+                    run.stage = Stage::Ended(here.at);
+                }
+                if once || self.runs.len() == 1 {
+                    self.close(here.at, out);
+                } else {
+                    self.retiring = true;
+                }
+            }
+            Clock::Linger => self.close(here.at, out),
+            Clock::Quiet => {}
+            clock => {
+                let why = run.clock_text(clock, here.at);
+                self.stop(id, Stop::Clock(clock, why), here, out);
+            }
+        }
+    }
+
+    /// Runs that are over: settle, judge, hand out.
+    fn reap(&mut self, here: Here, out: &mut Vec<Output>) {
+        let gone = self.life == Life::Gone;
+        let once = self.talk.room() == Room::Once;
+        for id in self.runs.keys().copied().collect::<Vec<_>>() {
+            let Some(run) = self.runs.get_mut(&id) else { continue };
+            let ended = match run.stage {
+                Stage::Ended(_) if once => gone,
+                Stage::Ended(_) => gone || run.deadline().is_some_and(|(when, _)| here.at >= when),
+                Stage::Settling(_) | Stage::Over => false,
+                _ => gone,
+            };
+            if ended {
+                self.settle(id, here, out);
+            }
+            if self.runs.get(&id).is_some_and(|run| run.stage == Stage::Over) {
+                self.finish(id, here, out);
+            }
+        }
+    }
+
+    /// Asks the shell to read side files to their end and to look at the disk.
+    fn settle(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
+        self.flush(id, here, out);
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        for ask in std::mem::take(&mut run.asks) {
+            self.asks.remove(&ask);
+            out.push(Output::Withdraw(ask));
+        }
+        if !run.order.settle {
+            run.stage = Stage::Over;
+            self.talk.settled(id, &mut self.say);
+            return;
+        }
+        let ask = AskId(id.0 << 8 | SETTLE_ASK);
+        let question = Ask::Settle { reported: run.ledger.reported() };
+        run.stage = Stage::Settling(here.at);
+        run.asks.insert(ask);
+        self.asks.insert(ask, (id, question.clone()));
+        out.push(Output::Ask(id, ask, question));
+    }
+
+    /// The last outputs of a run.
+    fn finish(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
+        let here = Here { from: Origin::Agentline, line: None, ..here };
+        self.route(here, out);
+        self.flush(id, here, out);
+        // Every tool that was begun is closed once, by the agent or by us.
+        let open = self.runs.get(&id).map(Run::open_tools).unwrap_or_default();
+        for tool in open {
+            self.emit(id, Event::tool_result(tool, ToolStatus::Cancelled, None), here, out);
+        }
+        self.warn_about_disk(id, here, out);
+        let Some(mut run) = self.runs.remove(&id) else { return };
+        let mut outcome = run.outcome(here.at);
+        self.veil.outcome(&mut outcome);
+        for file in &outcome.files {
+            let (seq, since) = run.note(&file_change(file), here.at);
+            out.push(Output::Event(id, Record::new(seq, since, Origin::Disk, None, file_change(file))));
+        }
+        out.push(Output::Done(id, Box::new(outcome)));
+        if self.talk.room() == Room::Once {
+            self.retiring = true;
+        }
+    }
+
+    fn warn_about_disk(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
+        let Some(disk) = self.runs.get(&id).and_then(|run| run.disk.clone()) else { return };
+        if disk.shared {
+            let message = "another run was active in this workspace, so it cannot be told who changed what";
+            self.emit(id, Event::warning("shared_workspace", message), here, out);
+        }
+        if disk.unknown {
+            let message = "the workspace could not be compared; `files` holds only what tools reported";
+            self.emit(id, Event::warning("workspace_not_compared", message), here, out);
+        }
+    }
+}
+
+fn file_change(file: &FileRow) -> Event {
+    Event::FileChange {
+        path: file.path.clone(),
+        change: file.change,
+        source: file.source,
+        tool_use_id: file.tool_use_id.clone(),
+        verified: file.verified,
+    }
+}
+
+fn again(what: &str, id: &str) -> Event {
+    Event::agent(&format!(
+        "{{\"again\":\"{what}\",\"id\":{}}}",
+        serde_json::to_string(id).unwrap_or_default()
+    ))
+}
+
+impl Said {
+    /// The same for another run; what belongs to one run only is not told to others.
+    fn for_another(&self) -> Option<Self> {
+        Some(match self {
+            Self::Event(event) => Self::Event(event.clone()),
+            Self::Hint(failure) => Self::Hint(failure.clone()),
+            Self::Retry(failure) => Self::Retry(failure.clone()),
+            Self::Abort(failure) => Self::Abort(failure.clone()),
+            Self::Stderr(text) => Self::Stderr(text.clone()),
+            _ => return None,
+        })
+    }
+}

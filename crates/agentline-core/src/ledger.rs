@@ -1,0 +1,200 @@
+//! Which files a run changed: what tools said, confirmed by their results, set against the disk.
+
+use crate::{Change, ChangeSource, Disk, FileRow, ToolFact, ToolKind, ToolStatus, ToolUse};
+use std::{
+    collections::BTreeMap,
+    path::{Component, Path, PathBuf},
+};
+
+/// A tool said that it would write this file.
+#[derive(Clone, Debug)]
+struct Claim {
+    id: String,
+    tool: String,
+    kind: ToolKind,
+    path: String,
+    added: Option<u64>,
+    removed: Option<u64>,
+}
+
+/// Collects claims while a run goes on, and settles them at its end.
+#[derive(Default, Debug)]
+pub(crate) struct Ledger {
+    open: BTreeMap<String, Claim>,
+    confirmed: Vec<Claim>,
+    shell: bool,
+}
+
+impl Ledger {
+    pub(crate) fn used(&mut self, tool: &ToolUse) {
+        self.shell |= tool.kind == ToolKind::Shell;
+        if let (ToolKind::Write | ToolKind::Edit, Some(path)) = (tool.kind, &tool.path) {
+            let claim = Claim {
+                id: tool.id.clone(),
+                tool: tool.name.clone(),
+                kind: tool.kind,
+                path: path.clone(),
+                added: None,
+                removed: None,
+            };
+            self.open.insert(tool.id.clone(), claim);
+        }
+    }
+
+    pub(crate) fn result(&mut self, id: &str, status: ToolStatus) {
+        if let Some(claim) = self.open.remove(id)
+            && status == ToolStatus::Ok
+        {
+            self.confirmed.push(claim);
+        }
+    }
+
+    /// A later fact about a call. A call that was stopped confirms nothing, whatever its result said.
+    pub(crate) fn learn(&mut self, fact: &ToolFact) {
+        if fact.cancelled {
+            self.confirmed.retain(|c| c.id != fact.id);
+            self.open.remove(&fact.id);
+        }
+        for claim in self.confirmed.iter_mut().chain(self.open.values_mut()).filter(|c| c.id == fact.id) {
+            claim.added = fact.added.or(claim.added);
+            claim.removed = fact.removed.or(claim.removed);
+        }
+    }
+
+    /// Paths that tools reported, for the shell to look at wherever they lie.
+    pub(crate) fn reported(&self) -> Vec<String> {
+        self.confirmed.iter().map(|c| c.path.clone()).collect()
+    }
+
+    /// The truth as far as it can be known.
+    pub(crate) fn settle(&self, cwd: &str, disk: Option<&Disk>) -> Vec<FileRow> {
+        let cwd = Path::new(cwd);
+        let mut rows: BTreeMap<String, FileRow> = BTreeMap::new();
+        let mut claims: BTreeMap<String, Vec<&Claim>> = BTreeMap::new();
+        for claim in &self.confirmed {
+            claims.entry(within(cwd, &claim.path)).or_default().push(claim);
+        }
+        for change in disk.iter().flat_map(|d| &d.changes) {
+            let path = within(cwd, &change.path);
+            let claimed = claims.get(&path);
+            let source = match claimed {
+                Some(_) => ChangeSource::Tool,
+                None if self.shell && !disk.is_some_and(|d| d.shared) => ChangeSource::Shell,
+                None => ChangeSource::Unknown,
+            };
+            let mut row = row(&path, change.change, source, claimed);
+            row.verified = true;
+            if change.change == Change::Created {
+                row.added = change.lines.or(row.added);
+                row.removed = Some(0);
+            }
+            rows.insert(path, row);
+        }
+        for (path, claimed) in &claims {
+            if !rows.contains_key(path) {
+                let kind = claimed.first().map_or(ToolKind::Edit, |c| c.kind);
+                let change = if kind == ToolKind::Write { Change::Created } else { Change::Modified };
+                rows.insert(path.clone(), row(path, change, ChangeSource::Tool, Some(claimed)));
+            }
+        }
+        rows.into_values().collect()
+    }
+}
+
+fn row(path: &str, change: Change, source: ChangeSource, claimed: Option<&Vec<&Claim>>) -> FileRow {
+    let last = claimed.and_then(|c| c.last());
+    let sum = |of: fn(&Claim) -> Option<u64>| {
+        claimed.and_then(|c| c.iter().map(|c| of(c)).try_fold(0u64, |sum, n| Some(sum.saturating_add(n?))))
+    };
+    FileRow {
+        path: path.to_owned(),
+        change,
+        source,
+        tool: last.map(|c| c.tool.clone()),
+        tool_use_id: last.map(|c| c.id.clone()),
+        verified: false,
+        added: sum(|c| c.added),
+        removed: sum(|c| c.removed),
+    }
+}
+
+/// The path as the contract wants it: relative with `/` when inside the workspace, absolute otherwise. Compared as
+/// paths, never as text; `.` and `..` are resolved without looking at the disk.
+pub(crate) fn within(cwd: &Path, path: &str) -> String {
+    let absolute = cwd.join(path);
+    let mut clean = PathBuf::new();
+    for part in absolute.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                clean.pop();
+            }
+            part => clean.push(part),
+        }
+    }
+    match clean.strip_prefix(cwd) {
+        Ok(inside) if !cwd.as_os_str().is_empty() && !inside.as_os_str().is_empty() => {
+            let parts: Vec<_> = inside.components().map(|c| c.as_os_str().to_string_lossy()).collect();
+            parts.join("/")
+        }
+        _ => clean.to_string_lossy().into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DiskChange;
+
+    fn write(id: &str, path: &str) -> ToolUse {
+        ToolUse { path: Some(path.into()), ..ToolUse::new(id, "Write", "write_file", ToolKind::Write) }
+    }
+
+    fn disk(changes: &[(&str, Change)]) -> Disk {
+        Disk { changes: changes.iter().map(|(p, c)| DiskChange::new(*p, *c)).collect(), ..Disk::default() }
+    }
+
+    #[test]
+    fn paths_are_compared_as_paths() {
+        let cwd = Path::new("/w/a");
+        assert_eq!(within(cwd, "/w/a/src/./b.rs"), "src/b.rs");
+        assert_eq!(within(cwd, "src/../b.rs"), "b.rs");
+        assert_eq!(within(cwd, "../a2/b.rs"), "/w/a2/b.rs");
+        assert_eq!(within(cwd, "/w/ab"), "/w/ab");
+        assert_eq!(within(Path::new(""), "/x/y"), "/x/y");
+    }
+
+    #[test]
+    fn only_confirmed_claims_count_and_the_disk_decides() {
+        let mut ledger = Ledger::default();
+        for id in ["ok", "failed", "stopped", "lied"] {
+            ledger.used(&write(id, &format!("/w/{id}.txt")));
+        }
+        ledger.result("ok", ToolStatus::Ok);
+        ledger.result("failed", ToolStatus::Error);
+        ledger.result("stopped", ToolStatus::Ok);
+        ledger.result("lied", ToolStatus::Ok);
+        ledger.learn(&ToolFact { cancelled: true, ..ToolFact::new("stopped") });
+        let rows =
+            ledger.settle("/w", Some(&disk(&[("ok.txt", Change::Created), ("side.txt", Change::Modified)])));
+        let told: Vec<_> = rows.iter().map(|r| (r.path.as_str(), r.source, r.verified)).collect();
+        assert_eq!(
+            told,
+            [
+                ("lied.txt", ChangeSource::Tool, false),
+                ("ok.txt", ChangeSource::Tool, true),
+                ("side.txt", ChangeSource::Unknown, true)
+            ]
+        );
+    }
+
+    #[test]
+    fn what_nobody_claimed_is_the_shell_s_unless_others_were_there() {
+        let mut ledger = Ledger::default();
+        ledger.used(&ToolUse::new("s", "Bash", "run_shell_command", ToolKind::Shell));
+        let mut disk = disk(&[("made.txt", Change::Created)]);
+        assert_eq!(ledger.settle("/w", Some(&disk))[0].source, ChangeSource::Shell);
+        disk.shared = true;
+        assert_eq!(ledger.settle("/w", Some(&disk))[0].source, ChangeSource::Unknown);
+    }
+}

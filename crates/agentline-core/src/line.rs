@@ -1,0 +1,180 @@
+//! Bytes to lines. Any split of the bytes gives the same lines, and no bytes make it fail.
+
+use std::borrow::Cow;
+
+/// Cuts a stream of bytes into lines: LF or CRLF, a BOM at the start, a last line without an end, a cap on the length.
+#[derive(Debug)]
+pub struct LineSplitter {
+    part: Vec<u8>,
+    /// Length of the line in `part`, also of what was beyond the cap and is not kept.
+    length: u64,
+    cap: usize,
+    at_start: bool,
+}
+
+/// What a splitter hands out.
+#[derive(Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Piece<'a> {
+    /// A whole line. Bytes that are not UTF-8 are replaced by U+FFFD.
+    Line(Cow<'a, str>),
+    /// A line longer than the cap.
+    TooLong {
+        /// Its beginning.
+        text: Cow<'a, str>,
+        /// Its length in bytes.
+        length: u64,
+    },
+}
+
+/// How much of a line that is too long is kept for a look at it.
+const SAMPLE: usize = 4096;
+/// A buffer that grew beyond this is given back after its line.
+const KEPT_BUFFER: usize = 1 << 20;
+
+impl LineSplitter {
+    /// Lines longer than `cap` bytes are handed out as [`Piece::TooLong`].
+    #[must_use]
+    pub fn new(cap: usize) -> Self {
+        Self { part: Vec::new(), length: 0, cap, at_start: true }
+    }
+
+    /// Takes bytes and hands out every line that they complete.
+    pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(Piece<'_>)) {
+        while let Some(end) = memchr::memchr(b'\n', bytes) {
+            let (body, rest) = (&bytes[..end], &bytes[end + 1..]);
+            bytes = rest;
+            if self.length == 0 && body.len() <= self.cap {
+                hand_out(&mut self.at_start, body, body.len() as u64, self.cap, &mut each);
+            } else {
+                self.keep(body);
+                self.give(&mut each);
+            }
+        }
+        self.keep(bytes);
+    }
+
+    /// The stream is over; its last line may have no end.
+    pub fn finish(&mut self, mut each: impl FnMut(Piece<'_>)) {
+        if self.length > 0 {
+            self.give(&mut each);
+        }
+    }
+
+    /// How many bytes of an unfinished line have come.
+    #[must_use]
+    pub fn partial(&self) -> u64 {
+        self.length
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        self.length += bytes.len() as u64;
+        if self.length > self.cap as u64 {
+            // The line will be reported, not read: its beginning is enough.
+            let room = SAMPLE.min(self.cap).saturating_sub(self.part.len());
+            self.part.truncate(SAMPLE);
+            self.part.shrink_to(SAMPLE);
+            self.part.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        } else {
+            self.part.extend_from_slice(bytes);
+        }
+    }
+
+    fn give(&mut self, each: &mut impl FnMut(Piece<'_>)) {
+        let part = std::mem::take(&mut self.part);
+        hand_out(&mut self.at_start, &part, self.length, self.cap, each);
+        self.length = 0;
+        if part.capacity() <= KEPT_BUFFER {
+            self.part = part;
+            self.part.clear();
+        }
+    }
+}
+
+fn hand_out(at_start: &mut bool, bytes: &[u8], length: u64, cap: usize, each: &mut impl FnMut(Piece<'_>)) {
+    let bytes =
+        if std::mem::take(at_start) { bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes) } else { bytes };
+    let too_long = length > cap as u64;
+    let bytes =
+        if too_long { &bytes[..bytes.len().min(SAMPLE)] } else { bytes.strip_suffix(b"\r").unwrap_or(bytes) };
+    // Nearly every line is UTF-8, and checking is twice as fast as replacing.
+    let text = std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
+    each(if too_long { Piece::TooLong { text, length } } else { Piece::Line(text) });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn split(cap: usize, pieces: &[&[u8]]) -> Vec<String> {
+        let mut splitter = LineSplitter::new(cap);
+        let mut out = Vec::new();
+        let mut take = |piece: Piece<'_>| {
+            out.push(match piece {
+                Piece::Line(t) => t.into_owned(),
+                Piece::TooLong { text, length } => format!("<{length}>{}", crate::sample(&text)),
+            })
+        };
+        for piece in pieces {
+            splitter.push(piece, &mut take);
+        }
+        splitter.finish(&mut take);
+        out
+    }
+
+    #[test]
+    fn ends_of_lines_byte_order_marks_and_bad_bytes() {
+        assert_eq!(split(99, &[b"\xef\xbb\xbfa\r\nb\n\nc"]), ["a", "b", "", "c"]);
+        assert_eq!(split(99, &[b"a\xffb\n\0\n"]), ["a\u{fffd}b", "\0"]);
+        assert_eq!(split(99, &[b"\xe2\x82", b"\xac\n"]), ["€"]);
+    }
+
+    #[test]
+    fn a_line_over_the_cap_is_reported_and_the_rest_goes_on() {
+        assert_eq!(split(3, &[b"abcd\nxy\n"]), ["<4>abc", "xy"]);
+        assert_eq!(split(3, &[b"ab", b"cd", b"ef\nxy"]), ["<6>abc", "xy"]);
+    }
+
+    #[test]
+    fn a_line_over_the_cap_does_not_fill_the_memory() {
+        let mut splitter = LineSplitter::new(1 << 20);
+        for _ in 0..64 {
+            splitter.push(&[b'x'; 1 << 20], |_| panic!("no line yet"));
+        }
+        assert!(splitter.part.capacity() <= 2 * SAMPLE, "{}", splitter.part.capacity());
+        let mut seen = 0;
+        splitter.push(b"\nnext\n", |piece| {
+            seen += 1;
+            if seen == 1 {
+                assert!(matches!(piece, Piece::TooLong { length, .. } if length == 64 << 20));
+            } else {
+                assert_eq!(piece, Piece::Line("next".into()));
+            }
+        });
+        assert_eq!(seen, 2);
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_of_the_bytes_gives_the_same_lines(
+            bytes in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'\r'), Just(0xef), Just(0xbb), any::<u8>()], 0..300),
+            cuts in proptest::collection::vec(0usize..300, 0..8),
+            cap in 1usize..40,
+        ) {
+            let whole = split(cap, &[&bytes]);
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|c| c.min(bytes.len())).collect();
+            cuts.sort_unstable();
+            cuts.push(bytes.len());
+            let mut pieces = Vec::new();
+            let mut from = 0;
+            for cut in cuts {
+                pieces.push(&bytes[from..cut]);
+                from = cut;
+            }
+            prop_assert_eq!(&whole, &split(cap, &pieces));
+            let single: Vec<&[u8]> = bytes.chunks(1).collect();
+            prop_assert_eq!(&whole, &split(cap, &single));
+        }
+    }
+}

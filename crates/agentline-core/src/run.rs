@@ -1,0 +1,515 @@
+//! One prompt being carried out: its facts, clocks, limits, ledger and book.
+
+use crate::{
+    Clock, Denial, Disk, Event, Limit, Millis, Notice, OUTCOME_SCHEMA, Order, Outcome, RunError, RunId, Seen,
+    Stop, ToolFact, ToolStatus, ToolUse, UsageBook, Verdict, ledger::Ledger, veil::Held, verdict,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Stage {
+    /// Nothing has come yet.
+    Starting,
+    /// The agent has begun.
+    Going,
+    /// Our stop was sent; the agent has until then.
+    Stopping(Millis),
+    /// The agent said its last word then.
+    Ended(Millis),
+    /// The disk is being looked at, since then.
+    Settling(Millis),
+    /// Nothing more will come.
+    Over,
+}
+
+/// How many warnings an outcome keeps; all of them are events.
+const MOST_WARNINGS: usize = 100;
+/// How much of stderr an outcome keeps.
+const STDERR_TAIL: usize = 8192;
+/// How long the shell may take to look at the disk.
+const SETTLE: Millis = 60_000;
+
+/// What a tool call is called, for those that come back to it.
+#[derive(Debug)]
+struct OpenTool {
+    name: String,
+    native: String,
+}
+
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) id: RunId,
+    pub(crate) order: Order,
+    pub(crate) stage: Stage,
+    pub(crate) seen: Seen,
+    pub(crate) book: UsageBook,
+    pub(crate) ledger: Ledger,
+    pub(crate) held_text: Held,
+    pub(crate) held_thought: Held,
+    pub(crate) asks: BTreeSet<crate::AskId>,
+    pub(crate) session: Option<String>,
+    pub(crate) disk: Option<Disk>,
+    pub(crate) value: Option<Box<serde_json::value::RawValue>>,
+    begun: Millis,
+    touched: Millis,
+    /// Time spent waiting for the host, which no clock of the agent counts.
+    waited: Millis,
+    asked_at: Option<Millis>,
+    retry_since: Option<Millis>,
+    open: BTreeMap<String, OpenTool>,
+    denied: Vec<Denial>,
+    model: Option<String>,
+    text: String,
+    /// The text of the last turn as the agent recorded it.
+    recorded: Option<String>,
+    tool_calls: u32,
+    turns: u32,
+    turn_is_over: bool,
+    turn_has_text: bool,
+    seq: u32,
+    first: Option<Millis>,
+    unreadable: u32,
+    warnings: Vec<Notice>,
+    stderr: String,
+    last: Last,
+}
+
+/// The last thing seen, for the message of a clock that ran out.
+#[derive(Debug, Default)]
+struct Last {
+    what: &'static str,
+    tool: String,
+    at: Millis,
+}
+
+impl Run {
+    pub(crate) fn new(id: RunId, order: Order, at: Millis) -> Self {
+        let mut book = UsageBook::default();
+        book.start_from(order.before);
+        Self {
+            id,
+            order,
+            stage: Stage::Starting,
+            seen: Seen::default(),
+            book,
+            ledger: Ledger::default(),
+            held_text: Held::default(),
+            held_thought: Held::default(),
+            asks: BTreeSet::new(),
+            session: None,
+            disk: None,
+            value: None,
+            begun: at,
+            touched: at,
+            waited: 0,
+            asked_at: None,
+            retry_since: None,
+            open: BTreeMap::new(),
+            denied: Vec::new(),
+            model: None,
+            text: String::new(),
+            recorded: None,
+            tool_calls: 0,
+            turns: 0,
+            turn_is_over: true,
+            turn_has_text: false,
+            seq: 0,
+            first: None,
+            unreadable: 0,
+            warnings: Vec::new(),
+            stderr: String::new(),
+            last: Last::default(),
+        }
+    }
+
+    pub(crate) fn touch(&mut self, at: Millis) {
+        self.touched = at;
+    }
+
+    /// The agent is still at work and nobody has told it to stop.
+    pub(crate) fn is_live(&self) -> bool {
+        matches!(self.stage, Stage::Starting | Stage::Going)
+    }
+
+    pub(crate) fn is_open(&self, tool: &str) -> bool {
+        self.open.contains_key(tool)
+    }
+
+    pub(crate) fn open_tools(&self) -> Vec<String> {
+        self.open.keys().cloned().collect()
+    }
+
+    /// Takes one event into the facts and gives it its number and time.
+    pub(crate) fn note(&mut self, event: &Event, at: Millis) -> (u32, Millis) {
+        self.seq += 1;
+        let since = at.saturating_sub(self.begun);
+        if !matches!(event, Event::Warning { .. } | Event::Unreadable { .. } | Event::FileChange { .. }) {
+            self.first.get_or_insert(since);
+            self.seen.spoke = true;
+            if self.stage == Stage::Starting {
+                self.stage = Stage::Going;
+            }
+        }
+        match event {
+            Event::Text { text } => self.note_text(text, at),
+            Event::Thinking { .. } => {
+                self.begin_turn();
+                self.progress("thinking", at);
+            }
+            Event::ToolUse(tool) => self.note_tool(tool, at),
+            Event::ToolResult { tool_use_id, status, reason, content, .. } => {
+                self.progress("tool_result", at);
+                self.turn_is_over = true;
+                self.ledger.result(tool_use_id, *status);
+                let tool = self.open.remove(tool_use_id);
+                if *status == ToolStatus::Denied {
+                    let why = reason.clone().or_else(|| content.clone()).unwrap_or_default();
+                    self.deny(tool_use_id, tool, why);
+                }
+            }
+            Event::Permission { tool_use_id, decision, reason, .. } => {
+                if *decision == "deny" {
+                    let tool = self
+                        .open
+                        .get(tool_use_id)
+                        .map(|t| OpenTool { name: t.name.clone(), native: t.native.clone() });
+                    self.deny(tool_use_id, tool, reason.clone().unwrap_or_default());
+                }
+            }
+            Event::Warning { code, message } => {
+                if self.warnings.len() < MOST_WARNINGS {
+                    self.warnings.push(Notice::new(code.clone(), message.clone()));
+                }
+            }
+            Event::Unreadable { .. } => {
+                self.touch(at);
+                self.unreadable += 1;
+            }
+            Event::Started(_) => self.progress("started", at),
+            Event::Agent { .. } => self.progress("agent", at),
+            Event::Usage(_) | Event::FileChange { .. } | Event::Outcome { .. } => {}
+        }
+        (self.seq, since)
+    }
+
+    fn note_text(&mut self, text: &str, at: Millis) {
+        self.begin_turn();
+        self.progress("text", at);
+        if !std::mem::replace(&mut self.turn_has_text, true) {
+            self.text.clear();
+        }
+        self.seen.answer |= !text.trim().is_empty();
+        self.text.push_str(text);
+    }
+
+    fn note_tool(&mut self, tool: &ToolUse, at: Millis) {
+        self.begin_turn();
+        self.progress("tool_use", at);
+        self.last.tool.clone_from(&tool.native_name);
+        self.tool_calls += 1;
+        let open = OpenTool { name: tool.name.clone(), native: tool.native_name.clone() };
+        self.open.insert(tool.id.clone(), open);
+        self.ledger.used(tool);
+    }
+
+    /// The agent got on: silence is measured from here, and whatever it was retrying has worked.
+    fn progress(&mut self, what: &'static str, at: Millis) {
+        self.touched = at;
+        self.last.what = what;
+        self.last.at = at;
+        if self.retry_since.take().is_some() {
+            self.seen.retrying = None;
+        }
+    }
+
+    fn begin_turn(&mut self) {
+        if std::mem::take(&mut self.turn_is_over) {
+            self.turns += 1;
+            self.turn_has_text = false;
+        }
+    }
+
+    fn deny(&mut self, id: &str, tool: Option<OpenTool>, reason: String) {
+        if self.denied.iter().any(|d| d.tool_use_id == id) {
+            return;
+        }
+        let (tool, native_tool) = tool.map(|t| (t.name, t.native)).unwrap_or_default();
+        // `reason: rule` is how a dialogue names the rule behind a refusal.
+        let (reason, rule) = match reason.split_once(": ") {
+            Some((reason, rule)) if !reason.contains(' ') => (reason.to_owned(), Some(rule.to_owned())),
+            _ => (reason, None),
+        };
+        self.denied.push(Denial { tool, native_tool, tool_use_id: id.to_owned(), reason, rule });
+        self.seen.denied = u32::try_from(self.denied.len()).unwrap_or(u32::MAX);
+    }
+
+    /// The agent tries a refused request again.
+    pub(crate) fn retry(&mut self, failure: crate::Failure, at: Millis) {
+        self.retry_since.get_or_insert(at);
+        self.seen.retrying = Some(failure);
+    }
+
+    pub(crate) fn hint(&mut self, failure: crate::Failure) {
+        self.seen.hint = Some(match self.seen.hint.take() {
+            Some(hint) => hint.or_more_telling(failure),
+            None => failure,
+        });
+    }
+
+    pub(crate) fn learn(&mut self, fact: &ToolFact) {
+        self.ledger.learn(fact);
+    }
+
+    pub(crate) fn set_model(&mut self, model: String) {
+        self.model = Some(model);
+    }
+
+    /// What the agent recorded as the text of a turn; the last one that is not blank counts.
+    pub(crate) fn record_text(&mut self, text: String) {
+        if !text.trim().is_empty() {
+            self.recorded = Some(text);
+        }
+    }
+
+    pub(crate) fn keep_stderr(&mut self, text: &str) {
+        let mut from = text.len().saturating_sub(STDERR_TAIL / 2);
+        while !text.is_char_boundary(from) {
+            from += 1;
+        }
+        self.stderr.push_str(&text[from..]);
+        self.stderr.push('\n');
+        if self.stderr.len() > STDERR_TAIL {
+            let mut cut = self.stderr.len() - STDERR_TAIL;
+            while !self.stderr.is_char_boundary(cut) {
+                cut += 1;
+            }
+            self.stderr.drain(..cut);
+        }
+    }
+
+    pub(crate) fn asked(&mut self, id: crate::AskId, at: Millis) {
+        self.asks.insert(id);
+        self.asked_at.get_or_insert(at);
+    }
+
+    pub(crate) fn answered(&mut self, id: crate::AskId, at: Millis) {
+        self.asks.remove(&id);
+        if self.asks.is_empty()
+            && let Some(since) = self.asked_at.take()
+        {
+            self.waited += at.saturating_sub(since);
+            self.touched = at;
+        }
+    }
+
+    /// Which limit is passed now, with what was allowed and what was used.
+    pub(crate) fn over_limit(&self) -> Option<Stop> {
+        let limits = &self.order.limits;
+        let stop = |limit, what: &str, used: String, most: String| {
+            Some(Stop::Limit(limit, format!("{what} {used} is over the limit of {most}")))
+        };
+        if let Some(most) = limits.max_turns.filter(|m| self.turns > *m) {
+            return stop(Limit::Turns, "turn", self.turns.to_string(), most.to_string());
+        }
+        if let Some(most) = limits.max_tool_calls.filter(|m| self.tool_calls > *m) {
+            return stop(Limit::ToolCalls, "tool call", self.tool_calls.to_string(), most.to_string());
+        }
+        if limits.max_tokens.is_none() && limits.max_output_tokens.is_none() && limits.max_cost.is_none() {
+            return None;
+        }
+        let tokens = self.book.live();
+        if let Some(most) = limits.max_tokens.filter(|m| tokens.sum() > *m) {
+            return stop(Limit::Tokens, "token", tokens.sum().to_string(), most.to_string());
+        }
+        if let Some(most) = limits.max_output_tokens.filter(|m| tokens.produced() > *m) {
+            return stop(
+                Limit::OutputTokens,
+                "output token",
+                tokens.produced().to_string(),
+                most.to_string(),
+            );
+        }
+        let cost = self.cost()?;
+        let most = limits.max_cost.filter(|m| cost > *m)?;
+        stop(Limit::Cost, "cost", format!("${cost:.4}"), format!("${most:.4}"))
+    }
+
+    fn cost(&self) -> Option<f64> {
+        let mut by_model = self.book.by_model();
+        if by_model.is_empty()
+            && let Some(model) = self.model.as_ref().or(self.order.who.model.as_ref())
+        {
+            by_model.insert(model.clone(), self.book.total());
+        }
+        self.order.prices.cost(&by_model)
+    }
+
+    /// The next moment at which silence would mean something, and what.
+    pub(crate) fn deadline(&self) -> Option<(Millis, Clock)> {
+        let clocks = &self.order.clocks;
+        let whole = (self.begun + clocks.run + self.waited, Clock::Run);
+        let earlier = |a: (Millis, Clock), b: (Millis, Clock)| if b.0 < a.0 { b } else { a };
+        match self.stage {
+            Stage::Starting | Stage::Going if self.asked_at.is_some() => {
+                self.asked_at.map(|since| (since + clocks.answer, Clock::Answer))
+            }
+            Stage::Starting => {
+                let first = earlier(whole, (self.begun + clocks.startup + self.waited, Clock::Startup));
+                Some(self.with_patience(first))
+            }
+            Stage::Going => {
+                let (silence, clock) = if self.open.is_empty() {
+                    (clocks.idle, Clock::Idle)
+                } else {
+                    (clocks.idle_tool, Clock::IdleTool)
+                };
+                Some(self.with_patience(earlier(whole, (self.touched + silence, clock))))
+            }
+            Stage::Stopping(until) => Some((until, Clock::Cancel)),
+            Stage::Ended(since) => {
+                // After our own stop a tool may never report; nothing is waited for then.
+                let quiet = if self.open.is_empty() || self.seen.stop.is_some() { 0 } else { clocks.quiet };
+                Some((since + quiet, Clock::Quiet))
+            }
+            Stage::Settling(since) => Some((since + SETTLE, Clock::Answer)),
+            Stage::Over => None,
+        }
+    }
+
+    fn with_patience(&self, other: (Millis, Clock)) -> (Millis, Clock) {
+        match self.retry_since {
+            Some(since) if since + self.order.clocks.patience < other.0 => {
+                (since + self.order.clocks.patience, Clock::Patience)
+            }
+            _ => other,
+        }
+    }
+
+    /// Which clock ran out, how long it was, and the last thing seen.
+    pub(crate) fn clock_text(&self, clock: Clock, at: Millis) -> String {
+        let clocks = &self.order.clocks;
+        let (what, long) = match clock {
+            Clock::Startup => ("the agent did not answer within the start-up timeout of", clocks.startup),
+            Clock::Idle => ("silence for longer than the idle timeout of", clocks.idle),
+            Clock::IdleTool => ("a tool was silent for longer than the tool timeout of", clocks.idle_tool),
+            Clock::Patience => {
+                ("the agent went on retrying for longer than the retry patience of", clocks.patience)
+            }
+            _ => ("the run took longer than the timeout of", clocks.run),
+        };
+        let mut text = format!("{what} {}", seconds(long));
+        if self.last.what.is_empty() {
+            text.push_str("; nothing was seen before");
+        } else {
+            let tool =
+                if self.last.what == "tool_use" { format!(" {}", self.last.tool) } else { String::new() };
+            let ago = seconds(at.saturating_sub(self.last.at));
+            text.push_str(&format!("; last seen: {}{tool}, {ago} before", self.last.what));
+        }
+        text
+    }
+
+    /// Everything that the run came to. Called once.
+    pub(crate) fn outcome(&mut self, at: Millis) -> Outcome {
+        self.correct_text();
+        if self.seen.stop.is_none() {
+            // A limit that the last turn crossed acts after it.
+            self.seen.stop = self.over_limit();
+        }
+        let (verdict, failure) = verdict(&self.seen);
+        let tail = self.stderr.trim_end().to_owned();
+        let who = &self.order.who;
+        let error =
+            failure.filter(|_| !matches!(verdict, Verdict::Done | Verdict::DoneWithDenials)).map(|f| {
+                RunError {
+                    kind: f.kind,
+                    phase: f.kind.phase(),
+                    hint: f.hint.or_else(|| hint(f.kind, who.sign_in_hint.as_deref())),
+                    message: f.message,
+                    stderr_tail: tail.clone(),
+                    retryable: f.kind.retryable(),
+                }
+            });
+        Outcome {
+            schema: OUTCOME_SCHEMA,
+            run_id: who.run_id.clone(),
+            agent: who.agent.clone(),
+            agent_version: who.agent_version.clone(),
+            surface: who.surface,
+            model: self.model.clone().or_else(|| who.model.clone()),
+            session_id: self.session.clone(),
+            cwd: who.cwd.clone(),
+            name: who.name.clone(),
+            verdict,
+            error,
+            text: std::mem::take(&mut self.text),
+            output: self.value.take(),
+            files: self.ledger.settle(&who.cwd, self.disk.as_ref()),
+            denied: std::mem::take(&mut self.denied),
+            usage: self.book.usage(),
+            cost_usd: self.cost(),
+            turns: self.turns,
+            tool_calls: self.tool_calls,
+            stop_reason: self.seen.end.as_ref().and_then(|e| e.stop.clone()),
+            duration_ms: at.saturating_sub(self.begun),
+            first_event_ms: self.first,
+            warnings: std::mem::take(&mut self.warnings),
+            unreadable_lines: self.unreadable,
+            agent_exit_code: self.seen.exit,
+            stderr_tail: tail,
+            tape: who.tape.clone(),
+        }
+    }
+
+    /// Where the agent repeated text on its way, its record of the turn is right.
+    fn correct_text(&mut self) {
+        let Some(recorded) = self.recorded.take() else { return };
+        let repeated =
+            self.text.len() > recorded.len() && self.text.trim_end().ends_with(recorded.trim_end());
+        if self.text.trim().is_empty() || repeated {
+            self.seen.answer = true;
+            self.text = recorded;
+            if repeated {
+                let message = "the agent sent part of its answer more than once; `text` is what it recorded in its session";
+                self.warnings.push(Notice::new("text_repeated", message));
+            }
+        }
+    }
+}
+
+/// What to type next when the agent's own table has no better word.
+fn hint(kind: crate::Kind, sign_in: Option<&str>) -> Option<String> {
+    use crate::Kind;
+    Some(match kind {
+        Kind::NotAuthenticated => sign_in?.to_owned(),
+        Kind::Untrusted => {
+            "pass `--trust run`, or `--trust full` to load the workspace's own settings too".into()
+        }
+        Kind::UnknownModel => "pass another `--model`, or none for the agent's own choice".into(),
+        Kind::RateLimited => "wait and try again, or pass another `--model`".into(),
+        Kind::Network => "check the network and proxy settings, then try again".into(),
+        Kind::TimeoutRun => "raise `--timeout`".into(),
+        Kind::TimeoutIdle => "raise `--idle-timeout`, or look at the last thing seen".into(),
+        Kind::TimeoutStartup => "run `agentline doctor`, or raise `--startup-timeout`".into(),
+        Kind::MaxTurns => "raise `--max-turns`".into(),
+        Kind::MaxToolCalls => "raise `--max-tool-calls`".into(),
+        Kind::MaxTokens => "raise `--max-tokens`".into(),
+        Kind::MaxOutputTokens => "raise `--max-output-tokens`".into(),
+        Kind::MaxCost => "raise `--max-cost`".into(),
+        Kind::ContextOverflow => "shorten the prompt, or put the text into files and name them".into(),
+        Kind::NoResult | Kind::Crashed => {
+            "look at `stderr_tail`; record the run with `--record FILE` to look closer".into()
+        }
+        _ => return None,
+    })
+}
+
+/// A time for people.
+fn seconds(ms: Millis) -> String {
+    if ms.is_multiple_of(1000) {
+        format!("{} s", ms / 1000)
+    } else {
+        format!("{}.{} s", ms / 1000, ms % 1000 / 100)
+    }
+}

@@ -1,0 +1,355 @@
+//! Secrets leave by no door: one veil a connection, laid over what leaves it, never over frames to the agent.
+
+use crate::{Event, Outcome};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+/// What stands in the place of a secret.
+pub const MARK: &str = "[redacted]";
+/// Shorter values are too common to be hidden everywhere.
+pub const SHORTEST_SECRET: usize = 8;
+
+/// Knows the secrets of a run and hides them, however a JSON string may have spelled them.
+#[derive(Default, Debug, Clone)]
+pub struct Veil {
+    secrets: Vec<Vec<char>>,
+}
+
+/// How far a secret was found at a place in a text.
+enum Match {
+    No,
+    /// The text ended while everything fitted.
+    Partial,
+    /// It ends here.
+    Full(usize),
+}
+
+impl Veil {
+    /// Hides these values; those shorter than [`SHORTEST_SECRET`] are left out.
+    #[must_use]
+    pub fn new<S: AsRef<str>>(secrets: impl IntoIterator<Item = S>) -> Self {
+        let mut secrets: Vec<Vec<char>> = secrets
+            .into_iter()
+            .map(|s| s.as_ref().chars().collect())
+            .filter(|s: &Vec<char>| s.len() >= SHORTEST_SECRET)
+            .collect();
+        // Of two that begin alike, the longer one must be found first.
+        secrets.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        secrets.dedup();
+        Self { secrets }
+    }
+
+    /// Whether there is nothing to hide.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.secrets.is_empty()
+    }
+
+    /// The text with every secret replaced.
+    #[must_use]
+    pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut out = String::new();
+        let mut from = 0;
+        while let Some((start, end)) = self.find(text, from) {
+            out.push_str(&text[from..start]);
+            out.push_str(MARK);
+            from = end;
+        }
+        if from == 0 { Cow::Borrowed(text) } else { Cow::Owned(out + &text[from..]) }
+    }
+
+    /// Where the first secret at or after `from` stands.
+    fn find(&self, text: &str, from: usize) -> Option<(usize, usize)> {
+        self.candidates(text, from).find_map(|at| {
+            self.secrets.iter().find_map(|secret| match match_at(text, at, secret) {
+                Match::Full(end) => Some((at, end)),
+                _ => None,
+            })
+        })
+    }
+
+    /// Where the end of the text may be the beginning of a secret.
+    #[must_use]
+    pub fn partial_from(&self, text: &str) -> Option<usize> {
+        // An escaped character takes six bytes at most at the first level, one more backslash a level above.
+        let widest = self.secrets.first().map_or(0, |s| s.len() * 8);
+        let mut from = text.len().saturating_sub(widest);
+        while !text.is_char_boundary(from) {
+            from -= 1;
+        }
+        self.candidates(text, from)
+            .find(|at| self.secrets.iter().any(|s| matches!(match_at(text, *at, s), Match::Partial)))
+    }
+
+    /// Places where a secret could begin: its first letter, or an escape of it.
+    fn candidates<'a>(&'a self, text: &'a str, from: usize) -> impl Iterator<Item = usize> + 'a {
+        let starts = move |c: char| c == '\\' || self.secrets.iter().any(|s| s[0] == c);
+        let quiet = self.secrets.is_empty();
+        text[from..].char_indices().filter(move |(_, c)| !quiet && starts(*c)).map(move |(i, _)| from + i)
+    }
+
+    fn own(&self, text: &mut String) {
+        if let Cow::Owned(hidden) = self.text(text) {
+            *text = hidden;
+        }
+    }
+
+    fn own_some(&self, text: &mut Option<String>) {
+        if let Some(text) = text {
+            self.own(text);
+        }
+    }
+
+    fn raw(&self, raw: &mut Box<RawValue>) {
+        if let Cow::Owned(hidden) = self.text(raw.get()) {
+            // A hidden key or escape can leave broken JSON behind; then nothing of it is shown.
+            *raw = RawValue::from_string(hidden)
+                .or_else(|_| serde_json::value::to_raw_value(MARK))
+                .unwrap_or_else(|_| RawValue::NULL.to_owned());
+        }
+    }
+
+    fn raw_some(&self, raw: &mut Option<Box<RawValue>>) {
+        if let Some(raw) = raw {
+            self.raw(raw);
+        }
+    }
+
+    /// Hides secrets in every text of an event.
+    pub fn event(&self, event: &mut Event) {
+        if self.is_empty() {
+            return;
+        }
+        match event {
+            Event::Text { text } | Event::Thinking { text } => self.own(text),
+            Event::Started(started) => {
+                self.own_some(&mut started.model);
+                self.own_some(&mut started.session_id);
+                self.own_some(&mut started.name);
+            }
+            Event::ToolUse(tool) => {
+                self.raw_some(&mut tool.input);
+                self.raw_some(&mut tool.raw_input);
+                self.own_some(&mut tool.path);
+                self.own(&mut tool.native_name);
+                self.own(&mut tool.name);
+            }
+            Event::ToolResult { content, reason, .. } => {
+                self.own_some(content);
+                self.own_some(reason);
+            }
+            Event::FileChange { path, .. } => self.own(path),
+            Event::Permission { tool, request, reason, .. } => {
+                self.own(tool);
+                self.raw_some(request);
+                self.own_some(reason);
+            }
+            Event::Warning { message, .. } => self.own(message),
+            Event::Unreadable { sample, .. } => self.own(sample),
+            Event::Agent { raw } => self.raw(raw),
+            Event::Usage(_) => {}
+            Event::Outcome { outcome } => self.outcome(outcome),
+        }
+    }
+
+    /// Hides secrets in every text of an outcome.
+    pub fn outcome(&self, outcome: &mut Outcome) {
+        if self.is_empty() {
+            return;
+        }
+        self.own(&mut outcome.text);
+        self.own(&mut outcome.stderr_tail);
+        self.own_some(&mut outcome.model);
+        self.own_some(&mut outcome.session_id);
+        self.own_some(&mut outcome.name);
+        self.raw_some(&mut outcome.output);
+        if let Some(error) = &mut outcome.error {
+            self.own(&mut error.message);
+            self.own(&mut error.stderr_tail);
+            self.own_some(&mut error.hint);
+        }
+        for file in &mut outcome.files {
+            self.own(&mut file.path);
+        }
+        for denial in &mut outcome.denied {
+            self.own(&mut denial.reason);
+            self.own_some(&mut denial.rule);
+        }
+        for warning in &mut outcome.warnings {
+            self.own(&mut warning.message);
+        }
+    }
+}
+
+/// Fits a secret at a place, each character as itself or as any escape that JSON knows, at any depth of nesting.
+fn match_at(text: &str, at: usize, secret: &[char]) -> Match {
+    let mut at = at;
+    for &want in secret {
+        let rest = &text[at..];
+        let slashes = rest.bytes().take_while(|b| *b == b'\\').count();
+        let after = &rest[slashes..];
+        if after.is_empty() {
+            // Only backslashes, or nothing: more may come.
+            return Match::Partial;
+        }
+        if slashes == 0 || want == '\\' {
+            if want == '\\' {
+                if slashes == 0 {
+                    return Match::No;
+                }
+                at += slashes;
+                continue;
+            }
+            match after.chars().next() {
+                Some(c) if c == want => at += c.len_utf8(),
+                _ => return Match::No,
+            }
+            continue;
+        }
+        match escaped(after, want) {
+            Some(Ok(len)) => at += slashes + len,
+            Some(Err(())) => return Match::Partial,
+            None => return Match::No,
+        }
+    }
+    Match::Full(at)
+}
+
+/// Whether what follows a backslash spells the character: its length, or `Err` when the text ends in the middle.
+fn escaped(after: &str, want: char) -> Option<Result<usize, ()>> {
+    if let Some(hex) = after.strip_prefix('u') {
+        let mut units = [0u16; 2];
+        let [unit, ..] = want.encode_utf16(&mut units) else { return None };
+        let digits: String = hex.chars().take(4).collect();
+        let spelled = format!("{unit:04x}");
+        if digits.len() < 4 {
+            return spelled.starts_with(&digits.to_ascii_lowercase()).then_some(Err(()));
+        }
+        return digits.eq_ignore_ascii_case(&spelled).then_some(Ok(5));
+    }
+    let first = after.chars().next()?;
+    let meant = match first {
+        'n' => '\n',
+        't' => '\t',
+        'r' => '\r',
+        'b' => '\u{8}',
+        'f' => '\u{c}',
+        c => c,
+    };
+    (meant == want && !first.is_alphanumeric() || meant == want && meant != first)
+        .then_some(Ok(first.len_utf8()))
+}
+
+/// Holds back the end of a stream of text while it may be the beginning of a secret.
+#[derive(Default, Debug)]
+pub(crate) struct Held {
+    text: String,
+}
+
+impl Held {
+    /// Takes a piece and gives what may be told now.
+    pub(crate) fn push(&mut self, veil: &Veil, piece: String) -> Option<String> {
+        if self.text.is_empty() {
+            self.text = piece;
+        } else {
+            self.text.push_str(&piece);
+        }
+        veil.own(&mut self.text);
+        let told = match veil.partial_from(&self.text) {
+            Some(from) => {
+                let kept = self.text.split_off(from);
+                std::mem::replace(&mut self.text, kept)
+            }
+            None => std::mem::take(&mut self.text),
+        };
+        (!told.is_empty()).then_some(told)
+    }
+
+    /// The stream is over, or something else comes in between: what was held is told.
+    pub(crate) fn flush(&mut self) -> Option<String> {
+        (!self.text.is_empty()).then(|| std::mem::take(&mut self.text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SECRET: &str = "sk-Zx9/é\"tail";
+
+    fn spell(secret: &str, how: &[u8]) -> String {
+        let mut out = String::new();
+        for (i, c) in secret.chars().enumerate() {
+            match how.get(i).copied().unwrap_or(0) % 3 {
+                1 => {
+                    let mut units = [0; 2];
+                    for unit in c.encode_utf16(&mut units) {
+                        out.push_str(&format!("\\u{unit:04x}"));
+                    }
+                }
+                2 => {
+                    let quoted = serde_json::to_string(&c.to_string()).unwrap();
+                    out.push_str(&quoted[1..quoted.len() - 1]);
+                }
+                _ => out.push(c),
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn short_values_are_left_alone() {
+        assert_eq!(Veil::new(["short"]).text("a short text"), "a short text");
+        assert!(Veil::new(["short"]).is_empty());
+    }
+
+    #[test]
+    fn nested_json_hides_it_too() {
+        let veil = Veil::new([SECRET]);
+        let once = serde_json::to_string(SECRET).unwrap();
+        let twice = serde_json::to_string(&once).unwrap();
+        for text in [SECRET.to_owned(), once, twice] {
+            let hidden = veil.text(&text).into_owned();
+            assert!(hidden.contains(MARK) && !hidden.contains("Zx9"), "{text} -> {hidden}");
+        }
+    }
+
+    #[test]
+    fn of_two_secrets_the_longer_is_hidden_whole() {
+        assert_eq!(Veil::new(["password", "password-two"]).text("x password-two y"), "x [redacted] y");
+    }
+
+    #[test]
+    fn broken_json_is_not_shown() {
+        let veil = Veil::new(["nSECRETSECRET"]);
+        let mut raw = RawValue::from_string(r#"{"a":"\nSECRETSECRET"}"#.to_owned()).unwrap();
+        veil.raw(&mut raw);
+        assert!(!raw.get().contains("SECRETSECRET"));
+        serde_json::from_str::<serde_json::Value>(raw.get()).unwrap();
+    }
+
+    proptest! {
+        #[test]
+        fn no_spelling_of_json_shows_it(how in proptest::collection::vec(any::<u8>(), 0..16)) {
+            let text = format!("before {} after", spell(SECRET, &how));
+            prop_assert_eq!(Veil::new([SECRET]).text(&text), "before [redacted] after");
+        }
+
+        #[test]
+        fn no_split_shows_it(cuts in proptest::collection::vec(0usize..60, 0..12), times in 1usize..3) {
+            let veil = Veil::new([SECRET]);
+            let text = format!("sk- then s{} and sk-Zx", SECRET.repeat(times));
+            let mut cuts: Vec<usize> = cuts.into_iter().filter(|c| text.is_char_boundary(*c)).collect();
+            cuts.sort_unstable();
+            cuts.push(text.len());
+            let (mut held, mut told, mut from) = (Held::default(), String::new(), 0);
+            for cut in cuts {
+                told.extend(held.push(&veil, text[from..cut].to_owned()));
+                from = cut;
+            }
+            told.extend(held.flush());
+            prop_assert_eq!(told, format!("sk- then s{} and sk-Zx", MARK.repeat(times)));
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! Reading foreign JSON: one pass, unknown keys skipped, the last of two equal keys wins, a wrong type reads as the
+//! default instead of losing the whole line.
+
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use std::{borrow::Cow, fmt, marker::PhantomData, ops::Deref};
+
+/// A type that can be read from any JSON value. What is not overridden reads as the default.
+pub(crate) trait Tolerant<'de>: Default {
+    fn of_borrowed(text: &'de str) -> Self {
+        Self::of_str(text)
+    }
+    fn of_str(_text: &str) -> Self {
+        Self::default()
+    }
+    fn of_u64(_n: u64) -> Self {
+        Self::default()
+    }
+    fn of_f64(_n: f64) -> Self {
+        Self::default()
+    }
+    fn of_bool(_b: bool) -> Self {
+        Self::default()
+    }
+    fn of_map<A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Self::default())
+    }
+    fn of_seq<A: SeqAccess<'de>>(mut seq: A) -> Result<Self, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Self::default())
+    }
+}
+
+/// Reads a tolerant type with whatever the JSON holds.
+pub(crate) fn tolerant<'de, T: Tolerant<'de>, D: Deserializer<'de>>(d: D) -> Result<T, D::Error> {
+    d.deserialize_any(Anything(PhantomData))
+}
+
+struct Anything<T>(PhantomData<T>);
+
+impl<'de, T: Tolerant<'de>> Visitor<'de> for Anything<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+    fn visit_borrowed_str<E: Error>(self, v: &'de str) -> Result<T, E> {
+        Ok(T::of_borrowed(v))
+    }
+    fn visit_str<E: Error>(self, v: &str) -> Result<T, E> {
+        Ok(T::of_str(v))
+    }
+    fn visit_u64<E: Error>(self, v: u64) -> Result<T, E> {
+        Ok(T::of_u64(v))
+    }
+    fn visit_i64<E: Error>(self, v: i64) -> Result<T, E> {
+        Ok(T::of_f64(v as f64))
+    }
+    fn visit_f64<E: Error>(self, v: f64) -> Result<T, E> {
+        Ok(T::of_f64(v))
+    }
+    fn visit_bool<E: Error>(self, v: bool) -> Result<T, E> {
+        Ok(T::of_bool(v))
+    }
+    fn visit_unit<E: Error>(self) -> Result<T, E> {
+        Ok(T::default())
+    }
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::of_map(map)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<T, A::Error> {
+        T::of_seq(seq)
+    }
+}
+
+macro_rules! deserialize_tolerantly {
+    ($name:ident<$lt:lifetime>) => {
+        impl<$lt> Deserialize<$lt> for $name<$lt> {
+            fn deserialize<D: Deserializer<$lt>>(d: D) -> Result<Self, D::Error> {
+                tolerant(d)
+            }
+        }
+    };
+    ($name:ident) => {
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+                tolerant(d)
+            }
+        }
+    };
+}
+
+/// A string, borrowed where it has no escapes. Numbers and booleans read as their text, the rest as "".
+#[derive(Default, Debug, Clone, PartialEq)]
+pub(crate) struct Str<'a>(pub(crate) Cow<'a, str>);
+
+impl<'de> Tolerant<'de> for Str<'de> {
+    fn of_borrowed(text: &'de str) -> Self {
+        Self(Cow::Borrowed(text))
+    }
+    fn of_str(text: &str) -> Self {
+        Self(Cow::Owned(text.to_owned()))
+    }
+    fn of_u64(n: u64) -> Self {
+        Self(Cow::Owned(n.to_string()))
+    }
+    fn of_f64(n: f64) -> Self {
+        Self(Cow::Owned(n.to_string()))
+    }
+    fn of_bool(b: bool) -> Self {
+        Self(Cow::Owned(b.to_string()))
+    }
+}
+deserialize_tolerantly!(Str<'de>);
+
+impl Str<'_> {
+    pub(crate) fn own(self) -> String {
+        self.0.into_owned()
+    }
+}
+
+impl Deref for Str<'_> {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A count: a number that is not negative, also as text. Anything else is not known.
+#[derive(Default, Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Num(pub(crate) Option<u64>);
+
+impl<'de> Tolerant<'de> for Num {
+    fn of_str(text: &str) -> Self {
+        Self(text.trim().parse().ok())
+    }
+    fn of_u64(n: u64) -> Self {
+        Self(Some(n))
+    }
+    fn of_f64(n: f64) -> Self {
+        // Beyond 2^53 a float is no count any more.
+        Self((n >= 0.0 && n <= 9_007_199_254_740_992.0).then_some(n as u64))
+    }
+}
+deserialize_tolerantly!(Num);
+
+/// A list; anything else reads as empty.
+#[derive(Debug)]
+pub(crate) struct List<T>(pub(crate) Vec<T>);
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Tolerant<'de> for List<T> {
+    fn of_seq<A: SeqAccess<'de>>(mut seq: A) -> Result<Self, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Self(items))
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        tolerant(d)
+    }
+}
+
+/// An object's entries in order; anything else reads as empty.
+#[derive(Debug)]
+pub(crate) struct Entries<'a, T>(pub(crate) Vec<(Str<'a>, T)>);
+
+impl<T> Default for Entries<'_, T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Tolerant<'de> for Entries<'de, T> {
+    fn of_map<A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Self(entries))
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<'de, T> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        tolerant(d)
+    }
+}
+
+/// Declares a wire record: every field optional, read in one pass, never failing on a type.
+macro_rules! wire {
+    ($(#[$meta:meta])* struct $name:ident<$lt:lifetime> { $($field:ident : $ty:ty = $key:literal),* $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Default, Debug)]
+        struct $name<$lt> {
+            $($field: $ty,)*
+            /// False when the JSON here was no object.
+            is_object: bool,
+            lifetime: std::marker::PhantomData<&$lt ()>,
+        }
+        impl<$lt> $crate::wire::Tolerant<$lt> for $name<$lt> {
+            fn of_map<A: serde::de::MapAccess<$lt>>(mut map: A) -> Result<Self, A::Error> {
+                let mut record = Self { is_object: true, ..Self::default() };
+                while let Some(key) = map.next_key::<$crate::wire::Str<$lt>>()? {
+                    match &*key {
+                        $($key => record.$field = map.next_value()?,)*
+                        _ => { map.next_value::<serde::de::IgnoredAny>()?; }
+                    }
+                }
+                Ok(record)
+            }
+        }
+        impl<$lt> serde::Deserialize<$lt> for $name<$lt> {
+            fn deserialize<D: serde::Deserializer<$lt>>(d: D) -> Result<Self, D::Error> {
+                $crate::wire::tolerant(d)
+            }
+        }
+    };
+}
+pub(crate) use wire;
+
+/// A part of a noisy line.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Part<'a> {
+    /// A JSON object.
+    Object(&'a str),
+    /// Anything else that is not blank.
+    Noise(&'a str),
+}
+
+/// After this many objects that break off at the end of the line, the rest is taken as noise.
+const MOST_BROKEN: u32 = 8;
+
+/// Finds the JSON objects in a line that is not one object: text before or after, several values, half a line.
+pub(crate) fn parts(line: &str) -> Vec<Part<'_>> {
+    let mut parts = Vec::new();
+    let mut noise_from = 0;
+    let mut at = 0;
+    let mut broken = 0;
+    while broken < MOST_BROKEN
+        && let Some(found) = line[at..].find('{')
+    {
+        let from = at + found;
+        let mut values = serde_json::Deserializer::from_str(&line[from..]).into_iter::<IgnoredAny>();
+        match values.next() {
+            Some(Ok(_)) => {
+                let end = from + values.byte_offset();
+                push_noise(&mut parts, &line[noise_from..from]);
+                parts.push(Part::Object(&line[from..end]));
+                noise_from = end;
+                at = end;
+            }
+            Some(Err(e)) => {
+                broken += u32::from(e.is_eof());
+                at = from + 1;
+            }
+            None => break,
+        }
+    }
+    push_noise(&mut parts, &line[noise_from..]);
+    parts
+}
+
+fn push_noise<'a>(parts: &mut Vec<Part<'a>>, text: &'a str) {
+    if !text.trim().is_empty() {
+        parts.push(Part::Noise(text));
+    }
+}
+
+/// Replaces escapes of half a surrogate pair (`\ud83d` alone), which a JavaScript string may hold and no Rust string
+/// can. `None` when there is none.
+pub(crate) fn mend_surrogates(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
+    let unit = |i: usize| -> Option<u16> {
+        let hex = text.get(i + 2..i + 6)?;
+        (bytes.get(i) == Some(&b'\\') && bytes.get(i + 1) == Some(&b'u'))
+            .then(|| u16::from_str_radix(hex, 16).ok())?
+    };
+    let mut out = String::new();
+    let mut copied = 0;
+    let mut at = 0;
+    while let Some(found) = memchr::memchr(b'\\', &bytes[at..]) {
+        let i = at + found;
+        match unit(i) {
+            Some(0xd800..=0xdbff) if matches!(unit(i + 6), Some(0xdc00..=0xdfff)) => at = i + 12,
+            Some(0xd800..=0xdfff) => {
+                out.push_str(&text[copied..i]);
+                out.push_str("\\ufffd");
+                copied = i + 6;
+                at = i + 6;
+            }
+            _ => at = (i + 2).min(bytes.len()),
+        }
+    }
+    (copied > 0).then(|| out + &text[copied..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    wire! { struct Probe<'a> { text: Str<'a> = "text", count: Num = "count", list: List<Str<'a>> = "list" } }
+
+    #[test]
+    fn a_wrong_type_loses_only_its_field() {
+        let probe: Probe<'_> =
+            serde_json::from_str(r#"{"text":{"a":[1]},"count":"7","list":3,"more":[{}]}"#).unwrap();
+        assert!(probe.is_object);
+        assert_eq!((&*probe.text, probe.count.0, probe.list.0.len()), ("", Some(7), 0));
+        let probe: Probe<'_> = serde_json::from_str("[1,2]").unwrap();
+        assert!(!probe.is_object);
+    }
+
+    #[test]
+    fn the_last_of_two_equal_keys_wins_and_odd_numbers_are_unknown() {
+        let probe: Probe<'_> = serde_json::from_str(r#"{"text":"a","text":"b","count":-3}"#).unwrap();
+        assert_eq!((&*probe.text, probe.count.0), ("b", None));
+        let probe: Probe<'_> = serde_json::from_str(r#"{"count":1e300}"#).unwrap();
+        assert_eq!(probe.count.0, None);
+    }
+
+    #[test]
+    fn a_string_without_escapes_is_not_copied() {
+        let probe: Probe<'_> = serde_json::from_str(r#"{"text":"plain"}"#).unwrap();
+        assert!(matches!(probe.text.0, Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn objects_are_found_in_noise() {
+        use Part::{Noise, Object};
+        assert_eq!(
+            parts(r#"log: {"a":1} {"b":{}}end"#),
+            [Noise("log: "), Object(r#"{"a":1}"#), Object(r#"{"b":{}}"#), Noise("end")]
+        );
+        assert_eq!(
+            parts(r#"{"type":"mess{"type":"result"}"#),
+            [Noise(r#"{"type":"mess"#), Object(r#"{"type":"result"}"#)]
+        );
+        assert_eq!(
+            parts(r#"{"type":{"type":"result"}"#),
+            [Noise(r#"{"type":"#), Object(r#"{"type":"result"}"#)]
+        );
+        assert_eq!(parts("  "), []);
+        assert_eq!(parts("plain"), [Noise("plain")]);
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_is_mended() {
+        assert_eq!(mend_surrogates(r#"{"a":"\ud83d"}"#).unwrap(), r#"{"a":"\ufffd"}"#);
+        assert_eq!(mend_surrogates(r#"{"a":"\ud83d\ude00 \\ud83d"}"#), None);
+        assert_eq!(mend_surrogates(r#"\ude00\ud83d\u0041"#).unwrap(), r"\ufffd\ufffd\u0041");
+    }
+}
