@@ -1,6 +1,6 @@
 //! Learns which files really changed: a snapshot of the workspace before, one after, and their comparison.
 //!
-//! A snapshot holds names, sizes and times, no contents. What counts as a file of the workspace follows git: nested
+//! A snapshot holds names, sizes and times, and contents only of a small workspace. What counts as a file of the workspace follows git: nested
 //! `.gitignore` files, `.git/info/exclude` and the user's own excludes are honoured, with or without a repository; hidden
 //! files count, `.git` never does. Directories are not listed, only what is in them.
 //!
@@ -9,21 +9,23 @@
 //! | seen | verdict |
 //! |---|---|
 //! | size differs | modified |
-//! | modification time differs | modified, unless fingerprints show the same content |
-//! | only change time and inode differ (replaced by a file of the same age) | modified, unless fingerprints agree |
-//! | only change time differs (mode, owner, links) | not a change, unless fingerprints differ |
-//! | nothing differs | not a change, unless fingerprints differ |
+//! | modification time differs | modified, unless the old content is known to be the same |
+//! | only change time and inode differ (replaced by a file of the same age) | the same |
+//! | only change time differs (mode, owner, links) | not a change, unless the old content is known to differ |
+//! | nothing differs | the same |
 //!
-//! Fingerprints exist where the times alone could lie: for files that were written so shortly before the snapshot
-//! that a later write may leave the same time (git calls them racy). A file that is rewritten with the content it had
-//! is therefore told as modified when it had been at rest before: the disk says that it was written, and nothing
-//! affordable says otherwise.
+//! The old content is known in two cases. In a workspace of at most 500 files and 2 MiB all contents are kept, which also
+//! gives exact counts of added and removed lines. Elsewhere there are fingerprints where the times alone could
+//! lie: for files that were written so shortly before the snapshot that a later write may leave the same time (git calls
+//! them racy). A file of a large workspace that is rewritten with the content it had is therefore told as modified: the
+//! disk says that it was written, and nothing affordable says otherwise.
 //!
 //! What it cannot see: files that are tracked by git although an ignore rule covers them, unless a tool reported them.
 
 mod active;
 mod compare;
 mod content;
+mod lines;
 mod reported;
 mod stamp;
 mod walk;
@@ -34,7 +36,7 @@ use std::time::{Duration, SystemTime};
 pub use active::ActiveRun;
 pub use content::line_count;
 
-use content::Fingerprint;
+use content::Known;
 use stamp::Stamp;
 
 /// Bounds on the work of one snapshot, so that a run in `/` or in a home folder never takes minutes.
@@ -89,8 +91,8 @@ pub struct Snapshot {
     entries: Vec<Entry>,
     /// The bytes of all paths, relative to the root and with `/`, one after the other.
     paths: Vec<u8>,
-    /// Sorted by the number of the entry; links have the fingerprint of their target text.
-    fingerprints: Vec<(u32, Fingerprint)>,
+    /// What is known of contents, sorted by the number of the entry.
+    contents: Vec<(u32, Known)>,
     skipped: u64,
     truncated: bool,
 }
@@ -114,7 +116,7 @@ pub struct Change {
     pub evidence: Evidence,
     /// Lines added, where that can be known: all lines of a new text file, none of a deleted one.
     pub added: Option<u64>,
-    /// Lines removed, where that can be known: none for a new file. Old contents are not kept, so it is unknown otherwise.
+    /// Lines removed, where that can be known: none of a new file; of others where the old content was kept.
     pub removed: Option<u64>,
 }
 
@@ -162,7 +164,7 @@ impl Snapshot {
     /// let options = SnapshotOptions::default();
     /// let before = Snapshot::take(workspace.path(), &options);
     /// std::fs::write(workspace.path().join("hello.txt"), "Hello\n")?;
-    /// let after = Snapshot::take(workspace.path(), &options);
+    /// let after = before.take_again(&options);
     ///
     /// let changes = before.compare(&after, &[]);
     /// assert_eq!((changes[0].path.as_str(), changes[0].kind), ("hello.txt", ChangeKind::Created));
@@ -171,7 +173,13 @@ impl Snapshot {
     /// ```
     #[must_use]
     pub fn take(root: &Path, options: &SnapshotOptions) -> Self {
-        walk::take(root, options)
+        walk::take(root, options).with_contents()
+    }
+
+    /// Records the same workspace again, as the later side of a comparison: it reads no contents and so costs less.
+    #[must_use]
+    pub fn take_again(&self, options: &SnapshotOptions) -> Self {
+        walk::take(&self.root, options)
     }
 
     /// Lists what changed from this snapshot to `after`, sorted by path.
@@ -212,7 +220,8 @@ impl Snapshot {
     pub fn memory(&self) -> usize {
         self.entries.capacity() * size_of::<Entry>()
             + self.paths.capacity()
-            + self.fingerprints.capacity() * size_of::<(u32, Fingerprint)>()
+            + self.contents.capacity() * size_of::<(u32, Known)>()
+            + self.contents.iter().map(|(_, known)| known.memory()).sum::<usize>()
     }
 
     /// Whether a path that is not in this snapshot was certainly not there, as far as limits and permissions go.
@@ -228,10 +237,10 @@ impl Snapshot {
         self.entries.binary_search_by(|entry| self.path(entry).cmp(path)).ok()
     }
 
-    fn fingerprint(&self, entry: usize) -> Option<Fingerprint> {
+    fn known(&self, entry: usize) -> Option<&Known> {
         let number = u32::try_from(entry).ok()?;
-        let found = self.fingerprints.binary_search_by_key(&number, |(entry, _)| *entry).ok()?;
-        Some(self.fingerprints[found].1)
+        let found = self.contents.binary_search_by_key(&number, |(entry, _)| *entry).ok()?;
+        Some(&self.contents[found].1)
     }
 
     /// Where the file of a recorded path lies on the disk.

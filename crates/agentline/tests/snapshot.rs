@@ -50,7 +50,12 @@ impl Workspace {
         sleep(Duration::from_millis(250));
         let before = self.take();
         work(self);
-        before.compare(&self.take(), reported)
+        before.compare(&before.take_again(&SnapshotOptions::default()), reported)
+    }
+
+    /// Makes the workspace too large for its contents to be kept.
+    fn grow(&self) {
+        self.write("large", &"filling\n".repeat(300_000));
     }
 }
 
@@ -108,9 +113,23 @@ fn tells_created_modified_deleted_and_renamed() {
             .unwrap()
     };
     assert_eq!(counts("new/file.txt"), (Some(3), Some(0)));
-    assert_eq!(counts("edited.txt"), (None, None));
-    assert_eq!(counts("gone.txt"), (Some(0), None));
+    assert_eq!(counts("edited.txt"), (Some(1), Some(1)));
+    assert_eq!(counts("gone.txt"), (Some(0), Some(1)));
     assert!(changes.iter().all(Change::verified));
+}
+
+#[test]
+fn a_large_workspace_tells_the_same_without_old_line_counts() {
+    let workspace = Workspace::new(&[("edited.txt", "one"), ("gone.txt", "x"), ("same.txt", "x")]);
+    workspace.grow();
+    let changes = workspace.changes(|it| {
+        it.write("new.txt", "1\n2\n");
+        it.write("edited.txt", "two");
+        fs::remove_file(it.path("gone.txt")).unwrap();
+    });
+    assert_eq!(lines(&changes), ["~edited.txt", "-gone.txt", "+new.txt"]);
+    let counts: Vec<_> = changes.iter().map(|change| (change.added, change.removed)).collect();
+    assert_eq!(counts, [(None, None), (Some(0), None), (Some(2), Some(0))]);
 }
 
 #[test]
@@ -270,29 +289,40 @@ fn a_change_of_the_rules_invents_no_changes() {
 
 #[test]
 fn a_rewrite_of_the_same_size_within_a_clock_tick_is_seen() {
-    let workspace = Workspace::new(&[]);
-    for round in 0..50 {
-        workspace.write("racy.txt", "aaaa");
-        let fixed = File::open(workspace.path("racy.txt")).unwrap().metadata().unwrap().modified().unwrap();
-        let before = workspace.take();
-        workspace.write("racy.txt", "bbbb");
-        // Old kernels and coarse file systems leave the time as it was; others are made to.
-        File::options().write(true).open(workspace.path("racy.txt")).unwrap().set_modified(fixed).unwrap();
-        assert_eq!(lines(&before.compare(&workspace.take(), &[])), ["~racy.txt"], "round {round}");
+    for large in [false, true] {
+        let workspace = Workspace::new(&[]);
+        if large {
+            workspace.grow();
+        }
+        for round in 0..20 {
+            workspace.write("racy.txt", "aaaa");
+            let age = fs::metadata(workspace.path("racy.txt")).unwrap().modified().unwrap();
+            let before = workspace.take();
+            workspace.write("racy.txt", "bbbb");
+            // Old kernels and coarse file systems leave the time as it was; others are made to.
+            File::options().write(true).open(workspace.path("racy.txt")).unwrap().set_modified(age).unwrap();
+            assert_eq!(lines(&before.compare(&workspace.take(), &[])), ["~racy.txt"], "round {round}");
+        }
     }
 }
 
 #[test]
 fn a_touch_is_a_change_unless_the_content_is_known() {
     let workspace = Workspace::new(&[("file", "text")]);
-    let touch = |it: &Workspace| {
+    let touch = |it: &Workspace, day: u64| {
         let file = File::options().write(true).open(it.path("file")).unwrap();
-        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000)).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(86_400 * day)).unwrap();
     };
-    assert_eq!(lines(&workspace.changes(touch)), ["~file"]);
+    let rewrite = |it: &Workspace| it.write("file", "text");
+    assert_eq!(workspace.changes(|it| touch(it, 1)), []);
+    assert_eq!(workspace.changes(rewrite), []);
+    workspace.grow();
+    assert_eq!(lines(&workspace.changes(|it| touch(it, 2))), ["~file"]);
+    assert_eq!(lines(&workspace.changes(rewrite)), ["~file"]);
+    // It was written a moment ago, so it has a fingerprint.
     workspace.write("file", "text");
     let before = workspace.take();
-    touch(&workspace);
+    touch(&workspace, 3);
     assert_eq!(before.compare(&workspace.take(), &[]), []);
 }
 
@@ -385,15 +415,18 @@ mod unix {
     #[test]
     fn a_change_of_mode_is_not_a_change_of_content() {
         let workspace = Workspace::new(&[("script", "#!/bin/sh\n")]);
-        let changes = workspace.changes(|it| {
-            fs::set_permissions(it.path("script"), fs::Permissions::from_mode(0o755)).unwrap();
-        });
-        assert_eq!(changes, []);
+        let set_mode = |it: &Workspace, mode| {
+            fs::set_permissions(it.path("script"), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        assert_eq!(workspace.changes(|it| set_mode(it, 0o755)), []);
+        workspace.grow();
+        assert_eq!(workspace.changes(|it| set_mode(it, 0o700)), []);
     }
 
     #[test]
     fn a_file_replaced_by_one_of_the_same_age_and_size_is_modified() {
         let workspace = Workspace::new(&[("file", "aaaa")]);
+        workspace.grow();
         let changes = workspace.changes(|it| {
             let age = fs::metadata(it.path("file")).unwrap().modified().unwrap();
             it.write("file.new", "bbbb");

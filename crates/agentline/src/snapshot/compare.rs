@@ -4,12 +4,12 @@ use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::content::{self, Allowance};
+use super::content::{self, Allowance, Known};
 use super::reported::{self, Place};
 use super::stamp::{Kind, Stamp};
-use super::{Change, ChangeKind, Evidence, Snapshot, walk};
+use super::{Change, ChangeKind, Evidence, Snapshot, lines, walk};
 
-/// The most bytes that are read to count the lines of new files.
+/// The most bytes that are read to count lines.
 const LINE_COUNT_BYTES: u64 = 64 * 1024 * 1024;
 
 pub(super) fn compare(before: &Snapshot, after: &Snapshot, reported: &[PathBuf]) -> Vec<Change> {
@@ -78,15 +78,12 @@ impl Sorted {
 fn differs(before: &Snapshot, old: usize, now: &Stamp) -> bool {
     let entry = &before.entries[old];
     let was = &entry.stamp;
-    let by_content = || {
-        let then = before.fingerprint(old)?;
-        let on_disk = before.on_disk(before.path(entry));
-        let now =
-            if was.kind == Kind::Link { content::of_link(&on_disk) } else { content::of_file(&on_disk) };
-        Some(then != now?)
-    };
+    let by_content = || before.known(old)?.differs(was.kind, &before.on_disk(before.path(entry)));
     if was.kind != now.kind {
         return true;
+    }
+    if was == now && !was.is_racy(before.began) && was.kind != Kind::Link {
+        return false;
     }
     let rewritten = was.modified != now.modified || (was.changed != now.changed && was.inode != now.inode);
     match was.kind {
@@ -183,14 +180,7 @@ impl Findings<'_> {
             .list
             .into_iter()
             .map(|(place, kind, evidence)| {
-                let (added, removed) = match kind {
-                    ChangeKind::Created => {
-                        let added = lines_of(self.before, &place, &mut allowance);
-                        (added, added.map(|_| 0))
-                    }
-                    ChangeKind::Deleted => (Some(0), None),
-                    ChangeKind::Modified => (None, None),
-                };
+                let (added, removed) = line_counts(self.before, &place, kind, &mut allowance);
                 Change { path: place.spelled(), kind, evidence, added, removed }
             })
             .collect();
@@ -199,12 +189,43 @@ impl Findings<'_> {
     }
 }
 
-fn lines_of(before: &Snapshot, place: &Place, allowance: &mut Allowance) -> Option<u64> {
-    let path = match place {
+/// How many lines were added and removed, each where it can be known.
+fn line_counts(
+    before: &Snapshot,
+    place: &Place,
+    kind: ChangeKind,
+    allowance: &mut Allowance,
+) -> (Option<u64>, Option<u64>) {
+    let on_disk = match place {
         Place::Inside(path) => before.on_disk(path),
         Place::Outside(path) => path.clone(),
     };
-    let about = path.symlink_metadata().ok().filter(std::fs::Metadata::is_file)?;
-    allowance.spend(about.len())?;
-    content::line_count(&path)
+    let mut may_read = || {
+        let about = on_disk.symlink_metadata().ok().filter(std::fs::Metadata::is_file)?;
+        allowance.spend(about.len())
+    };
+    match kind {
+        ChangeKind::Created => {
+            let added = may_read().and_then(|()| content::line_count(&on_disk));
+            (added, added.map(|_| 0))
+        }
+        ChangeKind::Deleted => (Some(0), old_content(before, place).and_then(lines::count)),
+        ChangeKind::Modified => {
+            let counts = old_content(before, place).and_then(|old| {
+                may_read()?;
+                lines::changed(old, &content::whole(&on_disk)?)
+            });
+            counts.unzip()
+        }
+    }
+}
+
+/// The content that a regular file had, where it was kept.
+fn old_content<'a>(before: &'a Snapshot, place: &Place) -> Option<&'a [u8]> {
+    let Place::Inside(path) = place else { return None };
+    let number = before.find(path)?;
+    match before.known(number)? {
+        Known::Whole(content) if before.entries[number].stamp.kind == Kind::File => Some(content),
+        Known::Whole(_) | Known::Fingerprint(_) => None,
+    }
 }

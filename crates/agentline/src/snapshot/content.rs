@@ -1,4 +1,4 @@
-//! Reads the contents of files, where names and times are not enough: fingerprints and line counts.
+//! Reads the contents of files, where names and times are not enough: to keep them, to compare them, to count lines.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -6,12 +6,73 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-/// Larger files are not counted or fingerprinted: reading them would cost more than the answer is worth.
+use super::stamp::{Kind, Stamp};
+use super::{Entry, Snapshot};
+
+/// Larger files are not read: it would cost more than the answer is worth.
 const LARGEST: u64 = 16 * 1024 * 1024;
+/// A workspace with at most this many files and bytes is kept as a whole.
+const SMALL_FILES: usize = 500;
+const SMALL_BYTES: u64 = 2 * 1024 * 1024;
+/// The most bytes that are read for the fingerprints of one snapshot.
+const FINGERPRINT_BYTES: u64 = 8 * 1024 * 1024;
 const CHUNK: usize = 64 * 1024;
 
-/// The first half of a SHA-256 digest.
-pub(super) type Fingerprint = [u8; 16];
+/// What is known of the content that a file had.
+#[derive(Debug)]
+pub(super) enum Known {
+    /// All of it; of a link, the text of its target.
+    Whole(Box<[u8]>),
+    /// The first half of its SHA-256 digest.
+    Fingerprint([u8; 16]),
+}
+
+impl Known {
+    /// Whether the file has another content now, if that can be read.
+    pub(super) fn differs(&self, kind: Kind, on_disk: &Path) -> Option<bool> {
+        Some(match self {
+            Self::Whole(then) if kind == Kind::Link => **then != *link_target(on_disk)?,
+            Self::Whole(then) => **then != *whole(on_disk)?,
+            Self::Fingerprint(then) => *then != fingerprint(on_disk)?,
+        })
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        match self {
+            Self::Whole(bytes) => bytes.len(),
+            Self::Fingerprint(_) => 0,
+        }
+    }
+}
+
+impl Snapshot {
+    /// Adds the contents of a small workspace, or fingerprints of the files whose times a later write could leave as they
+    /// are; targets of links always.
+    pub(super) fn with_contents(mut self) -> Self {
+        let files = || self.entries.iter().filter(|entry| entry.stamp.kind == Kind::File);
+        let bytes = files().map(|entry| entry.stamp.size).fold(0, u64::saturating_add);
+        let is_small = self.entries.len() <= SMALL_FILES && bytes <= SMALL_BYTES;
+        let mut allowance = Allowance::new(FINGERPRINT_BYTES);
+        let mut known = |stamp: &Stamp, entry: &Entry| {
+            let on_disk = || self.on_disk(self.path(entry));
+            match stamp.kind {
+                Kind::Link => Some(Known::Whole(link_target(&on_disk())?)),
+                Kind::File if is_small => Some(Known::Whole(whole(&on_disk())?.into())),
+                Kind::File if stamp.is_racy(self.began) => {
+                    allowance.spend(stamp.size)?;
+                    Some(Known::Fingerprint(fingerprint(&on_disk())?))
+                }
+                Kind::File | Kind::Other => None,
+            }
+        };
+        let numbered = (0_u32..).zip(&self.entries);
+        let mut contents: Vec<_> =
+            numbered.filter_map(|(number, entry)| Some((number, known(&entry.stamp, entry)?))).collect();
+        contents.shrink_to_fit();
+        self.contents = contents;
+        self
+    }
+}
 
 /// How many bytes may still be read.
 #[derive(Debug)]
@@ -46,24 +107,23 @@ pub fn line_count(path: &Path) -> Option<u64> {
     is_text.then_some(lines + u64::from(last != b'\n'))
 }
 
-/// The fingerprint of a regular file's content.
-pub(super) fn of_file(path: &Path) -> Option<Fingerprint> {
+/// The content of a regular file.
+pub(super) fn whole(path: &Path) -> Option<Vec<u8>> {
+    let mut content = Vec::new();
+    read_whole(path, |chunk| content.extend_from_slice(chunk)).ok()?;
+    Some(content)
+}
+
+fn fingerprint(path: &Path) -> Option<[u8; 16]> {
     let mut hash = Sha256::new();
     read_whole(path, |chunk| hash.update(chunk)).ok()?;
-    Some(first_half(hash))
-}
-
-/// The fingerprint of the text that a symbolic link holds; the link is not followed.
-pub(super) fn of_link(path: &Path) -> Option<Fingerprint> {
-    let target = fs::read_link(path).ok()?;
-    let mut hash = Sha256::new();
-    hash.update(target.as_os_str().as_encoded_bytes());
-    Some(first_half(hash))
-}
-
-fn first_half(hash: Sha256) -> Fingerprint {
     let digest = hash.finalize();
-    std::array::from_fn(|place| digest[place])
+    Some(std::array::from_fn(|place| digest[place]))
+}
+
+fn link_target(path: &Path) -> Option<Box<[u8]>> {
+    let target = fs::read_link(path).ok()?;
+    Some(target.as_os_str().as_encoded_bytes().into())
 }
 
 fn read_whole(path: &Path, mut take: impl FnMut(&[u8])) -> io::Result<()> {

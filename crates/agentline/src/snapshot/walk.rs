@@ -7,13 +7,10 @@ use std::time::{Instant, SystemTime};
 
 use ignore::{DirEntry, Error, WalkBuilder, WalkState};
 
-use super::content::{self, Allowance, Fingerprint};
-use super::stamp::{self, Kind, Stamp};
+use super::stamp::{self, Stamp};
 use super::{Entry, Snapshot, SnapshotOptions};
 
-/// The most bytes that are read for the fingerprints of one snapshot.
-const FINGERPRINT_BYTES: u64 = 8 * 1024 * 1024;
-
+/// Records names, sizes and times.
 pub(super) fn take(root: &Path, options: &SnapshotOptions) -> Snapshot {
     let began = SystemTime::now();
     let mut snapshot = Snapshot {
@@ -21,7 +18,7 @@ pub(super) fn take(root: &Path, options: &SnapshotOptions) -> Snapshot {
         began,
         entries: Vec::new(),
         paths: Vec::new(),
-        fingerprints: Vec::new(),
+        contents: Vec::new(),
         skipped: 0,
         truncated: false,
     };
@@ -43,7 +40,6 @@ pub(super) fn take(root: &Path, options: &SnapshotOptions) -> Snapshot {
     snapshot.truncated = walk.truncated.into_inner();
     snapshot.join(walk.parts.into_inner().unwrap_or_else(PoisonError::into_inner));
     snapshot.root = root;
-    snapshot.fingerprints = fingerprints(&snapshot);
     snapshot
 }
 
@@ -194,26 +190,4 @@ impl Snapshot {
         let path = |entry: &Entry| &paths[entry.offset as usize..][..entry.len as usize];
         entries.sort_unstable_by(|one, other| path(one).cmp(path(other)));
     }
-}
-
-/// Fingerprints the targets of links, and the files whose times a later write could leave as they are.
-fn fingerprints(snapshot: &Snapshot) -> Vec<(u32, Fingerprint)> {
-    let mut allowance = Allowance::new(FINGERPRINT_BYTES);
-    let numbered = (0_u32..).zip(&snapshot.entries);
-    let mut taken: Vec<_> = numbered
-        .filter_map(|(number, entry)| {
-            let on_disk = || snapshot.on_disk(snapshot.path(entry));
-            let fingerprint = match entry.stamp.kind {
-                Kind::Link => content::of_link(&on_disk()),
-                Kind::File if entry.stamp.is_racy(snapshot.began) => {
-                    allowance.spend(entry.stamp.size)?;
-                    content::of_file(&on_disk())
-                }
-                Kind::File | Kind::Other => None,
-            };
-            Some((number, fingerprint?))
-        })
-        .collect();
-    taken.shrink_to_fit();
-    taken
 }

@@ -1,0 +1,123 @@
+//! Counts the lines that differ between two texts.
+
+/// Texts that differ in more lines than this are not compared to the end: the time grows with the square of it.
+const MOST_DIFFERENCES: usize = 4_000;
+
+/// How many lines were added and removed at the least to get from `old` to `new`, if both are text.
+pub(super) fn changed(old: &[u8], new: &[u8]) -> Option<(u64, u64)> {
+    let (mut old, mut new) = (split(old)?, split(new)?);
+    let (old_count, new_count) = (old.len(), new.len());
+    let same = old.iter().zip(&new).take_while(|(one, other)| one == other).count();
+    old.drain(..same);
+    new.drain(..same);
+    let same = old.iter().rev().zip(new.iter().rev()).take_while(|(one, other)| one == other).count();
+    old.truncate(old.len() - same);
+    new.truncate(new.len() - same);
+    let edits = distance(&old, &new)?;
+    // Every edit adds or removes one line, and together they make up for the difference in length.
+    let added = (edits + new_count).checked_sub(old_count)? / 2;
+    Some((added as u64, (edits - added) as u64))
+}
+
+/// How many lines a text has.
+pub(super) fn count(text: &[u8]) -> Option<u64> {
+    Some(split(text)?.len() as u64)
+}
+
+/// Lines keep their ends, so that a missing last one is a difference, as it is to git.
+fn split(text: &[u8]) -> Option<Vec<&[u8]>> {
+    (!text.contains(&0)).then(|| text.split_inclusive(|byte| *byte == b'\n').collect())
+}
+
+/// The length of the shortest edit script, by Myers' greedy algorithm (1986) without the way back.
+fn distance(old: &[&[u8]], new: &[&[u8]]) -> Option<usize> {
+    if old.is_empty() || new.is_empty() {
+        return Some(old.len() + new.len());
+    }
+    let most = (old.len() + new.len()).min(MOST_DIFFERENCES);
+    // For each diagonal (lines taken from old less lines taken from new, moved up by `most + 1` so that it is never
+    // negative), how many lines of old the furthest path on it has used up.
+    let middle = most + 1;
+    let mut furthest = vec![0_usize; 2 * middle + 1];
+    for edits in 0..=most {
+        for diagonal in (middle - edits..=middle + edits).step_by(2) {
+            let (below, above) = (furthest[diagonal - 1], furthest[diagonal + 1]);
+            let adds = diagonal == middle - edits || (diagonal != middle + edits && below < above);
+            let mut taken = if adds { above } else { below + 1 };
+            let mut matched = taken + middle - diagonal;
+            while taken < old.len() && matched < new.len() && old[taken] == new[matched] {
+                taken += 1;
+                matched += 1;
+            }
+            furthest[diagonal] = taken;
+            if taken >= old.len() && matched >= new.len() {
+                return Some(edits);
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_the_fewest_lines_that_differ() {
+        let cases: &[(&str, &str, (u64, u64))] = &[
+            ("", "", (0, 0)),
+            ("a\nb\n", "a\nb\n", (0, 0)),
+            ("", "a\nb\n", (2, 0)),
+            ("a\nb\n", "", (0, 2)),
+            ("a\nb\nc\n", "a\nx\nc\n", (1, 1)),
+            ("a\nb\nc\n", "a\nc\n", (0, 1)),
+            ("a\nc\n", "a\nb\nc\n", (1, 0)),
+            ("a\nb\nc\na\nb\nb\na\n", "c\nb\na\nb\na\nc\n", (2, 3)),
+            ("one\n", "one", (1, 1)),
+            ("a\nb\nc\nd\n", "d\na\nb\nc\n", (1, 1)),
+            ("x\ny\nz\n", "1\n2\n", (2, 3)),
+        ];
+        for (old, new, expected) in cases {
+            assert_eq!(changed(old.as_bytes(), new.as_bytes()), Some(*expected), "{old:?} to {new:?}");
+        }
+    }
+
+    /// The same count by the slow way: everything but the longest common subsequence.
+    #[test]
+    fn agrees_with_the_longest_common_subsequence() {
+        let mut state = 1_u32;
+        let mut next = |bound: u32| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 16) % bound
+        };
+        for _ in 0..500 {
+            let mut text = || -> Vec<u8> {
+                let lines = next(12);
+                (0..lines).flat_map(|_| [b'a' + u8::try_from(next(3)).unwrap(), b'\n']).collect()
+            };
+            let (old, new) = (text(), text());
+            let (old_lines, new_lines) = (split(&old).unwrap(), split(&new).unwrap());
+            let mut common = vec![vec![0; new_lines.len() + 1]; old_lines.len() + 1];
+            for (row, one) in old_lines.iter().enumerate() {
+                for (column, other) in new_lines.iter().enumerate() {
+                    common[row + 1][column + 1] = if one == other {
+                        common[row][column] + 1
+                    } else {
+                        common[row][column + 1].max(common[row + 1][column])
+                    };
+                }
+            }
+            let kept = common[old_lines.len()][new_lines.len()];
+            let expected = ((new_lines.len() - kept) as u64, (old_lines.len() - kept) as u64);
+            assert_eq!(changed(&old, &new), Some(expected), "{old:?} {new:?}");
+        }
+    }
+
+    #[test]
+    fn binary_and_hopelessly_different_texts_have_no_count() {
+        assert_eq!(changed(b"a\0", b"b"), None);
+        assert_eq!(count(b"a\0"), None);
+        let numbered = |prefix: &str| (0..5_000).map(|line| format!("{prefix}{line}\n")).collect::<String>();
+        assert_eq!(changed(numbered("a").as_bytes(), numbered("b").as_bytes()), None);
+    }
+}
