@@ -18,9 +18,13 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
+//! - [`fake_agent`] is a program that passes for Gemini CLI and misbehaves on command: it writes broken lines,
+//!   hangs, lies, floods, crashes, leaves processes behind. `fake-agent --list` names every fault.
+//!
 //! Everything is blocking and built on threads and on a hand-written HTTP/1.1, so that a fault (a connection that
 //! drops after the first chunk, a server that never answers) is exactly the fault that was asked for.
 
 mod http;
 
+pub mod fake_agent;
 pub mod gemini;

@@ -1,0 +1,129 @@
+//! A fake Gemini CLI that misbehaves on command.
+//!
+//! It takes its prompt from standard input, ignores most of its command line, and plays one of [`FAULTS`]:
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `FAKE_AGENT_FAULT` | the name of the fault; without it `ok`, a run without fault. `exit_41` means `exit_code` with 41 |
+//! | `FAKE_AGENT_ARGS` | a JSON object with the fault's parameters, for example `{"bytes": 1000}` |
+//!
+//! It writes Gemini's stream-json, or with `-o json` Gemini's one JSON document: then everything that would be an
+//! event is left out, and what breaks the bytes or the process still breaks them. `--version` answers as Gemini CLI
+//! 0.61.0 does, whatever the fault, unless the fault is about just that. `--list` prints the faults.
+//!
+//! A fault about processes starts children of this same program. They inherit the environment, write their process
+//! id as a line to the file of the parameter `pid_file` before the agent goes on, and end by themselves after
+//! `seconds` (120), so that a test that fails leaves nothing behind for long.
+
+mod agent;
+mod children;
+mod clock;
+mod ends;
+mod hangs;
+mod inputs;
+mod lines;
+mod order;
+mod os;
+mod secrets;
+mod shapes;
+mod table;
+mod workspace;
+
+use std::env;
+use std::io::{self, Write};
+
+use agent::Agent;
+use serde_json::Value;
+
+pub use ends::EXIT_CODES;
+pub use table::FAULTS;
+
+/// One way to misbehave.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Fault {
+    /// What `FAKE_AGENT_FAULT` is set to.
+    pub name: &'static str,
+    /// The parameters that it understands.
+    pub params: &'static [&'static str],
+    /// What it does, in a sentence.
+    pub about: &'static str,
+    play: Play,
+}
+
+/// Plays a fault and says with which code to exit.
+type Play = fn(&mut Agent) -> io::Result<u8>;
+
+/// The fault with this name.
+pub fn fault(name: &str) -> Option<&'static Fault> {
+    FAULTS.iter().find(|fault| fault.name == name)
+}
+
+/// The whole program: reads the command line and the environment, plays, and returns the exit code.
+///
+/// A program of one's own may call this as its `main`; the children of a fault are started from the current
+/// executable, so it must call it before anything else.
+pub fn main() -> u8 {
+    let args: Vec<String> = env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
+    match run(&args) {
+        Ok(code) => code,
+        // As the real one does when nobody reads any more.
+        Err(why) if why.kind() == io::ErrorKind::BrokenPipe => 0,
+        Err(why) => {
+            // Nothing is left to say it with if this fails too.
+            let _ = writeln!(io::stderr(), "fake-agent: {why}");
+            2
+        }
+    }
+}
+
+fn run(args: &[String]) -> io::Result<u8> {
+    match args.first().map(String::as_str) {
+        Some(children::FLAG) => return children::be_child(&args[1..]),
+        Some("--list") => return list(),
+        _ => {}
+    }
+    let name = env::var("FAKE_AGENT_FAULT").unwrap_or_else(|_| "ok".to_owned());
+    let (name, code) = match name.strip_prefix("exit_").and_then(|code| code.parse::<u8>().ok()) {
+        Some(code) => ("exit_code".to_owned(), Some(code)),
+        None => (name, None),
+    };
+    let fault = fault(&name).ok_or_else(|| wrong(format!("there is no fault `{name}`; see `--list`")))?;
+    let mut params = params(fault)?;
+    if let Some(code) = code {
+        params["code"] = code.into();
+    }
+    let asks_version = args.iter().any(|arg| arg == "--version" || arg == "-v");
+    if asks_version && !fault.name.starts_with("version_") {
+        writeln!(io::stdout(), "{}", agent::VERSION)?;
+        return Ok(0);
+    }
+    (fault.play)(&mut Agent::new(args, params, asks_version))
+}
+
+/// The parameters, all of which the fault must know: a misspelt one would make a test prove nothing.
+fn params(fault: &Fault) -> io::Result<Value> {
+    let text = env::var("FAKE_AGENT_ARGS").unwrap_or_else(|_| "{}".to_owned());
+    let params: Value =
+        serde_json::from_str(&text).map_err(|why| wrong(format!("FAKE_AGENT_ARGS is not JSON: {why}")))?;
+    let object = params.as_object().ok_or_else(|| wrong("FAKE_AGENT_ARGS is not an object".to_owned()))?;
+    match object.keys().find(|key| !fault.params.contains(&key.as_str())) {
+        Some(key) => {
+            Err(wrong(format!("`{}` has no parameter `{key}`; it has {:?}", fault.name, fault.params)))
+        }
+        None => Ok(params),
+    }
+}
+
+fn list() -> io::Result<u8> {
+    let mut out = io::stdout().lock();
+    for fault in FAULTS {
+        let params = if fault.params.is_empty() { String::new() } else { format!(" {:?}", fault.params) };
+        writeln!(out, "{:<26} {}{params}", fault.name, fault.about)?;
+    }
+    Ok(0)
+}
+
+fn wrong(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}

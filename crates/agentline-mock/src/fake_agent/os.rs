@@ -1,0 +1,131 @@
+//! The few things that need the operating system: signals, sessions and file descriptors.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static SIGNALLED: AtomicBool = AtomicBool::new(false);
+
+/// Whether a signal came since [`notice_signals`].
+pub(super) fn signalled() -> bool {
+    SIGNALLED.load(Ordering::SeqCst)
+}
+
+#[cfg(unix)]
+pub(super) use unix::*;
+
+#[cfg(unix)]
+mod unix {
+    #![expect(unsafe_code, reason = "the standard library has no safe way to these calls")]
+
+    use std::ffi::CString;
+    use std::fs::OpenOptions;
+    use std::io;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::Path;
+    use std::sync::atomic::Ordering;
+
+    use super::SIGNALLED;
+
+    /// The signals with which a driver asks an agent to stop.
+    const POLITE: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+    /// From now on the polite signals do nothing.
+    pub(in super::super) fn ignore_signals() -> io::Result<()> {
+        POLITE.into_iter().try_for_each(|signal| handle(signal, libc::SIG_IGN))
+    }
+
+    /// From now on the polite signals are only noted.
+    pub(in super::super) fn notice_signals() -> io::Result<()> {
+        extern "C" fn note(_: libc::c_int) {
+            SIGNALLED.store(true, Ordering::SeqCst);
+        }
+        let note = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        POLITE.into_iter().try_for_each(|signal| handle(signal, note))
+    }
+
+    /// Ends this process by a signal that its own fault would cause.
+    pub(in super::super) fn die_by(signal: i32) -> io::Result<()> {
+        handle(signal, libc::SIG_DFL)
+            .or_else(|why| if signal == libc::SIGKILL { Ok(()) } else { Err(why) })?;
+        // SAFETY: sends a signal to this process; no memory is involved.
+        check(unsafe { libc::kill(libc::getpid(), signal) })?;
+        // The signal may reach another thread first; it ends this one too.
+        std::thread::sleep(std::time::Duration::from_secs(60));
+        Ok(())
+    }
+
+    /// Leaves the session and the process group of whoever started this process.
+    pub(in super::super) fn own_session() -> io::Result<()> {
+        // SAFETY: takes no memory.
+        check(unsafe { libc::setsid() })
+    }
+
+    /// Closes a standard stream for the other side. The number stays taken, so that no file opened later gets it.
+    pub(in super::super) fn close_standard(number: i32) -> io::Result<()> {
+        let nowhere = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+        // SAFETY: both descriptors are open, and `nowhere` stays open until the call returns.
+        check(unsafe { libc::dup2(nowhere.as_raw_fd(), number) })
+    }
+
+    /// Makes a named pipe, on which a careless reader waits for ever.
+    pub(in super::super) fn make_fifo(path: &Path) -> io::Result<()> {
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        // SAFETY: the string ends with a NUL and lives until the call returns.
+        check(unsafe { libc::mkfifo(path.as_ptr(), 0o600) })
+    }
+
+    fn handle(signal: libc::c_int, handler: libc::sighandler_t) -> io::Result<()> {
+        // SAFETY: every handler used here is a constant of libc or a function that only stores an atomic.
+        let before = unsafe { libc::signal(signal, handler) };
+        if before == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    fn check(returned: libc::c_int) -> io::Result<()> {
+        if returned == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+/// The numbers of the signals that an agent's own fault causes.
+pub(super) mod signal {
+    pub(in super::super) const KILL: i32 = 9;
+    pub(in super::super) const SEGV: i32 = 11;
+    pub(in super::super) const ABRT: i32 = 6;
+    pub(in super::super) const TERM: i32 = 15;
+}
+
+#[cfg(not(unix))]
+pub(super) use elsewhere::*;
+
+#[cfg(not(unix))]
+mod elsewhere {
+    use std::io;
+    use std::path::Path;
+
+    fn unsupported() -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this fault needs a Unix"))
+    }
+
+    pub(in super::super) fn ignore_signals() -> io::Result<()> {
+        unsupported()
+    }
+
+    pub(in super::super) fn notice_signals() -> io::Result<()> {
+        unsupported()
+    }
+
+    pub(in super::super) fn die_by(_signal: i32) -> io::Result<()> {
+        unsupported()
+    }
+
+    pub(in super::super) fn own_session() -> io::Result<()> {
+        unsupported()
+    }
+
+    pub(in super::super) fn close_standard(_number: i32) -> io::Result<()> {
+        unsupported()
+    }
+
+    pub(in super::super) fn make_fifo(_path: &Path) -> io::Result<()> {
+        unsupported()
+    }
+}

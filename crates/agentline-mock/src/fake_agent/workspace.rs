@@ -1,0 +1,118 @@
+//! Faults in the working folder: gone, full of files, or with files that hurt whoever looks at them.
+
+use std::env;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::agent::Agent;
+use super::os;
+
+pub(super) fn cwd_deleted(agent: &mut Agent) -> io::Result<u8> {
+    agent.begin()?;
+    // Only the folder that the test names, and only if it is the working folder: this deletes everything in it.
+    let named = agent.text("dir").map(PathBuf::from).unwrap_or_default();
+    let here = env::current_dir()?;
+    if fs::canonicalize(&named).ok() != Some(fs::canonicalize(&here)?) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "`dir` must be the working folder"));
+    }
+    fs::remove_dir_all(&here)?;
+    agent.say("All done. 4")?;
+    agent.succeed()
+}
+
+pub(super) fn many_files(agent: &mut Agent) -> io::Result<u8> {
+    agent.begin()?;
+    for number in 0..agent.number("count", 5_000) {
+        let folder = format!("many/{}", number % 50);
+        fs::create_dir_all(&folder)?;
+        fs::write(format!("{folder}/{number}.txt"), format!("{number}\n"))?;
+    }
+    agent.say("All done. 4")?;
+    agent.succeed()
+}
+
+pub(super) fn big_file(agent: &mut Agent) -> io::Result<u8> {
+    agent.begin()?;
+    fs::write("big.bin", vec![0; agent.size("bytes", 100_000_000)])?;
+    agent.say("All done. 4")?;
+    agent.succeed()
+}
+
+pub(super) fn odd_names(agent: &mut Agent) -> io::Result<u8> {
+    agent.begin()?;
+    for name in
+        ["with space.txt", "new\nline.txt", "-rf", "quote\".txt", "né漢🦀.txt", "tab\t.txt", "$(touch x)"]
+    {
+        fs::write(name, "odd\n")?;
+    }
+    write_with_invalid_name()?;
+    agent.say("All done. 4")?;
+    agent.succeed()
+}
+
+#[cfg(unix)]
+fn write_with_invalid_name() -> io::Result<()> {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    fs::write(OsStr::from_bytes(b"not-utf8-\xff.txt"), "odd\n")
+}
+
+#[cfg(not(unix))]
+fn write_with_invalid_name() -> io::Result<()> {
+    Ok(())
+}
+
+pub(super) fn fifo_in_workspace(agent: &mut Agent) -> io::Result<u8> {
+    agent.begin()?;
+    os::make_fifo(Path::new("pipe"))?;
+    agent.say("All done. 4")?;
+    agent.succeed()
+}
+
+pub(super) fn symlink_loop(agent: &mut Agent) -> io::Result<u8> {
+    agent.begin()?;
+    link(Path::new("."), Path::new("loop"))?;
+    link(Path::new("/nowhere/at/all"), Path::new("dangling"))?;
+    agent.say("All done. 4")?;
+    agent.succeed()
+}
+
+#[cfg(unix)]
+fn link(target: &Path, name: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(target, name)
+}
+
+#[cfg(not(unix))]
+fn link(_target: &Path, _name: &Path) -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "this fault needs a Unix"))
+}
+
+pub(super) fn deletes_files(agent: &mut Agent) -> io::Result<u8> {
+    agent.begin()?;
+    // Plain files of the working folder itself, if the test names one: nothing is deleted by accident.
+    if let Some(name) = agent.text("file") {
+        fs::remove_file(name)?;
+    }
+    agent.say("I changed nothing.")?;
+    agent.succeed()
+}
+
+pub(super) fn unreadable_file(agent: &mut Agent) -> io::Result<u8> {
+    agent.begin()?;
+    fs::write("locked.txt", "locked\n")?;
+    lock_away(Path::new("locked.txt"))?;
+    agent.say("All done. 4")?;
+    agent.succeed()
+}
+
+#[cfg(unix)]
+fn lock_away(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o000))
+}
+
+#[cfg(not(unix))]
+fn lock_away(_path: &Path) -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "this fault needs a Unix"))
+}
