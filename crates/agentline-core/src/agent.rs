@@ -45,8 +45,23 @@ pub trait Agent: Sync + Send {
     /// Files that a finished run left behind and that would harm the user's data if they stayed.
     fn leftovers(&self, spot: &SessionSpot, existed_before: &[PathBuf], look: &dyn Look) -> Vec<PathBuf>;
 
-    /// Every way of signing in that was looked for, in the order in which the agent takes them.
-    fn sign_in(&self, env: &BTreeMap<String, String>, home: &Path, look: &dyn Look) -> Vec<SignIn>;
+    /// Every way of signing in that was looked for, in the order in which the agent takes them in a run in `cwd`.
+    fn sign_in(
+        &self,
+        cwd: &Path,
+        env: &BTreeMap<String, String>,
+        home: &Path,
+        look: &dyn Look,
+    ) -> Vec<SignIn>;
+
+    /// What is wrong with the user's own settings of this agent, such as a file that is not JSON.
+    fn settings_problems(
+        &self,
+        cwd: &Path,
+        env: &BTreeMap<String, String>,
+        home: &Path,
+        look: &dyn Look,
+    ) -> Vec<Problem>;
 
     /// Whether the agent would trust a folder without being told to.
     fn trusts(
@@ -189,5 +204,12 @@ impl SignIn {
     #[must_use]
     pub fn new(source: impl Into<String>, found: bool) -> Self {
         Self { source: source.into(), found, wins: false, note: None }
+    }
+
+    /// Adds a note.
+    #[must_use]
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.note = Some(note.into());
+        self
     }
 }

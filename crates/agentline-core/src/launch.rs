@@ -16,6 +16,21 @@ pub trait Look {
     /// Whether something is there.
     fn exists(&self, path: &Path) -> bool;
 
+    /// The path with all links resolved, or `None` when nothing is there. Where there are no links, the path itself.
+    fn canonical(&self, path: &Path) -> Option<PathBuf> {
+        self.exists(path).then(|| path.to_path_buf())
+    }
+
+    /// Whether it is a file that this user may start.
+    fn runnable(&self, path: &Path) -> bool {
+        self.exists(path)
+    }
+
+    /// Whether the file and every folder above it belong to the administrator and nobody else may write there.
+    fn guarded(&self, _path: &Path) -> bool {
+        false
+    }
+
     /// The content of a file as text.
     fn text(&self, path: &Path) -> Option<String> {
         String::from_utf8(self.read(path)?).ok()

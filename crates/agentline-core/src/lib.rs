@@ -14,6 +14,7 @@ mod agent;
 pub mod agents;
 mod change;
 mod connection;
+pub mod detect;
 mod dialogue;
 mod event;
 mod failure;
@@ -22,6 +23,8 @@ mod input;
 mod launch;
 mod ledger;
 mod line;
+#[cfg(test)]
+mod map_look;
 mod outcome;
 mod output;
 mod plan;

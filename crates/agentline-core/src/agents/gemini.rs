@@ -1,5 +1,8 @@
 //! Gemini CLI: its names, its abilities, and the way to its rooms.
 
+mod sign_in;
+mod user;
+
 use crate::{
     Abilities, Agent, Card, Dialogue, Ground, Launch, Look, Plan, Problem, RunRequest, SessionSpot, SignIn,
     Surface, Version,
@@ -78,17 +81,33 @@ impl Agent for Gemini {
         Vec::new()
     }
 
-    fn sign_in(&self, _env: &BTreeMap<String, String>, _home: &Path, _look: &dyn Look) -> Vec<SignIn> {
-        Vec::new()
+    fn sign_in(
+        &self,
+        cwd: &Path,
+        env: &BTreeMap<String, String>,
+        home: &Path,
+        look: &dyn Look,
+    ) -> Vec<SignIn> {
+        sign_in::sign_in(&user::User::new(cwd, env, home, look))
+    }
+
+    fn settings_problems(
+        &self,
+        cwd: &Path,
+        env: &BTreeMap<String, String>,
+        home: &Path,
+        look: &dyn Look,
+    ) -> Vec<Problem> {
+        user::User::new(cwd, env, home, look).problems()
     }
 
     fn trusts(
         &self,
-        _cwd: &Path,
-        _env: &BTreeMap<String, String>,
-        _home: &Path,
-        _look: &dyn Look,
+        cwd: &Path,
+        env: &BTreeMap<String, String>,
+        home: &Path,
+        look: &dyn Look,
     ) -> Option<bool> {
-        None
+        user::User::new(cwd, env, home, look).trusts()
     }
 }

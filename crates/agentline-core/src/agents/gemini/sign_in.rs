@@ -1,0 +1,309 @@
+//! How Gemini CLI signs in: first a method is chosen, then what that method needs is taken from the first place that has it.
+//!
+//! Read from the CLI's own `getAuthTypeFromEnv` and `validateAuthMethod` and seen in runs of 0.61.0: a method in the
+//! settings beats every variable, and a variable that asks for another method hides a key that is there.
+
+use super::user::{User, Variable, pick};
+use crate::SignIn;
+use std::{collections::BTreeMap, path::PathBuf};
+
+/// The methods of the CLI by the words of its settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Method {
+    ApiKey,
+    Vertex,
+    Google,
+    Compute,
+    /// `gateway`, `cloud-shell` or a word that the CLI does not know: refused without a terminal.
+    Refused(String),
+}
+
+impl Method {
+    fn parse(word: &str) -> Self {
+        match word {
+            "gemini-api-key" => Self::ApiKey,
+            "vertex-ai" => Self::Vertex,
+            "oauth-personal" => Self::Google,
+            "compute-default-credentials" => Self::Compute,
+            other => Self::Refused(other.to_owned()),
+        }
+    }
+
+    fn word(&self) -> &str {
+        match self {
+            Self::ApiKey => "gemini-api-key",
+            Self::Vertex => "vertex-ai",
+            Self::Google => "oauth-personal",
+            Self::Compute => "compute-default-credentials",
+            Self::Refused(word) => word,
+        }
+    }
+
+    /// What the method takes, the strongest first.
+    fn takes(&self) -> &'static [Credential] {
+        use Credential::*;
+        match self {
+            Self::ApiKey => &[GeminiKey, StoredKey],
+            Self::Vertex => &[GoogleKey, Project],
+            Self::Google => &[AccessToken, OauthFile, ApplicationFile],
+            Self::Compute => &[OauthFile, ApplicationFile, Machine],
+            Self::Refused(_) => &[],
+        }
+    }
+
+    /// What to do when nothing of it is there.
+    fn way_out(&self) -> &'static str {
+        match self {
+            Self::ApiKey => "set `GEMINI_API_KEY`",
+            Self::Vertex => {
+                "set `GOOGLE_API_KEY`, or `GOOGLE_CLOUD_PROJECT` and `GOOGLE_CLOUD_LOCATION` and run \
+                 `gcloud auth application-default login`"
+            }
+            Self::Google => {
+                "run `gemini` once in a terminal and sign in, or choose another method there with `/auth`"
+            }
+            Self::Compute => "use a machine of Google Cloud, or choose another method with `/auth`",
+            Self::Refused(_) => {
+                "choose `gemini-api-key`, `vertex-ai` or `oauth-personal` in `security.auth.selectedType`"
+            }
+        }
+    }
+}
+
+/// Something that a method can sign in with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Credential {
+    GeminiKey,
+    StoredKey,
+    GoogleKey,
+    Project,
+    AccessToken,
+    OauthFile,
+    ApplicationFile,
+    Gcloud,
+    Machine,
+}
+
+/// The credentials in the order in which they are told.
+const CREDENTIALS: &[Credential] = &[
+    Credential::GeminiKey,
+    Credential::StoredKey,
+    Credential::GoogleKey,
+    Credential::Project,
+    Credential::AccessToken,
+    Credential::OauthFile,
+    Credential::ApplicationFile,
+    Credential::Gcloud,
+    Credential::Machine,
+];
+
+/// Every way of signing in for a run with `--skip-trust`, with the one that wins.
+pub(super) fn sign_in(user: &User<'_>) -> Vec<SignIn> {
+    let facts = Facts::new(user);
+    let (method, mut told) = choose(user, &facts);
+    let winner = method
+        .as_ref()
+        .and_then(|m| m.takes().iter().copied().find(|c| *c == Credential::Machine || facts.has(*c)));
+    if let (Some(method), None) = (&method, winner)
+        && let Some(decider) = told.iter_mut().find(|s| s.wins)
+    {
+        let note = decider.note.take().unwrap_or_default();
+        decider.note = Some(format!("{note}, but nothing that it can use is there: {}", method.way_out()));
+    }
+    // Only what the agent really signs in with wins; what chose the method says so in its note.
+    told.iter_mut().for_each(|s| s.wins = false);
+    for credential in CREDENTIALS {
+        if *credential == Credential::Machine && method != Some(Method::Compute) {
+            continue;
+        }
+        let mut entry = facts.entry(*credential);
+        entry.wins = winner == Some(*credential);
+        let unused = entry.found && !entry.wins;
+        if unused && let Some(method) = method.as_ref().filter(|m| !m.takes().contains(credential)) {
+            let why = format!("not used: the method is `{}`", method.word());
+            entry.note = Some(entry.note.map_or_else(|| why.clone(), |note| format!("{note}; {why}")));
+        } else if entry.found && method.is_none() && entry.note.is_none() {
+            entry.note = Some("not used: no method is chosen".into());
+        }
+        told.push(entry);
+    }
+    told
+}
+
+/// The method, and the settings and variables that can choose one; what chose it is marked as winning.
+fn choose(user: &User<'_>, facts: &Facts<'_>) -> (Option<Method>, Vec<SignIn>) {
+    let mut told = Vec::new();
+    let mut method = None;
+    let layers = user.layers(user.trusts() == Some(true));
+    let mut selected = None;
+    for layer in &layers {
+        if let Some((_, value)) = pick(std::slice::from_ref(layer), "/security/auth/selectedType")
+            && let Some(word) = value.as_str().filter(|w| !w.is_empty())
+        {
+            let name = format!("`security.auth.selectedType` in {}", layer.path.display());
+            let mut entry = SignIn::new(name, true);
+            if selected.is_none() {
+                selected = Some(word.to_owned());
+                entry = entry.note(format!("chooses `{word}`"));
+            } else {
+                entry = entry.note(format!("`{word}`, hidden by the line above"));
+            }
+            told.push(entry);
+        }
+    }
+    if told.is_empty() {
+        let name = format!("`security.auth.selectedType` in {}", user.own("settings.json").display());
+        told.push(SignIn::new(name, false));
+    }
+
+    let says_true = |name: &str| facts.chosen_with(name).is_some_and(|v| v.value == "true");
+    let compute = ["CLOUD_SHELL", "GEMINI_CLI_USE_COMPUTE_ADC"].into_iter().find(|n| says_true(n));
+    let legacy = selected.as_deref() == Some("cloud-shell");
+    if let Some(word) = &selected
+        && !(legacy && compute.is_some())
+    {
+        told[0].wins = true;
+        method = Some(Method::parse(word));
+    }
+    let switches: [(&str, bool, Method); 4] = [
+        (compute.unwrap_or("GEMINI_CLI_USE_COMPUTE_ADC"), compute.is_some(), Method::Compute),
+        ("GOOGLE_GENAI_USE_GCA", says_true("GOOGLE_GENAI_USE_GCA"), Method::Google),
+        ("GOOGLE_GENAI_USE_VERTEXAI", says_true("GOOGLE_GENAI_USE_VERTEXAI"), Method::Vertex),
+        (
+            "GOOGLE_GEMINI_BASE_URL",
+            facts.chosen_with("GOOGLE_GEMINI_BASE_URL").is_some(),
+            Method::Refused("gateway".into()),
+        ),
+    ];
+    for (name, set, its_method) in switches {
+        let mut entry = SignIn::new(format!("`{name}`"), set);
+        if set && method.is_none() {
+            entry.wins = true;
+            entry = entry.note(format!("chooses `{}`", its_method.word()));
+            method = Some(its_method);
+        }
+        told.push(entry);
+    }
+    if method.is_none() && facts.chosen_with("GEMINI_API_KEY").is_some() {
+        method = Some(Method::ApiKey);
+    }
+    if let Some(enforced) = pick(&layers, "/security/auth/enforcedType").and_then(|(_, v)| v.as_str())
+        && let Some(chosen) = &method
+        && chosen.word() != enforced
+    {
+        let refused = Method::Refused(chosen.word().to_owned());
+        let name = "`security.auth.enforcedType`";
+        told.iter_mut().for_each(|s| s.wins = false);
+        let mut entry = SignIn::new(name, true).note(format!("allows only `{enforced}`"));
+        entry.wins = true;
+        told.insert(0, entry);
+        return (Some(refused), told);
+    }
+    (method, told)
+}
+
+/// What is there to sign in with.
+struct Facts<'a> {
+    user: &'a User<'a>,
+    /// What `.env` files give when the method is chosen.
+    early: BTreeMap<String, Variable>,
+    /// What they give when it is carried out.
+    late: BTreeMap<String, Variable>,
+}
+
+impl<'a> Facts<'a> {
+    fn new(user: &'a User<'a>) -> Self {
+        Self { user, early: user.env_files(false), late: user.env_files(true) }
+    }
+
+    fn chosen_with(&self, name: &str) -> Option<Variable> {
+        self.variable(name, &self.early)
+    }
+
+    fn used(&self, name: &str) -> Option<Variable> {
+        self.variable(name, &self.late)
+    }
+
+    fn variable(&self, name: &str, files: &BTreeMap<String, Variable>) -> Option<Variable> {
+        let own = self.user.variable(name).map(|v| Variable { value: v.to_owned(), file: None });
+        own.or_else(|| files.get(name).filter(|v| !v.value.is_empty()).cloned())
+    }
+
+    fn has(&self, credential: Credential) -> bool {
+        self.entry(credential).found
+    }
+
+    /// Where a credential would be and whether it is there. Nothing that it holds is shown.
+    fn entry(&self, credential: Credential) -> SignIn {
+        match credential {
+            Credential::GeminiKey => {
+                let entry = self.of_variable("GEMINI_API_KEY");
+                if entry.found && self.chosen_with("GEMINI_API_KEY").is_none() {
+                    let why = "read only after a method is chosen, since the folder is not trusted: set \
+                               `security.auth.selectedType` to `gemini-api-key`";
+                    return entry.note(why);
+                }
+                entry
+            }
+            Credential::StoredKey => self
+                .of_file(self.user.own("gemini-credentials.json"))
+                .note("a key may also be in the system's keychain, which is not looked into"),
+            Credential::GoogleKey => self.of_variable("GOOGLE_API_KEY"),
+            Credential::Project => {
+                let set = |n| self.used(n).is_some();
+                let found = set("GOOGLE_CLOUD_PROJECT") && set("GOOGLE_CLOUD_LOCATION");
+                let entry = SignIn::new("`GOOGLE_CLOUD_PROJECT` and `GOOGLE_CLOUD_LOCATION`", found);
+                let backed = self.has(Credential::ApplicationFile) || self.has(Credential::Gcloud);
+                if found && !backed {
+                    entry
+                        .note("no application credentials are there: works only on a machine of Google Cloud")
+                } else {
+                    entry
+                }
+            }
+            Credential::AccessToken => {
+                let mut entry = self.of_variable("GOOGLE_CLOUD_ACCESS_TOKEN");
+                // The CLI takes the token only together with this switch.
+                if entry.found && self.used("GOOGLE_GENAI_USE_GCA").is_none() {
+                    entry.found = false;
+                    entry.note = Some("set, but counts only together with `GOOGLE_GENAI_USE_GCA`".into());
+                }
+                entry
+            }
+            Credential::OauthFile => {
+                let encrypted = self.user.variable("GEMINI_FORCE_ENCRYPTED_FILE_STORAGE") == Some("true");
+                let name = if encrypted { "gemini-credentials.json" } else { "oauth_creds.json" };
+                self.of_file(self.user.own(name))
+            }
+            Credential::ApplicationFile => {
+                let name = "GOOGLE_APPLICATION_CREDENTIALS";
+                let Some(set) = self.used(name) else { return self.of_variable(name) };
+                let there = self.user.has(&PathBuf::from(set.value));
+                let entry = SignIn::new(format!("`{name}`"), there);
+                if there { entry } else { entry.note("set, but the file that it names is not there") }
+            }
+            Credential::Gcloud => self.of_file(self.user.gcloud_file()),
+            Credential::Machine => SignIn::new("the machine's own account", false)
+                .note("known only to a machine of Google Cloud"),
+        }
+    }
+
+    fn of_variable(&self, name: &str) -> SignIn {
+        match self.used(name) {
+            None => SignIn::new(format!("`{name}`"), false),
+            Some(Variable { file: None, .. }) => SignIn::new(format!("`{name}`"), true),
+            Some(Variable { file: Some(file), .. }) => {
+                SignIn::new(format!("`{name}` in {}", file.display()), true)
+            }
+        }
+    }
+
+    fn of_file(&self, path: PathBuf) -> SignIn {
+        let there = self.user.has(&path);
+        SignIn::new(path.display().to_string(), there)
+    }
+}
+
+#[cfg(test)]
+#[path = "sign_in_tests.rs"]
+mod tests;

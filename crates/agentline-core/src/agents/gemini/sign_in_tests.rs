@@ -1,0 +1,151 @@
+use super::sign_in;
+use crate::{SignIn, agents::gemini::user::User, map_look::MapLook};
+use std::{collections::BTreeMap, path::Path};
+
+const SETTINGS: &str = "/home/u/.gemini/settings.json";
+
+fn told(look: &MapLook, env: &[(&str, &str)]) -> Vec<SignIn> {
+    let env: BTreeMap<String, String> = env.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+    sign_in(&User::new(Path::new("/w/p"), &env, Path::new("/home/u"), look))
+}
+
+/// What wins, for a set-up that is told as in the runs of the CLI that it was taken from.
+fn winner(look: &MapLook, env: &[(&str, &str)]) -> Option<String> {
+    let told = told(look, env);
+    let winners: Vec<&SignIn> = told.iter().filter(|s| s.wins).collect();
+    assert!(winners.len() <= 1, "{winners:?}");
+    winners.first().map(|s| s.source.clone())
+}
+
+fn selected(word: &str) -> MapLook {
+    let settings = format!(r#"{{"security":{{"auth":{{"selectedType":"{word}"}}}}}}"#);
+    MapLook::default().plain(SETTINGS, &settings)
+}
+
+fn some(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
+#[test]
+fn variables_alone_choose_in_the_order_of_the_cli() {
+    let none = MapLook::default();
+    assert_eq!(winner(&none, &[]), None);
+    assert_eq!(winner(&none, &[("GEMINI_API_KEY", "k")]), some("`GEMINI_API_KEY`"));
+    // Exit 41 in the CLI: this key is only for Vertex, and nothing asks for Vertex.
+    assert_eq!(winner(&none, &[("GOOGLE_API_KEY", "k")]), None);
+    let vertex = ("GOOGLE_GENAI_USE_VERTEXAI", "true");
+    assert_eq!(winner(&none, &[("GOOGLE_API_KEY", "k"), vertex]), some("`GOOGLE_API_KEY`"));
+    // Exit 41: the switch hides a key that is there.
+    assert_eq!(winner(&none, &[("GEMINI_API_KEY", "k"), vertex]), None);
+    let base = ("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:1");
+    assert_eq!(winner(&none, &[("GEMINI_API_KEY", "k"), base]), None);
+    assert_eq!(
+        winner(&none, &[("GOOGLE_GENAI_USE_VERTEXAI", "1"), ("GEMINI_API_KEY", "k")]),
+        some("`GEMINI_API_KEY`")
+    );
+    let gca = ("GOOGLE_GENAI_USE_GCA", "true");
+    assert_eq!(winner(&none, &[gca, vertex, ("GOOGLE_API_KEY", "k")]), None);
+    let token = ("GOOGLE_CLOUD_ACCESS_TOKEN", "t");
+    assert_eq!(winner(&none, &[gca, token]), some("`GOOGLE_CLOUD_ACCESS_TOKEN`"));
+    let compute = ("GEMINI_CLI_USE_COMPUTE_ADC", "true");
+    assert_eq!(winner(&none, &[compute, ("GEMINI_API_KEY", "k")]), some("the machine's own account"));
+}
+
+#[test]
+fn a_method_in_the_settings_beats_every_variable() {
+    let key = ("GEMINI_API_KEY", "k");
+    let base = ("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:1");
+    assert_eq!(winner(&selected("gemini-api-key"), &[key, base]), some("`GEMINI_API_KEY`"));
+    assert_eq!(winner(&selected("vertex-ai"), &[key]), None);
+    assert_eq!(winner(&selected("oauth-personal"), &[key]), None);
+    assert_eq!(winner(&selected("nonsense"), &[key]), None);
+    assert_eq!(winner(&selected("gateway"), &[key]), None);
+    assert_eq!(winner(&selected("gemini-api-key"), &[]), None);
+    // The old place of the setting is not read any more.
+    let old = MapLook::default().plain(SETTINGS, r#"{"selectedAuthType":"vertex-ai"}"#);
+    assert_eq!(winner(&old, &[key]), some("`GEMINI_API_KEY`"));
+}
+
+#[test]
+fn what_is_missing_is_said_where_the_method_is_chosen() {
+    let entries = told(&selected("vertex-ai"), &[("GEMINI_API_KEY", "topsecretvalue")]);
+    let note = entries[0].note.as_deref().unwrap();
+    assert!(note.contains("chooses `vertex-ai`") && note.contains("GOOGLE_CLOUD_LOCATION"), "{note}");
+    let key = entries.iter().find(|s| s.source == "`GEMINI_API_KEY`").unwrap();
+    assert_eq!(key.note.as_deref(), Some("not used: the method is `vertex-ai`"));
+    assert!(!format!("{entries:?}").contains("topsecretvalue"));
+}
+
+#[test]
+fn vertex_takes_the_key_before_the_project() {
+    let env = [("GOOGLE_CLOUD_PROJECT", "p"), ("GOOGLE_CLOUD_LOCATION", "l"), ("GOOGLE_API_KEY", "k")];
+    assert_eq!(winner(&selected("vertex-ai"), &env), some("`GOOGLE_API_KEY`"));
+    assert_eq!(winner(&selected("vertex-ai"), &env[..1]), None);
+    let project = some("`GOOGLE_CLOUD_PROJECT` and `GOOGLE_CLOUD_LOCATION`");
+    assert_eq!(winner(&selected("vertex-ai"), &env[..2]), project);
+    let note =
+        |look: &MapLook| told(look, &env[..2]).into_iter().find(|s| s.wins).unwrap().note.unwrap_or_default();
+    assert!(note(&selected("vertex-ai")).contains("no application credentials"));
+    let gcloud = "/home/u/.config/gcloud/application_default_credentials.json";
+    if !cfg!(windows) {
+        assert_eq!(note(&selected("vertex-ai").plain(gcloud, "{}")), "");
+    }
+}
+
+#[test]
+fn files_of_the_google_sign_in_are_taken_in_order() {
+    let look = selected("oauth-personal").plain("/adc.json", "{}");
+    let adc = ("GOOGLE_APPLICATION_CREDENTIALS", "/adc.json");
+    assert_eq!(winner(&look, &[adc]), some("`GOOGLE_APPLICATION_CREDENTIALS`"));
+    let look = look.plain("/home/u/.gemini/oauth_creds.json", "{}");
+    assert_eq!(winner(&look, &[adc]), some("/home/u/.gemini/oauth_creds.json"));
+    let gone = told(&look, &[("GOOGLE_APPLICATION_CREDENTIALS", "/none.json")]);
+    let gone = gone.iter().find(|s| s.source.contains("APPLICATION")).unwrap();
+    assert!(!gone.found && gone.note.as_deref().unwrap().contains("not there"));
+}
+
+#[test]
+fn env_files_count_as_far_as_the_folder_is_trusted() {
+    let key = "GEMINI_API_KEY=secret-in-a-file\n";
+    let project = MapLook::default().plain("/w/.env", key);
+    assert_eq!(winner(&project, &[]), some("`GEMINI_API_KEY` in /w/.env"));
+    // An empty variable keeps the file's value out.
+    assert_eq!(winner(&project, &[("GEMINI_API_KEY", "")]), None);
+
+    // The home's own file is not read before the method is chosen unless the folder is trusted.
+    let own = || MapLook::default().plain("/home/u/.gemini/.env", key);
+    assert_eq!(winner(&own(), &[]), None);
+    let entries = told(&own(), &[]);
+    let entry = entries.iter().find(|s| s.source.contains("GEMINI_API_KEY")).unwrap();
+    assert!(entry.found && entry.note.as_deref().unwrap().contains("`gemini-api-key`"), "{entry:?}");
+    let in_file = some("`GEMINI_API_KEY` in /home/u/.gemini/.env");
+    assert_eq!(winner(&own(), &[("GEMINI_CLI_TRUST_WORKSPACE", "true")]), in_file);
+    let chosen = own().plain(SETTINGS, r#"{"security":{"auth":{"selectedType":"gemini-api-key"}}}"#);
+    assert_eq!(winner(&chosen, &[]), in_file);
+    assert_eq!(winner(&chosen, &[("GEMINI_RESTRICTED_MODE", "true")]), None);
+
+    // Without trust a file may set keys, but not switch the method.
+    let switch = MapLook::default().plain("/w/.env", "GOOGLE_GENAI_USE_VERTEXAI=true\nGOOGLE_API_KEY=k\n");
+    assert_eq!(winner(&switch, &[]), None);
+    let trusted = [("GEMINI_CLI_TRUST_WORKSPACE", "true")];
+    assert_eq!(winner(&switch, &trusted), some("`GOOGLE_API_KEY` in /w/.env"));
+}
+
+#[test]
+fn the_workspace_chooses_only_where_it_is_trusted() {
+    let look = selected("gemini-api-key")
+        .plain("/w/p/.gemini/settings.json", r#"{"security":{"auth":{"selectedType":"vertex-ai"}}}"#);
+    let key = ("GEMINI_API_KEY", "k");
+    assert_eq!(winner(&look, &[key]), some("`GEMINI_API_KEY`"));
+    assert_eq!(winner(&look, &[key, ("GEMINI_CLI_TRUST_WORKSPACE", "true")]), None);
+}
+
+#[test]
+fn an_enforced_method_refuses_the_others() {
+    let settings = r#"{"security":{"auth":{"enforcedType":"vertex-ai"}}}"#;
+    let look = MapLook::default().plain(SETTINGS, settings);
+    assert_eq!(winner(&look, &[("GEMINI_API_KEY", "k")]), None);
+    assert!(told(&look, &[("GEMINI_API_KEY", "k")])[0].note.as_deref().unwrap().contains("only `vertex-ai`"));
+    let vertex = [("GOOGLE_GENAI_USE_VERTEXAI", "true"), ("GOOGLE_API_KEY", "k")];
+    assert_eq!(winner(&look, &vertex), some("`GOOGLE_API_KEY`"));
+}

@@ -1,0 +1,342 @@
+//! The user's own set-up of Gemini CLI: settings, `.env` files and trusted folders, read as the CLI itself reads them.
+
+use crate::{Look, Problem};
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// The variables that a `.env` file may set in a folder that is not trusted.
+const SET_WITHOUT_TRUST: &[&str] =
+    &["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"];
+
+/// The words that a rule of the trusted folders may be.
+const TRUST_WORDS: &[&str] = &["TRUST_FOLDER", "TRUST_PARENT", "DO_NOT_TRUST"];
+
+/// What the CLI would find for a run of this user in a folder.
+pub(super) struct User<'a> {
+    cwd: &'a Path,
+    env: &'a BTreeMap<String, String>,
+    /// The home that the CLI uses.
+    home: PathBuf,
+    /// The home of the account.
+    login_home: PathBuf,
+    look: &'a dyn Look,
+}
+
+/// One settings file that is there and is an object.
+pub(super) struct Layer {
+    pub(super) path: PathBuf,
+    pub(super) settings: Value,
+}
+
+/// A variable's value, and the `.env` file that it came from.
+#[derive(Clone)]
+pub(super) struct Variable {
+    pub(super) value: String,
+    pub(super) file: Option<PathBuf>,
+}
+
+impl<'a> User<'a> {
+    /// `home` is the user's; `GEMINI_CLI_HOME` moves it for the CLI.
+    pub(super) fn new(
+        cwd: &'a Path,
+        env: &'a BTreeMap<String, String>,
+        home: &Path,
+        look: &'a dyn Look,
+    ) -> Self {
+        let moved = env.get("GEMINI_CLI_HOME").filter(|h| !h.is_empty());
+        let login_home = home.to_path_buf();
+        Self { cwd, env, home: moved.map_or_else(|| login_home.clone(), PathBuf::from), login_home, look }
+    }
+
+    /// A variable of the caller's environment; an empty one counts as not set.
+    pub(super) fn variable(&self, name: &str) -> Option<&'a str> {
+        self.env.get(name).map(String::as_str).filter(|v| !v.is_empty())
+    }
+
+    /// Where a file of the user's `.gemini` folder is.
+    pub(super) fn own(&self, name: &str) -> PathBuf {
+        self.home.join(".gemini").join(name)
+    }
+
+    /// Where `gcloud auth application-default login` leaves its credentials.
+    pub(super) fn gcloud_file(&self) -> PathBuf {
+        let folder = self.variable("CLOUDSDK_CONFIG").map(PathBuf::from).unwrap_or_else(|| {
+            let windows = self.variable("APPDATA").filter(|_| cfg!(windows));
+            windows.map_or_else(|| self.login_home.join(".config"), PathBuf::from).join("gcloud")
+        });
+        folder.join("application_default_credentials.json")
+    }
+
+    /// Whether a file is there.
+    pub(super) fn has(&self, path: &Path) -> bool {
+        self.look.exists(path)
+    }
+
+    /// Whether the CLI would trust the folder without being told to. `None`: no rule speaks of it.
+    pub(super) fn trusts(&self) -> Option<bool> {
+        let says = |name, word| self.env.get(name).is_some_and(|v| v == word);
+        if self.restricted() || says("GEMINI_CLI_TRUST_WORKSPACE", "false") {
+            return Some(false);
+        }
+        if says("GEMINI_CLI_TRUST_WORKSPACE", "true") {
+            return Some(true);
+        }
+        let layers = self.layers(false);
+        if pick(&layers, "/security/folderTrust/enabled").and_then(|(_, v)| v.as_bool()) == Some(false) {
+            return Some(true);
+        }
+        self.trusted_by_rule()
+    }
+
+    /// Whether every folder is held to be untrusted, whatever flags say.
+    pub(super) fn restricted(&self) -> bool {
+        self.env.get("GEMINI_RESTRICTED_MODE").is_some_and(|v| v == "true")
+    }
+
+    /// The settings files from the strongest to the weakest. The workspace's own count only where it is trusted.
+    pub(super) fn layers(&self, trusted: bool) -> Vec<Layer> {
+        self.settings_files()
+            .into_iter()
+            .filter(|(origin, path)| match origin {
+                Origin::Administrator => self.look.guarded(path),
+                Origin::Workspace => trusted,
+                Origin::User => true,
+            })
+            .filter_map(|(_, path)| {
+                let settings = parse(&self.look.text(&path)?).ok().filter(Value::is_object)?;
+                Some(Layer { path, settings })
+            })
+            .collect()
+    }
+
+    /// The variables that `.env` files add. The CLI takes one file at its start and, with `--skip-trust`, looks once
+    /// more as in a trusted folder when it checks the sign-in; what is set already stays.
+    pub(super) fn env_files(&self, skip_trust: bool) -> BTreeMap<String, Variable> {
+        let trusted = self.trusts() == Some(true);
+        let mut all = BTreeMap::new();
+        self.load_env_file(trusted, &mut all);
+        if skip_trust && !trusted && !self.restricted() {
+            self.load_env_file(true, &mut all);
+        }
+        all
+    }
+
+    /// What is wrong with the files that the CLI refuses to start with.
+    pub(super) fn problems(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for (origin, path) in self.settings_files() {
+            if self.look.exists(&path)
+                && (origin != Origin::Administrator || self.look.guarded(&path))
+                && let Err(wrong) = self.read_object(&path)
+            {
+                problems.push(file_problem("settings", &path, &wrong));
+            }
+        }
+        let rules = self.trust_file();
+        if self.look.exists(&rules) {
+            match self.read_object(&rules) {
+                Err(wrong) => problems.push(file_problem("trusted folders", &rules, &wrong)),
+                Ok(object) => {
+                    for (folder, word) in object.as_object().into_iter().flatten() {
+                        if !word.as_str().is_some_and(|w| TRUST_WORDS.contains(&w)) {
+                            let wrong =
+                                format!("{word} for `{folder}` is none of {}", TRUST_WORDS.join(", "));
+                            problems.push(file_problem("trusted folders", &rules, &wrong));
+                        }
+                    }
+                }
+            }
+        }
+        problems
+    }
+
+    fn settings_files(&self) -> Vec<(Origin, PathBuf)> {
+        let system = self.variable("GEMINI_CLI_SYSTEM_SETTINGS_PATH").unwrap_or(SYSTEM_SETTINGS);
+        let system = PathBuf::from(system);
+        let beside = system.with_file_name("system-defaults.json");
+        let defaults = self.variable("GEMINI_CLI_SYSTEM_DEFAULTS_PATH").map_or(beside, PathBuf::from);
+        let mut files = vec![(Origin::Administrator, system)];
+        if !self.cwd_is_home() {
+            files.push((Origin::Workspace, self.cwd.join(".gemini").join("settings.json")));
+        }
+        files.push((Origin::User, self.own("settings.json")));
+        files.push((Origin::Administrator, defaults));
+        files
+    }
+
+    fn cwd_is_home(&self) -> bool {
+        let real = |p: &Path| self.look.canonical(p).unwrap_or_else(|| p.to_path_buf());
+        real(self.cwd) == real(&self.home)
+    }
+
+    fn read_object(&self, path: &Path) -> Result<Value, String> {
+        let bytes = self.look.read(path).ok_or("it cannot be read")?;
+        let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8")?;
+        let value = parse(&text).map_err(|e| format!("it is not JSON: {e}"))?;
+        if value.is_object() { Ok(value) } else { Err("it is not a JSON object".into()) }
+    }
+
+    fn trust_file(&self) -> PathBuf {
+        let named = self.variable("GEMINI_CLI_TRUSTED_FOLDERS_PATH").map(PathBuf::from);
+        named.unwrap_or_else(|| self.own("trustedFolders.json"))
+    }
+
+    /// The rule with the longest path that covers the folder decides.
+    fn trusted_by_rule(&self) -> Option<bool> {
+        let rules = self.read_object(&self.trust_file()).ok()?;
+        let folder = self.comparable(self.cwd);
+        let mut longest: Option<(usize, &str)> = None;
+        for (path, word) in rules.as_object()? {
+            let word = word.as_str().filter(|w| TRUST_WORDS.contains(w))?;
+            let rule = Path::new(path);
+            let covers = if word == "TRUST_PARENT" { rule.parent().unwrap_or(rule) } else { rule };
+            let length = path.chars().count();
+            if folder.starts_with(self.comparable(covers)) && longest.is_none_or(|(l, _)| length > l) {
+                longest = Some((length, word));
+            }
+        }
+        longest.map(|(_, word)| word != "DO_NOT_TRUST")
+    }
+
+    /// A path as the CLI compares it: absolute, links resolved, without case where the system has none.
+    fn comparable(&self, path: &Path) -> PathBuf {
+        let path = self.cwd.join(path);
+        let path = self.look.canonical(&path).unwrap_or(path);
+        if cfg!(any(windows, target_os = "macos")) {
+            path.to_string_lossy().to_lowercase().into()
+        } else {
+            path
+        }
+    }
+
+    fn load_env_file(&self, trusted: bool, all: &mut BTreeMap<String, Variable>) {
+        let layers = self.layers(trusted);
+        let ignore_local =
+            pick(&layers, "/advanced/ignoreLocalEnv").and_then(|(_, v)| v.as_bool()).unwrap_or(false);
+        let Some(file) = self.find_env_file(trusted, ignore_local) else { return };
+        for (name, value) in dotenv(&self.look.text(&file).unwrap_or_default()) {
+            let allowed = trusted || SET_WITHOUT_TRUST.contains(&name.as_str());
+            // An empty variable of the environment also keeps the file's value out.
+            if allowed && !self.env.contains_key(&name) {
+                all.entry(name).or_insert(Variable { value, file: Some(file.clone()) });
+            }
+        }
+    }
+
+    /// The first `.env` upward from the folder, then the home's. Those in `.gemini` folders need trust.
+    fn find_env_file(&self, trusted: bool, ignore_local: bool) -> Option<PathBuf> {
+        let mut places = Vec::new();
+        for folder in self.cwd.ancestors() {
+            if trusted {
+                places.push(folder.join(".gemini").join(".env"));
+            }
+            if !ignore_local || folder == self.home {
+                places.push(folder.join(".env"));
+            }
+        }
+        if trusted {
+            places.push(self.own(".env"));
+        }
+        places.push(self.home.join(".env"));
+        places.into_iter().find(|p| self.look.exists(p))
+    }
+}
+
+/// The strongest layer that sets a value, found by its JSON pointer.
+pub(super) fn pick<'l>(layers: &'l [Layer], pointer: &str) -> Option<(&'l Layer, &'l Value)> {
+    layers.iter().find_map(|layer| {
+        let value = layer.settings.pointer(pointer).filter(|v| !v.is_null())?;
+        Some((layer, value))
+    })
+}
+
+/// Reads settings: JSON in which comments may stand. Comments become spaces, so that positions stay true.
+pub(super) fn parse(text: &str) -> Result<Value, serde_json::Error> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    serde_json::from_str(&without_comments(text))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Administrator,
+    Workspace,
+    User,
+}
+
+const SYSTEM_SETTINGS: &str = if cfg!(target_os = "macos") {
+    "/Library/Application Support/GeminiCli/settings.json"
+} else if cfg!(windows) {
+    "C:\\ProgramData\\gemini-cli\\settings.json"
+} else {
+    "/etc/gemini-cli/settings.json"
+};
+
+fn file_problem(key: &str, path: &Path, wrong: &str) -> Problem {
+    Problem::new(key, format!("`{}`: {wrong}", path.display()))
+        .hint(format!("correct `{0}`, or move it away: `mv {0} {0}.bad`", path.display()))
+}
+
+fn without_comments(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    let mut in_string = false;
+    while let Some(c) = chars.next() {
+        match (in_string, c, chars.peek()) {
+            (true, '\\', Some(_)) => {
+                out.push(c);
+                out.extend(chars.next());
+            }
+            (_, '"', _) => {
+                in_string = !in_string;
+                out.push(c);
+            }
+            (false, '/', Some('/')) => {
+                out.push(' ');
+                while let Some(c) = chars.next_if(|c| *c != '\n') {
+                    out.push(if c == '\r' { c } else { ' ' });
+                }
+            }
+            (false, '/', Some('*')) => {
+                chars.next();
+                out.push_str("  ");
+                let mut last = ' ';
+                for c in chars.by_ref() {
+                    out.push(if c == '\n' || c == '\r' { c } else { ' ' });
+                    if last == '*' && c == '/' {
+                        break;
+                    }
+                    last = c;
+                }
+            }
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+/// The assignments of a `.env` file. A value in quotes may hold anything but its own quote.
+fn dotenv(text: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for line in text.lines() {
+        let line = line.trim();
+        let line = line.strip_prefix("export ").unwrap_or(line);
+        let Some((name, value)) = line.split_once('=') else { continue };
+        let name = name.trim();
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+        if name.is_empty() || !name.chars().all(is_name) {
+            continue;
+        }
+        let value = value.trim();
+        let quoted = ['"', '\'', '`'].iter().find_map(|q| value.strip_prefix(*q)?.split_once(*q));
+        let value = quoted.map_or_else(|| value.split('#').next().unwrap_or_default().trim(), |(v, _)| v);
+        found.push((name.to_owned(), value.to_owned()));
+    }
+    found
+}
+
+#[cfg(test)]
+#[path = "user_tests.rs"]
+mod tests;

@@ -1,0 +1,126 @@
+use super::{User, dotenv, parse};
+use crate::map_look::MapLook;
+use std::{collections::BTreeMap, path::Path};
+
+fn trusts(look: &MapLook, cwd: &str, env: &[(&str, &str)]) -> Option<bool> {
+    let env: BTreeMap<String, String> = env.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+    User::new(Path::new(cwd), &env, Path::new("/home/u"), look).trusts()
+}
+
+fn problems(look: &MapLook) -> Vec<String> {
+    let env = BTreeMap::new();
+    let user = User::new(Path::new("/w"), &env, Path::new("/home/u"), look);
+    user.problems().iter().map(|p| p.message.clone()).collect()
+}
+
+#[test]
+fn variables_decide_on_trust_first() {
+    let rules = r#"{"/w":"TRUST_FOLDER"}"#;
+    let look = MapLook::default().plain("/home/u/.gemini/trustedFolders.json", rules);
+    assert_eq!(trusts(&look, "/w", &[]), Some(true));
+    assert_eq!(trusts(&look, "/elsewhere", &[]), None);
+    assert_eq!(trusts(&look, "/w", &[("GEMINI_CLI_TRUST_WORKSPACE", "false")]), Some(false));
+    assert_eq!(trusts(&look, "/elsewhere", &[("GEMINI_CLI_TRUST_WORKSPACE", "true")]), Some(true));
+    assert_eq!(trusts(&look, "/elsewhere", &[("GEMINI_CLI_TRUST_WORKSPACE", "1")]), None);
+    let both = [("GEMINI_CLI_TRUST_WORKSPACE", "true"), ("GEMINI_RESTRICTED_MODE", "true")];
+    assert_eq!(trusts(&look, "/w", &both), Some(false));
+}
+
+#[test]
+fn the_longest_rule_decides() {
+    let rules = r#"{
+        // a comment is allowed
+        "/w": "TRUST_FOLDER",
+        "/w/bad": "DO_NOT_TRUST",
+        "/w/bad/good": "TRUST_FOLDER",
+        "/x/child": "TRUST_PARENT"
+    }"#;
+    let look = MapLook::default().plain("/home/u/.gemini/trustedFolders.json", rules);
+    for (cwd, expected) in [
+        ("/w", Some(true)),
+        ("/w/a/b", Some(true)),
+        ("/w/bad", Some(false)),
+        ("/w/bad/deep", Some(false)),
+        ("/w/bad/good/deep", Some(true)),
+        ("/wide", None),
+        ("/x", Some(true)),
+        ("/x/other", Some(true)),
+        ("/y", None),
+    ] {
+        assert_eq!(trusts(&look, cwd, &[]), expected, "{cwd}");
+    }
+}
+
+#[test]
+fn links_are_resolved_before_rules_are_compared() {
+    let look = MapLook::default()
+        .plain("/home/u/.gemini/trustedFolders.json", r#"{"/real":"TRUST_FOLDER"}"#)
+        .plain("/real/a.txt", "")
+        .link("/link", "/real");
+    assert_eq!(trusts(&look, "/link", &[]), Some(true));
+}
+
+#[test]
+fn trust_can_be_moved_or_switched_off() {
+    let look = MapLook::default().plain("/rules.json", r#"{"/w":"TRUST_FOLDER"}"#);
+    assert_eq!(trusts(&look, "/w", &[]), None);
+    assert_eq!(trusts(&look, "/w", &[("GEMINI_CLI_TRUSTED_FOLDERS_PATH", "/rules.json")]), Some(true));
+
+    let off = r#"{"security":{"folderTrust":{"enabled":false}}}"#;
+    let look = MapLook::default().plain("/moved/.gemini/settings.json", off);
+    assert_eq!(trusts(&look, "/w", &[]), None);
+    assert_eq!(trusts(&look, "/w", &[("GEMINI_CLI_HOME", "/moved")]), Some(true));
+
+    // A workspace cannot switch off the question whether it is trusted.
+    let look = MapLook::default().plain("/w/.gemini/settings.json", off);
+    assert_eq!(trusts(&look, "/w", &[]), None);
+}
+
+#[test]
+fn the_administrators_settings_count_only_when_guarded() {
+    let off = r#"{"security":{"folderTrust":{"enabled":false}}}"#;
+    let env = [("GEMINI_CLI_SYSTEM_SETTINGS_PATH", "/sys.json")];
+    let mut look = MapLook::default().plain("/sys.json", off);
+    assert_eq!(trusts(&look, "/w", &env), None);
+    look.guarded = true;
+    assert_eq!(trusts(&look, "/w", &env), Some(true));
+}
+
+#[test]
+fn a_broken_file_is_told_with_its_position() {
+    let look = MapLook::default()
+        .plain("/home/u/.gemini/settings.json", "{\n  // why\n  \"a\": 1,\n  oops\n}")
+        .plain("/w/.gemini/settings.json", "[]")
+        .plain("/home/u/.gemini/trustedFolders.json", r#"{"/w":"MAYBE"}"#);
+    let told = problems(&look);
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(
+        told[0].contains("/w/.gemini/settings.json") && told[0].contains("not a JSON object"),
+        "{told:?}"
+    );
+    assert!(told[1].contains("line 4 column 3"), "{told:?}");
+    assert!(told[2].contains("MAYBE") && told[2].contains("DO_NOT_TRUST"), "{told:?}");
+    assert_eq!(trusts(&look, "/w", &[]), None);
+
+    let look = MapLook::default().unreadable("/home/u/.gemini/settings.json");
+    assert!(problems(&look)[0].contains("cannot be read"));
+    assert!(problems(&MapLook::default()).is_empty());
+}
+
+#[test]
+fn comments_are_no_part_of_settings() {
+    let text = "\u{feff}{ /* a \" b */ \"url\": \"http://x/*y*/\", // end\r\n \"q\": \"\\\"//\" /**/ }";
+    let value = parse(text).unwrap();
+    assert_eq!(value["url"], "http://x/*y*/");
+    assert_eq!(value["q"], "\"//");
+    assert!(parse("{} /* never closed").is_ok());
+    assert!(parse("{\"a\":1,}").is_err(), "the CLI refuses a comma at the end, too");
+}
+
+#[test]
+fn env_files_are_read_as_lines_of_assignments() {
+    let text = "# note\nA=1\nexport B = two words # why\nC=\"a#b\" x\nD='it'\nno line\n=x\nE=\n";
+    let pairs: Vec<(String, String)> = dotenv(text);
+    let pairs: Vec<(&str, &str)> = pairs.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    assert_eq!(pairs, [("A", "1"), ("B", "two words"), ("C", "a#b"), ("D", "it"), ("E", "")]);
+}

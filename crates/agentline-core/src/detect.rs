@@ -1,0 +1,260 @@
+//! Where an agent's program may be on a machine, which one is taken, and which version it is.
+//!
+//! Nothing is started to find out: a start of `--version` costs more than a second, `package.json` says the same.
+
+mod places;
+mod shim;
+
+pub use places::Place;
+
+use crate::{Card, Look, Problem, Program, Version};
+use serde::Serialize;
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// The kind of system that is searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Os {
+    /// Linux and other unixes.
+    Linux,
+    /// macOS.
+    MacOs,
+    /// Windows.
+    Windows,
+}
+
+impl Os {
+    /// The system that this program was built for.
+    pub const HERE: Self = if cfg!(windows) {
+        Self::Windows
+    } else if cfg!(target_os = "macos") {
+        Self::MacOs
+    } else {
+        Self::Linux
+    };
+}
+
+/// What a search needs to know of the machine.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Search<'a> {
+    /// The kind of system.
+    pub os: Os,
+    /// The caller's environment.
+    pub env: &'a BTreeMap<String, String>,
+    /// The user's home.
+    pub home: &'a Path,
+    /// Relative paths start here.
+    pub cwd: &'a Path,
+    /// `node_modules/.bin` is looked for from here upward: the folder of the configuration file.
+    pub project: &'a Path,
+    /// Our own cache folder.
+    pub cache: Option<&'a Path>,
+    /// The program that the configuration names.
+    pub configured: Option<&'a Path>,
+}
+
+impl<'a> Search<'a> {
+    /// A search on this kind of system, with the working directory as the project.
+    #[must_use]
+    pub fn new(env: &'a BTreeMap<String, String>, home: &'a Path, cwd: &'a Path) -> Self {
+        Self { os: Os::HERE, env, home, cwd, project: cwd, cache: None, configured: None }
+    }
+}
+
+/// One place that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Looked {
+    /// Why there.
+    pub place: Place,
+    /// The path; with a `*` where nothing matched it.
+    pub path: PathBuf,
+    /// Whether a program is there that can be started.
+    pub found: bool,
+    /// Its version, or why it is no good.
+    pub note: Option<String>,
+}
+
+/// What a search found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Found {
+    /// The program that is taken: the first that was found.
+    pub program: Option<Program>,
+    /// Every place in the order of the search.
+    pub looked: Vec<Looked>,
+    /// Why there is no program, when somebody named one that is not there.
+    pub problem: Option<Problem>,
+}
+
+/// Searches for an agent's program. Who names a program gets that one or an error, never another.
+#[must_use]
+pub fn find(card: &Card, search: &Search<'_>, look: &dyn Look) -> Found {
+    let finder = Finder { card, search, look };
+    let variable = search.env.get(card.path_variable).filter(|v| !v.is_empty());
+    if let Some(named) = variable {
+        let key = card.path_variable;
+        return finder.named(Place::PathVariable, Path::new(named), key, &format!("unset `{key}`"));
+    }
+    if let Some(named) = search.configured {
+        return finder.named(Place::Configured, named, "program", "leave `program` out");
+    }
+    let mut found = Found::default();
+    for (place, path) in places::candidates(card, search, look) {
+        finder.try_one(place, path, &mut found);
+    }
+    found
+}
+
+/// Where Node.js is, found as the agents are.
+#[must_use]
+pub fn find_node(search: &Search<'_>, look: &dyn Look) -> Option<PathBuf> {
+    let name = if search.os == Os::Windows { "node.exe" } else { "node" };
+    let on_path = places::path_folders(search).into_iter().map(|f| f.join(name));
+    let elsewhere = places::usual(search, look).into_iter().map(|(_, f)| f.join(name));
+    on_path.chain(elsewhere).find(|p| look.runnable(p))
+}
+
+struct Finder<'a> {
+    card: &'a Card,
+    search: &'a Search<'a>,
+    look: &'a dyn Look,
+}
+
+impl Finder<'_> {
+    /// A program that somebody named: a path, or for the configuration also a name to be found on PATH.
+    fn named(&self, place: Place, named: &Path, key: &str, way_out: &str) -> Found {
+        let mut found = Found::default();
+        let tilde = named.strip_prefix("~").ok().map(|rest| self.search.home.join(rest));
+        let path = self.search.cwd.join(tilde.as_deref().unwrap_or(named));
+        let bare = named.components().count() == 1 && !self.look.exists(&path);
+        if bare && place == Place::Configured {
+            let name = named.to_string_lossy();
+            for folder in places::path_folders(self.search) {
+                for path in places::names_in(&folder, &name, self.search) {
+                    self.try_one(place, path, &mut found);
+                }
+            }
+            found.looked.retain(|l| l.found || l.note.is_some());
+        } else {
+            self.try_one(place, path.clone(), &mut found);
+        }
+        if found.program.is_none() {
+            let what = match found.looked.iter().find_map(|l| l.note.clone()) {
+                Some(note) => format!("`{}`: {note}", path.display()),
+                None if bare && place == Place::Configured => {
+                    format!("`{}` is not a file and not on PATH", named.display())
+                }
+                None => format!("`{}` is not there", path.display()),
+            };
+            let hint =
+                format!("name an existing {} program, or {way_out} to have it searched for", self.card.title);
+            found.problem = Some(Problem::new(key, what).hint(hint));
+        }
+        found
+    }
+
+    fn try_one(&self, place: Place, path: PathBuf, found: &mut Found) {
+        let result = self.program(place, &path);
+        let (is, note) = match &result {
+            Ok(None) => (false, None),
+            Ok(Some(program)) => (true, program.version.map(|v| v.to_string())),
+            Err(why) => (false, Some(why.clone())),
+        };
+        found.looked.push(Looked { place, path, found: is, note });
+        if found.program.is_none() {
+            found.program = result.ok().flatten();
+        }
+    }
+
+    /// How the file at `path` is started. `Ok(None)`: nothing is there.
+    fn program(&self, place: Place, path: &Path) -> Result<Option<Program>, String> {
+        if !self.look.exists(path) {
+            return Ok(None);
+        }
+        let real = self.look.canonical(path).unwrap_or_else(|| path.to_path_buf());
+        let script = self.script(path, &real);
+        let version = self.version(script.as_deref().unwrap_or(&real));
+        let plain = |path: &Path| Program { path: path.to_path_buf(), args: Vec::new(), version };
+        let runnable = self.look.runnable(path);
+        if let Some(script) = script {
+            let started_as_it_is = self.search.os != Os::Windows && runnable && !is_script(path);
+            let node = self.node_for(place, path, started_as_it_is);
+            return match node {
+                Some(node) => Ok(Some(Program {
+                    path: node,
+                    args: vec![script.to_string_lossy().into_owned()],
+                    version,
+                })),
+                None if started_as_it_is => Ok(Some(plain(path))),
+                None => Err("needs Node.js, which was not found".into()),
+            };
+        }
+        let shell_shim = self.search.os == Os::Windows && !has_extension(path, &["exe", "com", "cmd", "bat"]);
+        if shell_shim {
+            return Err("a shell script that Windows cannot start".into());
+        }
+        if runnable { Ok(Some(plain(path))) } else { Err("is not a file that may be started".into()) }
+    }
+
+    /// The JavaScript behind a program: the program itself, what it links to, or what its shim starts.
+    fn script(&self, path: &Path, real: &Path) -> Option<PathBuf> {
+        if is_script(real) {
+            return Some(real.to_path_buf());
+        }
+        if has_extension(real, &["exe", "com"]) {
+            return None;
+        }
+        let text = self.look.text(real).filter(|t| t.len() < 64 * 1024)?;
+        let inside = shim::script(&text)?;
+        let folder = path.parent()?;
+        let script = inside.iter().fold(folder.to_path_buf(), |at, part| {
+            if part == ".." { at.parent().map(Path::to_path_buf).unwrap_or(at) } else { at.join(part) }
+        });
+        self.look.canonical(&script)
+    }
+
+    /// The Node.js to start a script with, or `None` where the program finds one on PATH by itself. Outside of PATH a
+    /// node in the same folder belongs to the program and is the one that it was installed for.
+    fn node_for(&self, place: Place, path: &Path, finds_its_own: bool) -> Option<PathBuf> {
+        let name = if self.search.os == Os::Windows { "node.exe" } else { "node" };
+        let as_typed =
+            finds_its_own && matches!(place, Place::PathVariable | Place::Configured | Place::Path);
+        let beside = path.parent().map(|f| f.join(name)).filter(|n| !as_typed && self.look.runnable(n));
+        beside.or_else(|| {
+            let on_path = finds_its_own
+                && places::path_folders(self.search).iter().any(|f| self.look.runnable(&f.join(name)));
+            if on_path { None } else { find_node(self.search, self.look) }
+        })
+    }
+
+    /// The version in the `package.json` of the agent's package, at or above a file.
+    fn version(&self, file: &Path) -> Option<Version> {
+        let managed = file.ends_with("volta-shim").then(|| {
+            let root = file.parent().and_then(Path::parent).unwrap_or(file);
+            let package = root.join("tools/image/packages").join(self.card.package);
+            package.join("lib/node_modules").join(self.card.package).join("package.json")
+        });
+        let above = file.ancestors().skip(1).map(|folder| folder.join("package.json"));
+        managed.into_iter().chain(above).find_map(|path| {
+            let json: Value = serde_json::from_slice(&self.look.read(&path)?).ok()?;
+            (json.get("name")? == self.card.package)
+                .then(|| Version::parse(json.get("version")?.as_str()?))?
+        })
+    }
+}
+
+fn is_script(path: &Path) -> bool {
+    has_extension(path, &["js", "mjs", "cjs"])
+}
+
+fn has_extension(path: &Path, any_of: &[&str]) -> bool {
+    path.extension().is_some_and(|e| any_of.iter().any(|x| e.eq_ignore_ascii_case(x)))
+}
+
+#[cfg(test)]
+mod tests;
