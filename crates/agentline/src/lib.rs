@@ -1,3 +1,4 @@
 //! Drives coding-agent command-line tools and tells the truth about what they did.
 
+pub mod process;
 pub mod snapshot;

@@ -1,0 +1,42 @@
+//! A host program for tests to kill: runs one agent, says `ready` when the agent does, and how it ended.
+//!
+//! `supervised-host MARK HOW PROGRAM [ARG]…`, where HOW is `wait` or `panic` (as soon as the agent is ready).
+
+use std::io::Write;
+
+use agentline::process::{Happening, Process, Spawn, supervisor_main_if_asked};
+
+fn main() {
+    supervisor_main_if_asked();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(host());
+}
+
+async fn host() {
+    let mut args = std::env::args().skip(1);
+    let mut arg = || args.next().expect("MARK HOW PROGRAM");
+    let (mark, how, program) = (arg(), arg(), arg());
+    let cwd = std::env::current_dir().expect("a working directory");
+    let mut spawn = Spawn::new(program, cwd, mark);
+    spawn.args = args.map(Into::into).collect();
+    spawn.env = std::env::vars_os().collect();
+    let mut process = Process::spawn(spawn).expect("an agent");
+    let mut bytes = Vec::new();
+    let mut told = false;
+    loop {
+        match process.next(&mut bytes).await {
+            Happening::Bytes(_) if !told && bytes.starts_with(b"ready") => {
+                told = true;
+                say("ready");
+                assert_ne!(how, "panic", "as asked");
+            }
+            Happening::Bytes(_) => {}
+            Happening::Exit(exit) => return say(&format!("{exit:?}")),
+        }
+    }
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout();
+    writeln!(out, "{line}").and_then(|()| out.flush()).expect("a reader");
+}

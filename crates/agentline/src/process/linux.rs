@@ -1,0 +1,192 @@
+//! What only Linux can do: subreaper, /proc, unnamed files, inotify.
+
+#![expect(unsafe_code, reason = "system calls; each is a few lines with its own argument")]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use tokio::io::unix::AsyncFd;
+
+use super::kill::Listed;
+
+/// With a subreaper, "no children left" means "nothing that descends from us is left".
+pub(super) const ORPHANS_COME_TO_US: bool = true;
+
+/// Received descriptors are closed in programs that we start.
+pub(super) const RECEIVE_FLAGS: libc::c_int = libc::MSG_CMSG_CLOEXEC;
+
+/// The program that runs now, even if its file was replaced since.
+pub(super) fn own_program() -> io::Result<PathBuf> {
+    Ok("/proc/self/exe".into())
+}
+
+/// Makes orphans below us our children, whatever session they are in, and takes a name that `ps` can show.
+pub(super) fn adopt_orphans() {
+    // SAFETY: the first takes plain numbers, the second reads a string that ends in NUL.
+    unsafe {
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+        libc::prctl(libc::PR_SET_NAME, c"agentline-super".as_ptr(), 0, 0, 0);
+    }
+}
+
+/// Closes every descriptor above stderr. For a process with one thread that uses none of them.
+pub(super) fn close_other_files() {
+    // SAFETY: nothing in this process refers to those descriptors.
+    if unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) } == 0 {
+        return;
+    }
+    let open: Vec<RawFd> = numbers_in("/proc/self/fd");
+    for fd in open.into_iter().filter(|fd| *fd > 2) {
+        // SAFETY: as above; closing what is closed already only fails.
+        unsafe { libc::close(fd) };
+    }
+}
+
+/// Puts errno back.
+pub(super) fn set_errno(errno: libc::c_int) {
+    // SAFETY: the location is valid in every thread.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// The ids of all processes.
+pub(super) fn pids() -> Vec<i32> {
+    numbers_in("/proc")
+}
+
+fn numbers_in(folder: &str) -> Vec<i32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// All processes with their parents.
+pub(super) fn processes() -> Vec<Listed> {
+    let mut stat = Vec::with_capacity(1024);
+    pids().into_iter().filter_map(|pid| listed(pid, read_proc(pid, "stat", &mut stat)?)).collect()
+}
+
+/// Reads `pid (name) state parent …`, where the name may hold anything, brackets and spaces included.
+fn listed(pid: i32, stat: &[u8]) -> Option<Listed> {
+    let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    let mut words = stat[after_name..].split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    let zombie = matches!(words.next()?, b"Z" | b"X");
+    let parent = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;
+    Some(Listed { pid, parent, zombie })
+}
+
+/// Asks something about the environment that a process was started with; `false` if we may not see it.
+pub(super) fn environment_of(pid: i32, ask: impl FnOnce(&[u8]) -> bool) -> bool {
+    read_proc(pid, "environ", &mut Vec::with_capacity(8192)).is_some_and(ask)
+}
+
+fn read_proc<'a>(pid: i32, what: &str, bytes: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+    bytes.clear();
+    File::open(format!("/proc/{pid}/{what}")).ok()?.read_to_end(bytes).ok()?;
+    Some(bytes)
+}
+
+/// A file without a name, for us to read and, as a second handle, for others to append to.
+///
+/// It is on disk where that works, else in memory, else on disk with a name that is gone when this returns.
+pub(super) fn unnamed_file() -> io::Result<(File, File)> {
+    let on_disk = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(libc::O_TMPFILE | libc::O_EXCL)
+        .open(std::env::temp_dir());
+    let ours = on_disk.or_else(|_| in_memory())?;
+    match OpenOptions::new().append(true).open(format!("/proc/self/fd/{}", ours.as_raw_fd())) {
+        Ok(theirs) => Ok((ours, theirs)),
+        Err(_) => super::tail::file_with_passing_name(),
+    }
+}
+
+fn in_memory() -> io::Result<File> {
+    // SAFETY: the name ends in NUL; the descriptor is new and ours.
+    unsafe {
+        let fd = libc::memfd_create(c"agentline".as_ptr(), libc::MFD_CLOEXEC);
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(File::from_raw_fd(fd)) }
+    }
+}
+
+/// Gives the bytes of a file in this range back to the system; the size stays. Best effort.
+pub(super) fn release(file: &File, from: u64, to: u64) {
+    let (Ok(offset), Ok(length)) = (from.try_into(), to.saturating_sub(from).try_into()) else { return };
+    let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: fallocate takes plain numbers.
+    unsafe { libc::fallocate64(file.as_raw_fd(), punch, offset, length) };
+}
+
+/// Lets a pipe hold a megabyte, so that a writer seldom waits for us. Best effort.
+pub(super) fn widen_pipe(pipe: RawFd) {
+    // SAFETY: fcntl with this command takes plain numbers.
+    unsafe { libc::fcntl(pipe, libc::F_SETPIPE_SZ, 1 << 20) };
+}
+
+/// Tells when one of some files was written to.
+#[derive(Debug)]
+pub(super) struct Watch(AsyncFd<File>);
+
+impl Watch {
+    /// A watch on these files, or `None` where the system has none to give.
+    pub(super) fn new(files: &[&File]) -> Option<Self> {
+        // SAFETY: the descriptor is new and ours; the paths end in NUL.
+        let inotify = unsafe {
+            let fd = libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC);
+            if fd < 0 {
+                return None;
+            }
+            OwnedFd::from_raw_fd(fd)
+        };
+        for file in files {
+            let path = std::ffi::CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+            // SAFETY: as above.
+            if unsafe { libc::inotify_add_watch(inotify.as_raw_fd(), path.as_ptr(), libc::IN_MODIFY) } < 0 {
+                return None;
+            }
+        }
+        super::unix::readable_by_runtime(File::from(inotify)).ok().map(Self)
+    }
+
+    /// Waits for a write. What was written before the last call returned may be told again, never kept back.
+    pub(super) async fn written(&mut self) {
+        let mut notices = [0; 4096];
+        while let Ok(mut ready) = self.0.readable_mut().await {
+            let mut seen = false;
+            while ready.try_io(|inotify| inotify.get_mut().read(&mut notices)).is_ok_and(|read| read.is_ok())
+            {
+                seen = true;
+            }
+            if seen {
+                return;
+            }
+        }
+        // The runtime is going down; nothing will be told any more.
+        std::future::pending().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_disguise_a_process() {
+        let process = listed(7, b"7 (a) Z 99 (b)) S 42 7 7").unwrap();
+        assert_eq!((process.pid, process.parent, process.zombie), (7, 42, false));
+        assert!(listed(7, b"7 (a) Z 42 7 7").unwrap().zombie);
+        assert!(listed(7, b"").is_none());
+    }
+
+    #[test]
+    fn we_find_ourselves() {
+        let own = std::process::id().cast_signed();
+        assert!(
+            processes().iter().any(|process| process.pid == own && process.parent > 0 && !process.zombie)
+        );
+        assert!(environment_of(own, |env| !env.is_empty()));
+    }
+}

@@ -1,0 +1,123 @@
+//! What macOS offers for finding and reading processes. Written after its documentation; not tested yet.
+//!
+//! There is no subreaper: an orphan goes to process 1, and only its group and its mark lead back to the run. A daemon
+//! that left its group and emptied its environment is not found.
+
+#![expect(unsafe_code, reason = "system calls; each is a few lines with its own argument")]
+
+use std::fs::{self, File};
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+use std::ptr::null_mut;
+
+use super::kill::Listed;
+
+/// Orphans go to process 1, so "no children left" says nothing.
+pub(super) const ORPHANS_COME_TO_US: bool = false;
+
+/// There is no flag that closes received descriptors in programs that we start; that is done after the receipt.
+pub(super) const RECEIVE_FLAGS: libc::c_int = 0;
+
+/// The program that runs now.
+pub(super) fn own_program() -> io::Result<PathBuf> {
+    std::env::current_exe()
+}
+
+/// Nothing can be done here.
+pub(super) fn adopt_orphans() {}
+
+/// Closes every descriptor above stderr. For a process with one thread that uses none of them.
+pub(super) fn close_other_files() {
+    let entries = fs::read_dir("/dev/fd").into_iter().flatten().flatten();
+    let open: Vec<RawFd> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for fd in open.into_iter().filter(|fd| *fd > 2) {
+        // SAFETY: nothing in this process refers to those descriptors; closing what is closed already only fails.
+        unsafe { libc::close(fd) };
+    }
+}
+
+/// Puts errno back.
+pub(super) fn set_errno(errno: libc::c_int) {
+    // SAFETY: the location is valid in every thread.
+    unsafe { *libc::__error() = errno };
+}
+
+/// The ids of all processes.
+pub(super) fn pids() -> Vec<i32> {
+    // SAFETY: the first call only counts; the second gets a buffer of the size that it is told.
+    unsafe {
+        // Some room for those that start between the two calls.
+        let count = usize::try_from(libc::proc_listallpids(null_mut(), 0)).unwrap_or(0) + 64;
+        let mut pids = vec![0_i32; count];
+        let size = libc::c_int::try_from(count * size_of::<i32>()).unwrap_or(0);
+        let filled = libc::proc_listallpids(pids.as_mut_ptr().cast(), size);
+        pids.truncate(usize::try_from(filled).unwrap_or(0));
+        pids
+    }
+}
+
+/// All processes with their parents.
+pub(super) fn processes() -> Vec<Listed> {
+    pids().into_iter().filter_map(listed).collect()
+}
+
+fn listed(pid: i32) -> Option<Listed> {
+    const SIZE: libc::c_int = size_of::<libc::proc_bsdinfo>() as libc::c_int;
+    // SAFETY: the record is plain numbers, for which zero is a value, and its size is given.
+    let info = unsafe {
+        let mut info: libc::proc_bsdinfo = zeroed();
+        let filled = libc::proc_pidinfo(pid, libc::PROC_PIDTBSDINFO, 0, (&raw mut info).cast(), SIZE);
+        (filled == SIZE).then_some(info)?
+    };
+    let parent = i32::try_from(info.pbi_ppid).ok()?;
+    Some(Listed { pid, parent, zombie: info.pbi_status == libc::SZOMB })
+}
+
+/// Asks something about the environment that a process was started with; `false` if we may not see it.
+///
+/// The system gives program, arguments and environment in one, each ending in NUL.
+pub(super) fn environment_of(pid: i32, ask: impl FnOnce(&[u8]) -> bool) -> bool {
+    let mut name = [libc::CTL_KERN, libc::KERN_PROCARGS2, pid];
+    let mut size = 0;
+    // SAFETY: the name has three parts; the first call only asks for the size, the second gets a buffer of that size.
+    unsafe {
+        if libc::sysctl(name.as_mut_ptr(), 3, null_mut(), &raw mut size, null_mut(), 0) != 0 {
+            return false;
+        }
+        let mut bytes = vec![0_u8; size];
+        if libc::sysctl(name.as_mut_ptr(), 3, bytes.as_mut_ptr().cast(), &raw mut size, null_mut(), 0) != 0 {
+            return false;
+        }
+        bytes.truncate(size);
+        ask(&bytes)
+    }
+}
+
+/// A file for us to read and, as a second handle, for others to append to.
+pub(super) fn unnamed_file() -> io::Result<(File, File)> {
+    super::tail::file_with_passing_name()
+}
+
+/// The file keeps its room until the end of the run.
+pub(super) fn release(_file: &File, _from: u64, _to: u64) {}
+
+/// Pipes grow by themselves here.
+pub(super) fn widen_pipe(_pipe: RawFd) {}
+
+/// There is no watch; the files are looked at every few milliseconds.
+#[derive(Debug)]
+pub(super) enum Watch {}
+
+impl Watch {
+    /// No watch.
+    pub(super) fn new(_files: &[&File]) -> Option<Self> {
+        None
+    }
+
+    /// Cannot be called.
+    pub(super) async fn written(&mut self) {
+        match *self {}
+    }
+}

@@ -1,0 +1,180 @@
+//! Reads a file while somebody else appends to it, and gives back what was read.
+
+use std::fs::File;
+use std::io;
+
+/// The most that one read brings.
+pub(super) const READ: usize = 256 * 1024;
+
+/// Read bytes are given back to the system in steps of this size: large enough to cost nothing, small enough for
+/// neither disk nor memory to grow.
+const RELEASE: u64 = 4 * 1024 * 1024;
+
+/// Our own first byte of the file, which no text contains. When it is gone, somebody cut the file.
+///
+/// A script that writes to `/dev/stderr` with `>` does that: the name leads to the file, and `>` empties it.
+const UNCUT: u8 = 0xff;
+
+/// The first page is not given back, because it holds [`UNCUT`].
+const KEPT: u64 = 4096;
+
+/// A file that is read from its start as it grows.
+#[derive(Debug)]
+pub(super) struct Tail {
+    file: File,
+    offset: u64,
+    released: u64,
+}
+
+impl Tail {
+    /// Begins to read a new, empty file.
+    pub(super) fn new(file: File) -> io::Result<Self> {
+        write_at(&file, &[UNCUT], 0)?;
+        Ok(Self { file, offset: 1, released: KEPT })
+    }
+
+    pub(super) const fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// How many bytes wait to be read.
+    pub(super) fn waiting(&self) -> u64 {
+        let size = self.size();
+        if self.cut(size) { size } else { size - self.offset }
+    }
+
+    /// Appends what is there to `into`, up to [`READ`] bytes, and says how much that was.
+    pub(super) fn read(&mut self, into: &mut Vec<u8>) -> usize {
+        let size = self.size();
+        let cut = self.cut(size);
+        if cut {
+            (self.offset, self.released) = (0, KEPT);
+        }
+        let wanted = usize::try_from(size - self.offset).unwrap_or(READ).min(READ);
+        if wanted == 0 {
+            return 0;
+        }
+        let before = into.len();
+        into.resize(before + wanted, 0);
+        let read = read_at(&self.file, &mut into[before..], self.offset).unwrap_or(0);
+        into.truncate(before + read);
+        if cut && read > 0 {
+            // The first byte was read just now, so its place is free again. Should this fail, a file that shrinks is
+            // still noticed.
+            let _ = write_at(&self.file, &[UNCUT], 0);
+        }
+        self.offset += read as u64;
+        self.release();
+        read
+    }
+
+    fn size(&self) -> u64 {
+        self.file.metadata().map_or(self.offset, |file| file.len())
+    }
+
+    /// Whether somebody has emptied the file since the last read. What was in it then and unread is lost.
+    fn cut(&self, size: u64) -> bool {
+        let mut first = [UNCUT];
+        size < self.offset || (read_at(&self.file, &mut first, 0).is_ok() && first != [UNCUT])
+    }
+
+    fn release(&mut self) {
+        if self.offset.saturating_sub(self.released) >= RELEASE {
+            let whole_steps = self.offset - self.offset % RELEASE;
+            super::os::release(&self.file, self.released, whole_steps);
+            self.released = whole_steps;
+        }
+    }
+}
+
+/// A file for us to read and for others to append to, whose name is gone at once where the system allows that.
+pub(super) fn file_with_passing_name() -> io::Result<(File, File)> {
+    let (ours, path) = tempfile::NamedTempFile::new()?.into_parts();
+    let theirs = File::options().append(true).open(&path)?;
+    Ok((ours, theirs))
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, into, offset)
+}
+
+#[cfg(unix)]
+fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::write_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_write(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, into, offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn pair() -> (File, Tail) {
+        let (ours, theirs) = super::super::os::unnamed_file().unwrap();
+        (theirs, Tail::new(ours).unwrap())
+    }
+
+    #[test]
+    fn what_is_appended_is_read_once() {
+        let (mut writer, mut tail) = pair();
+        let mut bytes = Vec::new();
+        assert_eq!(tail.read(&mut bytes), 0);
+        writer.write_all(b"one ").unwrap();
+        assert_eq!((tail.waiting(), tail.read(&mut bytes), tail.waiting()), (4, 4, 0));
+        writer.write_all(b"two").unwrap();
+        tail.read(&mut bytes);
+        assert_eq!(bytes, b"one two");
+    }
+
+    #[test]
+    fn a_file_that_was_cut_is_read_from_its_new_start() {
+        let (mut writer, mut tail) = pair();
+        let mut bytes = Vec::new();
+        // The new text is shorter, as long as, or longer than what was there.
+        for text in ["four", "one", "same", "same", "and more of it"] {
+            writer.set_len(0).unwrap();
+            writer.write_all(text.as_bytes()).unwrap();
+            assert_eq!(tail.waiting(), text.len() as u64);
+            tail.read(&mut bytes);
+        }
+        assert_eq!(bytes, b"fouronesamesameand more of it");
+        writer.set_len(0).unwrap();
+        assert_eq!((tail.waiting(), tail.read(&mut bytes)), (0, 0));
+    }
+
+    #[test]
+    fn a_file_with_a_passing_name_serves_as_well() {
+        let (ours, mut writer) = file_with_passing_name().unwrap();
+        let (mut tail, mut bytes) = (Tail::new(ours).unwrap(), Vec::new());
+        writer.write_all(b"text").unwrap();
+        assert_eq!((tail.read(&mut bytes), bytes.as_slice()), (4, b"text".as_slice()));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_was_read_takes_no_room() {
+        use std::os::unix::fs::MetadataExt;
+        let (mut writer, mut tail) = pair();
+        let (block, mut bytes, mut read) = (vec![b'x'; 1 << 20], Vec::new(), 0);
+        for _ in 0..32 {
+            writer.write_all(&block).unwrap();
+            while tail.waiting() > 0 {
+                bytes.clear();
+                read += tail.read(&mut bytes);
+                assert!(bytes.iter().all(|byte| *byte == b'x'));
+            }
+            assert!(tail.file().metadata().unwrap().blocks() * 512 <= RELEASE + (2 << 20));
+        }
+        assert_eq!(read, 32 << 20);
+    }
+}

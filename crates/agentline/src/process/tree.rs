@@ -1,0 +1,317 @@
+//! The host's hold on an agent and all that it starts: through a supervisor, or alone.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::kill::Hunt;
+use super::supervisor;
+use super::wire::{REPORT, Report};
+use super::{Ended, Exit, Signal, Spawn, SpawnError, Supervisor, os, unix};
+
+/// How long a supervisor may take to start the agent before it is not one.
+const START: Duration = Duration::from_secs(15);
+
+/// How long we try to kill what does not die, without a supervisor.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The rest between two looks at what is left.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// What an agent reads from and writes to.
+struct Streams {
+    stdin: OwnedFd,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+}
+
+/// Our end of the agent's stdin.
+pub(super) type StdinPipe = tokio::net::unix::pipe::Sender;
+
+/// An agent and its descendants.
+#[derive(Debug)]
+pub(super) enum Tree {
+    Supervised(Supervised),
+    Alone(Box<Alone>),
+}
+
+impl Tree {
+    /// Starts the agent with these files as its stdout and stderr, under a supervisor if there can be one.
+    pub(super) fn start(
+        spawn: &Spawn,
+        stdout: OwnedFd,
+        stderr: OwnedFd,
+        own_program_is_ready: bool,
+    ) -> Result<(Self, StdinPipe), SpawnError> {
+        let plan = spawn.encode().ok_or(SpawnError::Nul)?;
+        let (stdin, ours) = io::pipe()?;
+        let streams = Streams { stdin: stdin.into(), stdout, stderr };
+        let program = match &spawn.supervisor {
+            Supervisor::Path(program) => Some(program.clone()),
+            Supervisor::CurrentExe if own_program_is_ready => Some(os::own_program()?),
+            Supervisor::CurrentExe | Supervisor::None => None,
+        };
+        let tree = match program {
+            Some(program) => Self::Supervised(Supervised::start(spawn, &plan, &streams, &program)?),
+            None => Self::Alone(Box::new(Alone::start(spawn, streams)?)),
+        };
+        Ok((tree, StdinPipe::from_owned_fd(ours.into())?))
+    }
+
+    pub(super) const fn pid(&self) -> u32 {
+        match self {
+            Self::Supervised(tree) => tree.pid,
+            Self::Alone(tree) => tree.pid,
+        }
+    }
+
+    pub(super) const fn is_supervised(&self) -> bool {
+        matches!(self, Self::Supervised(_))
+    }
+
+    pub(super) fn signal(&mut self, signal: Signal) {
+        match self {
+            Self::Supervised(tree) => tree.signal(signal),
+            Self::Alone(tree) => tree.signal(signal),
+        }
+    }
+
+    /// Waits until the agent has exited and its tree is dead. May be dropped and called again.
+    pub(super) async fn ended(&mut self) -> Ended {
+        match self {
+            Self::Supervised(tree) => tree.ended().await,
+            Self::Alone(tree) => tree.ended().await,
+        }
+    }
+
+    /// Kills the tree without the help of a runtime, within about `time`.
+    pub(super) fn kill_now(&mut self, time: Duration) {
+        let until = Instant::now() + time;
+        match self {
+            Self::Supervised(tree) => tree.kill_now(until),
+            Self::Alone(tree) => tree.kill_now(until),
+        }
+    }
+}
+
+/// A tree whose parent is a supervisor.
+#[derive(Debug)]
+pub(super) struct Supervised {
+    pid: u32,
+    mark: String,
+    supervisor: std::process::Child,
+    socket: AsyncFd<UnixStream>,
+    /// The part of a report that has arrived.
+    partial: Vec<u8>,
+}
+
+impl Supervised {
+    fn start(spawn: &Spawn, plan: &[u8], streams: &Streams, program: &Path) -> Result<Self, SpawnError> {
+        let failed = |source| SpawnError::Supervisor { program: program.into(), source };
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut supervisor = Command::new(program)
+            .arg0("agentline")
+            .arg(supervisor::ARGUMENT)
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        match introduce(&ours, plan, streams) {
+            Ok(Report::Started(pid)) => {
+                ours.set_nonblocking(true)?;
+                let socket = unix::readable_by_runtime(ours)?;
+                Ok(Self { pid, mark: spawn.mark.clone(), supervisor, socket, partial: Vec::new() })
+            }
+            Ok(Report::Refused(errno)) => {
+                let _ = supervisor.wait();
+                Err(SpawnError::explain(spawn, io::Error::from_raw_os_error(errno)))
+            }
+            other => {
+                let _ = supervisor.kill();
+                let _ = supervisor.wait();
+                Err(failed(other.err().unwrap_or_else(|| io::ErrorKind::InvalidData.into())))
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        // The socket has room for thousands of orders; if it is broken, `ended` finds out.
+        let _ = self.socket.get_ref().write(&[signal.order()]);
+    }
+
+    async fn ended(&mut self) -> Ended {
+        loop {
+            let mut bytes = [0; REPORT];
+            let read = self.socket.async_io(Interest::READABLE, |mut socket| socket.read(&mut bytes)).await;
+            if let Some(ended) = self.take(&bytes[..read.unwrap_or(0)]) {
+                return ended;
+            }
+        }
+    }
+
+    /// Takes what came from the supervisor, where nothing means that it is dead.
+    fn take(&mut self, bytes: &[u8]) -> Option<Ended> {
+        self.partial.extend_from_slice(bytes);
+        let report = self.partial.first_chunk().and_then(Report::decode);
+        let ended = match report {
+            Some(Report::Done(ended)) => ended,
+            _ if bytes.is_empty() => self.kill_without_supervisor(),
+            _ => return None,
+        };
+        // It has said its last word, or closed its socket by dying: this does not wait.
+        let _ = self.supervisor.wait();
+        Some(ended)
+    }
+
+    /// Somebody killed the supervisor, so we do its work as well as we can from here.
+    fn kill_without_supervisor(&self) -> Ended {
+        let mut hunt = Hunt::by_mark(&self.mark);
+        let until = Instant::now() + Duration::from_secs(1);
+        while hunt.kill_marked() > 0 && Instant::now() < until {
+            std::thread::sleep(PAUSE);
+        }
+        Ended {
+            exit: Exit::Lost,
+            killed: hunt.killed(),
+            left: hunt.refused(),
+            supervisor_cpu: Duration::ZERO,
+        }
+    }
+
+    fn kill_now(&mut self, until: Instant) {
+        self.signal(Signal::KillTree);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                // The supervisor goes on killing without us.
+                return;
+            }
+            unix::wait_readable(self.socket.as_raw_fd(), -1, Some(left.min(Duration::from_millis(50))));
+            let mut bytes = [0; REPORT];
+            match self.socket.get_ref().read(&mut bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => {
+                    if self.take(&bytes[..read.unwrap_or(0)]).is_some() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Hands the plan and the agent's files over, and waits for the first report.
+fn introduce(mut socket: &UnixStream, plan: &[u8], streams: &Streams) -> io::Result<Report> {
+    socket.set_read_timeout(Some(START))?;
+    socket.set_write_timeout(Some(START))?;
+    let length = (plan.len() as u64).to_le_bytes();
+    let files = [streams.stdin.as_fd(), streams.stdout.as_fd(), streams.stderr.as_fd()];
+    let sent = unix::send_streams(socket, &length, files)?;
+    socket.write_all(&length[sent..])?;
+    socket.write_all(plan)?;
+    let mut report = [0; REPORT];
+    socket.read_exact(&mut report)?;
+    Report::decode(&report).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// A tree whose parent is the host itself.
+#[derive(Debug)]
+pub(super) struct Alone {
+    pid: u32,
+    child: tokio::process::Child,
+    exit: Option<Exit>,
+    hunt: Hunt,
+    patience: Option<Instant>,
+}
+
+impl Alone {
+    fn start(spawn: &Spawn, streams: Streams) -> Result<Self, SpawnError> {
+        let mut command = tokio::process::Command::new(&spawn.program);
+        command
+            .args(&spawn.args)
+            .env_clear()
+            .envs(&spawn.env)
+            .current_dir(&spawn.cwd)
+            .process_group(0)
+            .stdin(Stdio::from(streams.stdin))
+            .stdout(Stdio::from(streams.stdout))
+            .stderr(Stdio::from(streams.stderr));
+        let child = command.spawn().map_err(|error| SpawnError::explain(spawn, error))?;
+        let pid = child.id().unwrap_or(0);
+        let hunt = Hunt::new(&spawn.mark, pid.cast_signed(), pid.cast_signed());
+        Ok(Self { pid, child, exit: None, hunt, patience: None })
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        let root = self.pid.cast_signed();
+        match signal {
+            _ if self.exit.is_some() => {}
+            Signal::Interrupt => unix::signal_group(root, libc::SIGINT),
+            Signal::Terminate => unix::signal_group(root, libc::SIGTERM),
+            // What descends from the agent must be found while the agent, its ancestor, is there.
+            Signal::KillTree => _ = self.hunt.kill_descendants(),
+        }
+    }
+
+    async fn ended(&mut self) -> Ended {
+        if self.exit.is_none() {
+            let status = self.child.wait().await;
+            self.root_exited(status.ok());
+        }
+        while let Some(pause) = self.kill_more() {
+            tokio::time::sleep(pause).await;
+        }
+        self.report()
+    }
+
+    fn root_exited(&mut self, status: Option<ExitStatus>) {
+        self.exit = Some(status.map_or(Exit::Lost, exit_of));
+        self.hunt.root_reaped();
+    }
+
+    /// One round of killing; how long to rest before the next one, if there is to be one.
+    fn kill_more(&mut self) -> Option<Duration> {
+        let patience = *self.patience.get_or_insert_with(|| Instant::now() + PATIENCE);
+        let found = self.hunt.kill_marked();
+        (found > 0 && Instant::now() < patience).then_some(PAUSE)
+    }
+
+    fn report(&self) -> Ended {
+        Ended {
+            exit: self.exit.unwrap_or(Exit::Lost),
+            killed: self.hunt.killed(),
+            left: self.hunt.refused(),
+            supervisor_cpu: Duration::ZERO,
+        }
+    }
+
+    fn kill_now(&mut self, until: Instant) {
+        while self.exit.is_none() && Instant::now() < until {
+            self.hunt.kill_descendants();
+            match self.child.try_wait() {
+                Ok(None) => std::thread::sleep(PAUSE),
+                Ok(Some(status)) => self.root_exited(Some(status)),
+                Err(_) => self.root_exited(None),
+            }
+        }
+        while Instant::now() < until && self.kill_more().is_some() {
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+fn exit_of(status: ExitStatus) -> Exit {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Exit::Code(code),
+        (None, Some(signal)) => Exit::Signal(signal),
+        (None, None) => Exit::Lost,
+    }
+}

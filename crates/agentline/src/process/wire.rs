@@ -1,0 +1,187 @@
+//! What host and supervisor say to each other over their socket.
+//!
+//! The host sends one plan, then orders of one byte each. The supervisor answers with reports of a fixed size.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::time::Duration;
+
+use super::{Ended, Exit, Signal, Spawn, Supervisor, Via};
+
+/// The plan starts with this word, so that two versions that do not understand each other part at once.
+const GREETING: &[u8] = b"agentline-supervisor-1";
+
+impl Spawn {
+    /// The plan for the supervisor, as fields that each end in NUL, which no field can contain; `None` if one does.
+    pub(super) fn encode(&self) -> Option<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(4096);
+        let mut field = |parts: &[&[u8]]| {
+            let whole = parts.iter().all(|part| !part.contains(&0));
+            parts.iter().for_each(|part| bytes.extend_from_slice(part));
+            bytes.push(0);
+            whole
+        };
+        let mut whole = field(&[GREETING]);
+        whole &= field(&[self.mark.as_bytes()]);
+        whole &= field(&[self.cwd.as_os_str().as_bytes()]);
+        whole &= field(&[self.program.as_os_str().as_bytes()]);
+        whole &= field(&[self.args.len().to_string().as_bytes()]);
+        for arg in &self.args {
+            whole &= field(&[arg.as_bytes()]);
+        }
+        for (key, value) in &self.env {
+            whole &= field(&[key.as_bytes(), b"=", value.as_bytes()]);
+        }
+        whole.then_some(bytes)
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut fields = bytes.strip_suffix(&[0])?.split(|byte| *byte == 0);
+        let mut field = || fields.next();
+        if field()? != GREETING {
+            return None;
+        }
+        let mark = String::from_utf8(field()?.to_vec()).ok()?;
+        let cwd = OsStr::from_bytes(field()?).into();
+        let program = OsStr::from_bytes(field()?).into();
+        let count: usize = std::str::from_utf8(field()?).ok()?.parse().ok()?;
+        let args = (0..count).map(|_| field().map(owned)).collect::<Option<_>>()?;
+        let env = fields.map(variable).collect::<Option<_>>()?;
+        // How the streams travel was the host's choice; a supervisor needs no supervisor.
+        Some(Self { mark, cwd, program, args, env, stdout: Via::TailedFile, supervisor: Supervisor::None })
+    }
+}
+
+fn owned(bytes: &[u8]) -> OsString {
+    OsString::from_vec(bytes.to_vec())
+}
+
+/// Splits `KEY=value`. The key has at least one byte, as it may itself begin with `=`.
+fn variable(field: &[u8]) -> Option<(OsString, OsString)> {
+    let equals = 1 + field.get(1..)?.iter().position(|byte| *byte == b'=')?;
+    Some((owned(&field[..equals]), owned(&field[equals + 1..])))
+}
+
+impl Signal {
+    pub(super) const fn order(self) -> u8 {
+        match self {
+            Self::Interrupt => b'i',
+            Self::Terminate => b't',
+            Self::KillTree => b'k',
+        }
+    }
+
+    pub(super) const fn from_order(order: u8) -> Option<Self> {
+        match order {
+            b'i' => Some(Self::Interrupt),
+            b't' => Some(Self::Terminate),
+            b'k' => Some(Self::KillTree),
+            _ => None,
+        }
+    }
+}
+
+/// What the supervisor tells the host.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Report {
+    /// The agent runs under this process id.
+    Started(u32),
+    /// The agent could not be started, with the system's error number.
+    Refused(i32),
+    /// The agent has exited and its tree is dead.
+    Done(Ended),
+}
+
+/// The size of every report on the wire.
+pub(super) const REPORT: usize = 6 * 4;
+
+impl Report {
+    pub(super) fn encode(self) -> [u8; REPORT] {
+        let words: [u32; 6] = match self {
+            Self::Started(pid) => [1, pid, 0, 0, 0, 0],
+            Self::Refused(errno) => [2, errno.cast_unsigned(), 0, 0, 0, 0],
+            Self::Done(ended) => {
+                let (how, number) = match ended.exit {
+                    Exit::Code(code) => (0, code),
+                    Exit::Signal(signal) => (1, signal),
+                    Exit::Lost => (2, 0),
+                };
+                let micros = u32::try_from(ended.supervisor_cpu.as_micros()).unwrap_or(u32::MAX);
+                [3, how, number.cast_unsigned(), ended.killed, ended.left, micros]
+            }
+        };
+        let mut bytes = [0; REPORT];
+        for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8; REPORT]) -> Option<Self> {
+        let mut words = [0; 6];
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(4)) {
+            *word = u32::from_le_bytes(bytes.try_into().ok()?);
+        }
+        let [kind, first, second, killed, left, micros] = words;
+        Some(match kind {
+            1 => Self::Started(first),
+            2 => Self::Refused(first.cast_signed()),
+            3 => Self::Done(Ended {
+                exit: match first {
+                    0 => Exit::Code(second.cast_signed()),
+                    1 => Exit::Signal(second.cast_signed()),
+                    _ => Exit::Lost,
+                },
+                killed,
+                left,
+                supervisor_cpu: Duration::from_micros(micros.into()),
+            }),
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn plan() -> Spawn {
+        let mut plan = Spawn::new("agent", "/tmp/a b", "run-1");
+        plan.args = vec!["".into(), "-p".into(), OsString::from_vec(vec![0xff, b'='])];
+        plan.env = BTreeMap::from([("A".into(), "x=y".into()), ("EMPTY".into(), "".into())]);
+        plan.supervisor = Supervisor::None;
+        plan
+    }
+
+    #[test]
+    fn a_plan_survives_the_wire() {
+        assert_eq!(Spawn::decode(&plan().encode().unwrap()), Some(plan()));
+        let bare = Spawn { args: vec![], env: BTreeMap::new(), ..plan() };
+        assert_eq!(Spawn::decode(&bare.encode().unwrap()), Some(bare));
+    }
+
+    #[test]
+    fn a_plan_with_nul_or_a_strange_greeting_is_refused() {
+        assert_eq!(Spawn { args: vec!["a\0b".into()], ..plan() }.encode(), None);
+        let mut bytes = plan().encode().unwrap();
+        bytes[0] = b'A';
+        assert_eq!(Spawn::decode(&bytes), None);
+        assert_eq!(Spawn::decode(b""), None);
+    }
+
+    #[test]
+    fn reports_survive_the_wire() {
+        let ended = |exit| Ended { exit, killed: 3, left: 1, supervisor_cpu: Duration::from_micros(1234) };
+        for report in [
+            Report::Started(42),
+            Report::Refused(2),
+            Report::Done(ended(Exit::Code(173))),
+            Report::Done(ended(Exit::Signal(9))),
+            Report::Done(ended(Exit::Lost)),
+        ] {
+            assert_eq!(Report::decode(&report.encode()), Some(report));
+        }
+        assert_eq!(Report::decode(&[0xff; REPORT]), None);
+    }
+}
