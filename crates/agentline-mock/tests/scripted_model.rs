@@ -278,6 +278,8 @@ fn a_hundred_thousand_chunks_arrive() {
     let count = answer.body.windows(6).filter(|window| window == b"data: ").count();
     assert_eq!(count, 100_000);
     assert!(answer.body.ends_with(b"\r\n\r\n"));
+    let (_model, numbered) = one(Step::many_chunks(3, "{n};"));
+    assert_eq!(numbered.text(), "1;2;3;");
     let (_model, big) = one(Step::big_text(3_000_000));
     assert_eq!(big.text().len(), 3_000_000);
 }

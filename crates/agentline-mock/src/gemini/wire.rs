@@ -1,5 +1,6 @@
 //! Puts a step on the wire: as an event stream, as one JSON answer, or as the fault it asks for.
 
+use std::borrow::Cow;
 use std::io;
 
 use serde_json::{Value, json};
@@ -56,7 +57,7 @@ pub(super) fn send(
         }
         Answer::Many { count, text } if streams => send_many(step, model, *count, text, connection, wait),
         Answer::Many { count, text } => {
-            let whole = text.repeat(usize::try_from(*count).unwrap_or(usize::MAX));
+            let whole = (1..=*count).map(|number| numbered(text, number)).collect();
             let frame = frame(step, model, &[Part::Text(whole)], Last::Yes);
             send_frames(step, streams, &[frame], connection, wait)
         }
@@ -144,7 +145,7 @@ fn stream(
     Ok(After::Open)
 }
 
-/// Streams one event many times; it is made once, so that the writing is the only work.
+/// Streams one event many times; it is made once, so that the writing is nearly the only work.
 fn send_many(
     step: &Step,
     model: &str,
@@ -154,13 +155,14 @@ fn send_many(
     wait: &dyn Fn(u64) -> bool,
 ) -> io::Result<After> {
     let parts = [Part::Text(text.to_owned())];
-    let repeated = event(&frame(step, model, &parts, Last::No));
+    let [event, last] = [Last::No, Last::Yes].map(|last| event(&frame(step, model, &parts, last)));
+    let (event, last) = (String::from_utf8_lossy(&event), String::from_utf8_lossy(&last));
     if step.midway.is_some() || count == 0 {
-        return stream(step, &[&repeated], connection, wait);
+        return stream(step, &[numbered(&event, 1).as_bytes()], connection, wait);
     }
     connection.start_stream(EVENT_STREAM)?;
-    for _ in 1..count {
-        connection.piece(&repeated)?;
+    for number in 1..count {
+        connection.piece(numbered(&event, number).as_bytes())?;
         if step.chunk_delay_ms > 0 {
             connection.flush()?;
             if !wait(step.chunk_delay_ms) {
@@ -168,9 +170,14 @@ fn send_many(
             }
         }
     }
-    connection.piece(&event(&frame(step, model, &parts, Last::Yes)))?;
+    connection.piece(numbered(&last, count).as_bytes())?;
     connection.end_stream()?;
     Ok(After::Open)
+}
+
+/// The text with its number, for `{n}`. Braces in JSON's own syntax never stand around a bare `n`.
+fn numbered(text: &str, number: u64) -> Cow<'_, str> {
+    if text.contains("{n}") { text.replace("{n}", &number.to_string()).into() } else { text.into() }
 }
 
 fn break_off(midway: Midway, connection: &mut Connection) -> After {
