@@ -381,7 +381,7 @@ impl Connection {
                 }
             }
             Said::Stderr(text) => run.keep_stderr(&text),
-            Said::TurnText { text, .. } => run.record_text(text),
+            Said::TurnText(text) => run.record_text(text),
             Said::ToolFact(fact) => run.learn(&fact),
             Said::Model(model) => run.set_model(model),
         }

@@ -104,7 +104,7 @@ pub(crate) enum Said {
     Follow(Side, String),
     Stderr(String),
     Value(Box<RawValue>),
-    TurnText { id: String, text: String },
+    TurnText(String),
     ToolFact(ToolFact),
     Model(String),
     Abort(Failure),
@@ -202,9 +202,9 @@ impl Say {
         self.runs.push((Some(run), Said::Value(value.to_owned())));
     }
 
-    /// The recorded text of a turn, which is right where the stream may have repeated itself. Said again, it replaces.
-    pub fn turn_text(&mut self, run: RunId, id: impl Into<String>, text: impl Into<String>) {
-        self.runs.push((Some(run), Said::TurnText { id: id.into(), text: text.into() }));
+    /// The recorded text of a turn, which is right where the stream may have repeated itself.
+    pub fn turn_text(&mut self, run: RunId, text: impl Into<String>) {
+        self.runs.push((Some(run), Said::TurnText(text.into())));
     }
 
     /// Something learned about a tool call outside the stream of events.

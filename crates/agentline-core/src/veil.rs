@@ -236,8 +236,7 @@ fn escaped(after: &str, want: char) -> Option<Result<usize, ()>> {
         'f' => '\u{c}',
         c => c,
     };
-    (meant == want && !first.is_alphanumeric() || meant == want && meant != first)
-        .then_some(Ok(first.len_utf8()))
+    (meant == want && (meant != first || !first.is_alphanumeric())).then_some(Ok(first.len_utf8()))
 }
 
 /// Holds back the end of a stream of text while it may be the beginning of a secret.

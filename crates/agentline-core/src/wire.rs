@@ -6,6 +6,10 @@ use std::{borrow::Cow, fmt, marker::PhantomData, ops::Deref};
 
 /// A type that can be read from any JSON value. What is not overridden reads as the default.
 pub(crate) trait Tolerant<'de>: Default {
+    /// Whether an object was read; anything else left the default behind.
+    fn is_object(&self) -> bool {
+        false
+    }
     fn of_borrowed(text: &'de str) -> Self {
         Self::of_str(text)
     }
@@ -139,7 +143,7 @@ impl<'de> Tolerant<'de> for Num {
     }
     fn of_f64(n: f64) -> Self {
         // Beyond 2^53 a float is no count any more.
-        Self((n >= 0.0 && n <= 9_007_199_254_740_992.0).then_some(n as u64))
+        Self((0.0..=9_007_199_254_740_992.0).contains(&n).then_some(n as u64))
     }
 }
 deserialize_tolerantly!(Num);
@@ -203,13 +207,15 @@ macro_rules! wire {
         #[derive(Default, Debug)]
         struct $name<$lt> {
             $($field: $ty,)*
-            /// False when the JSON here was no object.
-            is_object: bool,
+            was_object: bool,
             lifetime: std::marker::PhantomData<&$lt ()>,
         }
         impl<$lt> $crate::wire::Tolerant<$lt> for $name<$lt> {
+            fn is_object(&self) -> bool {
+                self.was_object
+            }
             fn of_map<A: serde::de::MapAccess<$lt>>(mut map: A) -> Result<Self, A::Error> {
-                let mut record = Self { is_object: true, ..Self::default() };
+                let mut record = Self { was_object: true, ..Self::default() };
                 while let Some(key) = map.next_key::<$crate::wire::Str<$lt>>()? {
                     match &*key {
                         $($key => record.$field = map.next_value()?,)*
@@ -314,10 +320,10 @@ mod tests {
     fn a_wrong_type_loses_only_its_field() {
         let probe: Probe<'_> =
             serde_json::from_str(r#"{"text":{"a":[1]},"count":"7","list":3,"more":[{}]}"#).unwrap();
-        assert!(probe.is_object);
+        assert!(probe.is_object());
         assert_eq!((&*probe.text, probe.count.0, probe.list.0.len()), ("", Some(7), 0));
         let probe: Probe<'_> = serde_json::from_str("[1,2]").unwrap();
-        assert!(!probe.is_object);
+        assert!(!probe.is_object());
     }
 
     #[test]

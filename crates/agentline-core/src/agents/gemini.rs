@@ -1,6 +1,12 @@
 //! Gemini CLI: its names, its abilities, and the way to its rooms.
 
+mod failures;
+mod json;
+mod refusal;
+mod session_file;
 mod sign_in;
+mod stream;
+mod tools;
 mod user;
 
 use crate::{
@@ -63,8 +69,11 @@ impl Agent for Gemini {
         Err(Vec::new())
     }
 
-    fn dialogue(&self, _surface: Surface, _version: Option<Version>) -> Box<dyn Dialogue> {
-        unimplemented!()
+    fn dialogue(&self, surface: Surface, _version: Option<Version>) -> Box<dyn Dialogue> {
+        match surface {
+            Surface::Json => Box::new(json::GeminiJson::new()),
+            _ => Box::new(stream::GeminiStream::new()),
+        }
     }
 
     fn session_spot(

@@ -1,0 +1,231 @@
+//! From Gemini's exit codes, error texts and stderr lines to our stable words.
+
+use crate::{Event, Failure, Kind, Say};
+
+/// Exit codes that the CLI documents; API errors exit with the HTTP status modulo 256.
+const EXITS: &[(i32, Kind, &str)] = &[
+    (41, Kind::NotAuthenticated, "Gemini CLI is not signed in (exit code 41)"),
+    (42, Kind::Input, "Gemini CLI refused its input (exit code 42)"),
+    (44, Kind::Sandbox, "Gemini CLI's sandbox failed (exit code 44)"),
+    (52, Kind::Settings, "Gemini CLI could not read its settings (exit code 52)"),
+    (53, Kind::AgentTurns, "Gemini CLI reached its turn limit (exit code 53)"),
+    (54, Kind::Tool, "a tool of Gemini CLI failed for good (exit code 54)"),
+    (55, Kind::Untrusted, "Gemini CLI does not trust this folder (exit code 55)"),
+];
+
+/// What an exit code says beyond the agent's own words.
+pub(super) fn of_exit(code: i32) -> Option<Failure> {
+    if let Some((_, kind, text)) = EXITS.iter().find(|(c, ..)| *c == code) {
+        return Some(Failure::new(*kind, *text));
+    }
+    // 400 & 0xff is 144; a signal of a shell would be 128 + 1..15.
+    (144..=255).contains(&code).then(|| {
+        let status = u16::try_from(code + 256).unwrap_or_default();
+        of_status(
+            status,
+            format!("the model's service answered with HTTP status {status} (exit code {code})"),
+        )
+    })
+}
+
+/// Phrases of the CLI and of Google's service, most telling first.
+const PHRASES: &[(&str, Kind)] = &[
+    ("API key not valid", Kind::NotAuthenticated),
+    ("API_KEY_INVALID", Kind::NotAuthenticated),
+    ("API key expired", Kind::NotAuthenticated),
+    ("Invalid auth method", Kind::NotAuthenticated),
+    ("Please set an Auth method", Kind::NotAuthenticated),
+    ("must specify the GEMINI_API_KEY", Kind::NotAuthenticated),
+    ("must specify either", Kind::NotAuthenticated),
+    ("Manual authorization is required", Kind::NotAuthenticated),
+    ("not running in a trusted directory", Kind::Untrusted),
+    ("exceeds the maximum number of tokens", Kind::ContextOverflow),
+    ("input token count", Kind::ContextOverflow),
+    ("Reached max session turns", Kind::AgentTurns),
+    ("exhausted your daily quota", Kind::RateLimited),
+    ("exhausted your capacity", Kind::RateLimited),
+    ("Resource has been exhausted", Kind::RateLimited),
+    ("Resource exhausted", Kind::RateLimited),
+    ("RESOURCE_EXHAUSTED", Kind::RateLimited),
+    ("exceeded your current quota", Kind::RateLimited),
+    ("Quota exceeded", Kind::RateLimited),
+    ("RATE_LIMIT_EXCEEDED", Kind::RateLimited),
+    ("Suggested retry after", Kind::RateLimited),
+    ("Please retry in", Kind::RateLimited),
+    ("model is overloaded", Kind::RateLimited),
+    ("Invalid session identifier", Kind::SessionNotFound),
+    ("Error resuming session", Kind::SessionNotFound),
+    ("No previous sessions found", Kind::SessionNotFound),
+    ("is not found for API version", Kind::UnknownModel),
+    ("is not found", Kind::UnknownModel),
+    ("ModelNotFoundError", Kind::UnknownModel),
+    ("fetch failed", Kind::Network),
+    ("ECONNREFUSED", Kind::Network),
+    ("ECONNRESET", Kind::Network),
+    ("ENOTFOUND", Kind::Network),
+    ("ETIMEDOUT", Kind::Network),
+    ("socket hang up", Kind::Network),
+    ("blocked due to", Kind::Blocked),
+    ("Agent execution blocked", Kind::Blocked),
+    ("empty response", Kind::Empty),
+    ("no final response text", Kind::Empty),
+    ("ended without a finish reason", Kind::Empty),
+    ("malformed function call", Kind::ApiError),
+    ("Loop detected", Kind::Loop),
+    ("FatalSandboxError", Kind::Sandbox),
+];
+
+/// What the agent's own text means. Text that says nothing is a failure of the service.
+pub(super) fn of_text(message: &str) -> Failure {
+    let phrase = PHRASES.iter().find(|(phrase, _)| message.contains(phrase)).map(|(_, kind)| *kind);
+    match (phrase, status_in(message)) {
+        (Some(kind), status) => Failure { status, ..Failure::new(kind, tidy(message)) },
+        (None, Some(status)) => of_status(status, tidy(message)),
+        (None, None) => Failure::new(Kind::ApiError, tidy(message)),
+    }
+}
+
+fn of_status(status: u16, message: impl Into<String>) -> Failure {
+    Failure::http(status, message)
+}
+
+/// The HTTP status in `{"error":{"code":401,…}}`, which the CLI passes on as text.
+fn status_in(message: &str) -> Option<u16> {
+    let after = |mark: &str| {
+        let rest = &message[message.find(mark)? + mark.len()..];
+        let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<u16>().ok().filter(|s| (400..600).contains(s))
+    };
+    after("\"code\":").or_else(|| after("with status "))
+}
+
+/// A message without the CLI's wrapping, short enough for a person.
+fn tidy(message: &str) -> String {
+    const MOST: usize = 1000;
+    let text = message.trim().trim_start_matches("[API Error: ");
+    let text =
+        if text.len() < message.trim().len() { text.replacen("]\n", "\n", 1) } else { text.to_owned() };
+    let text = text.strip_suffix(']').filter(|_| !text.contains('[')).unwrap_or(&text);
+    let body = text.find('{').and_then(|at| {
+        let value: serde_json::Value = serde_json::from_str(text[at..].trim_end()).ok()?;
+        Some(value.get("error")?.get("message")?.as_str()?.to_owned())
+    });
+    let text = body.unwrap_or_else(|| text.to_owned());
+    text.chars().take(MOST).collect()
+}
+
+/// Lines that every run prints and that tell nothing.
+const NOISE: &[&str] = &[
+    "Warning: 256-color support",
+    "Warning: True color",
+    "Ripgrep is not available",
+    "YOLO mode is enabled",
+    "[STARTUP]",
+    "Loaded cached credentials",
+    "(Use `node --trace",
+    "Could not find promptId",
+    "missing pgrep output",
+    "    at ",
+];
+
+/// Takes one line of stderr: what only appears there becomes events and hints, noise goes, the rest is kept.
+pub(super) fn stderr_line(text: &str, say: &mut Say) {
+    if NOISE.iter().any(|noise| text.starts_with(noise)) || text.trim().is_empty() {
+        return;
+    }
+    say.stderr(text);
+    if is_retry_notice(text) {
+        let failure = of_text(text);
+        let message: String = text.chars().take(300).collect();
+        let code = if failure.kind == Kind::RateLimited { "rate_limited" } else { "retry" };
+        say.event_all(Event::warning(code, message));
+        say.retry(failure);
+    } else if text.contains("Policy file error in") || text.contains("Policy file warning in") {
+        say.abort(
+            Failure::new(Kind::Policy, format!("Gemini CLI could not use a policy file: {}", text.trim()))
+                .hint("correct the rule in `--allow` or `--deny`, or the file in your policies folder"),
+        );
+    } else if text.starts_with("MCP issues detected")
+        || text.contains("Error during discovery for MCP server")
+    {
+        say.event_all(Event::warning("mcp", format!("an MCP server could not be used: {}", text.trim())));
+    } else {
+        let failure = of_text(text);
+        let only_here = matches!(
+            failure.kind,
+            Kind::NotAuthenticated
+                | Kind::Untrusted
+                | Kind::SessionNotFound
+                | Kind::Sandbox
+                | Kind::AgentTurns
+        );
+        // Tools print what they like; only lines of the CLI itself are taken for its word.
+        if only_here && !text.starts_with("Error executing tool") {
+            say.hint(None, failure);
+        }
+    }
+}
+
+/// `Attempt 1 failed with status 429. Retrying with backoff...`, `Attempt 2 failed: Please retry in 2s.`
+fn is_retry_notice(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix("Attempt ") else { return false };
+    let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+    rest.starts_with(" failed") && !rest.contains("Max attempts reached")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_http_statuses_modulo_256() {
+        assert_eq!(of_exit(173).unwrap().kind, Kind::RateLimited);
+        assert_eq!(of_exit(247).unwrap().status, Some(503));
+        assert_eq!(of_exit(145).unwrap().kind, Kind::NotAuthenticated);
+        assert_eq!(of_exit(244).unwrap().kind, Kind::ApiError);
+        assert_eq!(of_exit(1), None);
+        assert_eq!(of_exit(137), None);
+    }
+
+    #[test]
+    fn texts_of_the_service_are_understood() {
+        for (text, kind, message) in [
+            (
+                r#"[API Error: {"error":{"code":401,"message":"msg 401","status":"NAME"}}]"#,
+                Kind::NotAuthenticated,
+                "msg 401",
+            ),
+            (
+                r#"[API Error: {"error":{"code":400,"message":"API key not valid. Please pass a valid API key."}}]"#,
+                Kind::NotAuthenticated,
+                "API key not valid. Please pass a valid API key.",
+            ),
+            (
+                "[API Error: models/nope is not found for API version v1beta]",
+                Kind::UnknownModel,
+                "models/nope is not found for API version v1beta",
+            ),
+            (
+                "[API Error: exception TypeError: fetch failed sending request]",
+                Kind::Network,
+                "exception TypeError: fetch failed sending request",
+            ),
+            (
+                "[API Error: The model is overloaded. Please try again later.]",
+                Kind::RateLimited,
+                "The model is overloaded. Please try again later.",
+            ),
+            ("something else", Kind::ApiError, "something else"),
+        ] {
+            let failure = of_text(text);
+            assert_eq!((failure.kind, failure.message.as_str()), (kind, message), "{text}");
+        }
+    }
+
+    #[test]
+    fn retry_notices_are_told_from_other_lines() {
+        assert!(is_retry_notice("Attempt 1 failed with status 429. Retrying with backoff... _ApiError"));
+        assert!(is_retry_notice("Attempt 12 failed: Please retry in 2s."));
+        assert!(!is_retry_notice("Attempt to read failed"));
+    }
+}

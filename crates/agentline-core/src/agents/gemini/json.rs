@@ -1,0 +1,206 @@
+//! Gemini's `-o json`: one object on stdout at the end, or one on stderr when it failed. What happens on the way is
+//! read from the session file.
+
+use super::{
+    failures,
+    session_file::{SessionFile, Telling},
+    stream,
+};
+use crate::{
+    Count, Dialogue, End, Event, Exit, Failure, Kind, Line, Order, Room, RunId, Say, Side, Source, Span,
+    Started, Stream, Tokens, Want,
+    wire::{Entries, List, Num, Part, Str, Tolerant as _, mend_surrogates, parts, wire},
+};
+
+wire! { struct Doc<'a> {
+    session: Option<Str<'a>> = "session_id", response: Option<Str<'a>> = "response", error: Option<DocError<'a>> = "error",
+    warnings: List<Str<'a>> = "warnings", stats: Stats<'a> = "stats",
+} }
+wire! { struct DocError<'a> { message: Str<'a> = "message", code: Num = "code" } }
+wire! { struct Stats<'a> { models: Entries<'a, Model<'a>> = "models" } }
+wire! { struct Model<'a> { tokens: Counts<'a> = "tokens", api: Api<'a> = "api" } }
+wire! { struct Api<'a> { requests: Num = "totalRequests" } }
+wire! { struct Counts<'a> {
+    prompt: Num = "prompt", output: Num = "candidates", total: Num = "total", cached: Num = "cached", thoughts: Num = "thoughts", tool: Num = "tool",
+} }
+
+/// The dialogue of one headless run.
+#[derive(Debug)]
+pub(super) struct GeminiJson {
+    run: Option<RunId>,
+    file: SessionFile,
+    session: Option<String>,
+    model: Option<String>,
+    started: bool,
+    out: String,
+    /// A JSON block in stderr, while it is being read and after.
+    err: String,
+    in_err: bool,
+}
+
+impl GeminiJson {
+    pub(super) fn new() -> Self {
+        Self {
+            run: None,
+            file: SessionFile::new(Telling::Everything),
+            session: None,
+            model: None,
+            started: false,
+            out: String::new(),
+            err: String::new(),
+            in_err: false,
+        }
+    }
+
+    fn start(&mut self, run: RunId, session: Option<String>, say: &mut Say) {
+        if !std::mem::replace(&mut self.started, true) {
+            say.ready();
+            let session_id = session.or_else(|| self.session.clone());
+            let started = Started { session_id, model: self.model.clone(), ..Started::default() };
+            say.event(run, Event::Started(Box::new(started)));
+        }
+    }
+
+    /// Reads the document, if the text is one.
+    fn document(&mut self, run: RunId, text: &str, say: &mut Say) -> bool {
+        let Ok(doc) = serde_json::from_str::<Doc<'_>>(text) else { return false };
+        if !doc.is_object() || (doc.response.is_none() && doc.error.is_none()) {
+            return false;
+        }
+        self.start(run, doc.session.map(Str::own), say);
+        let asked_the_model = !doc.stats.models.0.is_empty() || !doc.stats.is_object();
+        for (name, model) in doc.stats.models.0 {
+            let t = model.tokens;
+            let tokens = Tokens {
+                input: t.prompt.0,
+                output: t.output.0,
+                cached: t.cached.0,
+                thoughts: t.thoughts.0,
+                tool: t.tool.0.filter(|n| *n > 0),
+                total: t.total.0,
+            };
+            let mut count = Count::new(Source::Stream, Span::Model(name.own()), tokens);
+            count.requests = model.api.requests.0;
+            say.count(run, count);
+        }
+        let failure = doc.error.as_ref().map(failure_of).or_else(|| {
+            let soft = |w: &Str<'_>| {
+                Some(failures::of_text(w)).filter(|f| matches!(f.kind, Kind::Loop | Kind::Blocked))
+            };
+            doc.warnings.0.iter().find_map(soft)
+        });
+        for warning in doc.warnings.0 {
+            say.event(run, Event::warning("agent", warning.own()));
+        }
+        let response = doc.response.map(Str::own).unwrap_or_default();
+        let answered = !response.trim().is_empty();
+        // The session file may have told the last turn already.
+        if answered && response.trim() != self.file.last_text.trim() {
+            self.file.last_text.clone_from(&response);
+            say.event(run, Event::Text { text: response });
+        }
+        let end = match failure {
+            None if !asked_the_model && !answered => End::failed(Some(stream::too_long())),
+            None => End::ok(),
+            failure => End::failed(failure),
+        };
+        say.end(run, end);
+        true
+    }
+
+    /// Finds the document between other text.
+    fn search(&mut self, run: RunId, text: &str, say: &mut Say) -> bool {
+        if self.document(run, text, say) {
+            return true;
+        }
+        if let Some(mended) = mend_surrogates(text) {
+            return self.search(run, &mended, say);
+        }
+        let mut found = false;
+        for part in parts(text) {
+            match part {
+                Part::Object(object) if !found => found = self.document(run, object, say),
+                Part::Object(rest) | Part::Noise(rest) => {
+                    say.event(run, Event::unreadable(rest.trim(), rest.len() as u64))
+                }
+            }
+        }
+        found
+    }
+
+    /// A failed run prints its document on stderr, between other lines, sometimes twice.
+    fn stderr(&mut self, text: &str, say: &mut Say) {
+        if !self.in_err && (text == "{" || text == "[ERROR] {") {
+            self.err.clear();
+            self.in_err = true;
+        }
+        if !self.in_err {
+            return failures::stderr_line(text, say);
+        }
+        self.err.push_str(text.trim_start_matches("[ERROR] "));
+        self.err.push('\n');
+        self.in_err = text != "}";
+    }
+}
+
+fn failure_of(error: &DocError<'_>) -> Failure {
+    let by_text = failures::of_text(&error.message);
+    let by_code = match error.code.0 {
+        Some(code @ 400..=599) => {
+            Some(Failure::http(u16::try_from(code).unwrap_or_default(), by_text.message.clone()))
+        }
+        Some(code) => failures::of_exit(i32::try_from(code).unwrap_or_default())
+            .map(|f| Failure { message: by_text.message.clone(), ..f }),
+        None => None,
+    };
+    match by_code {
+        Some(by_code) if by_text.kind == Kind::ApiError => by_code,
+        _ => by_text,
+    }
+}
+
+impl Dialogue for GeminiJson {
+    fn room(&self) -> Room {
+        Room::Once
+    }
+
+    fn prompt(&mut self, run: RunId, order: &Order, say: &mut Say) {
+        self.run = Some(run);
+        self.model.clone_from(&order.who.model);
+        if let Want::Named(session) | Want::Load(session) = &order.session {
+            self.session = Some(session.clone());
+            say.follow(run, Side::SessionFile, session);
+        }
+        say.frame(order.prompt.clone());
+        say.shut();
+    }
+
+    fn line(&mut self, line: Line<'_>, say: &mut Say) {
+        match line.stream {
+            Stream::Stdout => {
+                self.out.push_str(line.text);
+                self.out.push('\n');
+            }
+            Stream::Stderr => self.stderr(line.text, say),
+            Stream::Side(run, _) => {
+                // The file is written once the agent is up; until then this surface says nothing at all.
+                self.start(run, None, say);
+                self.file.line(run, line.text, say);
+            }
+        }
+    }
+
+    fn exit(&mut self, exit: Exit, say: &mut Say) {
+        let Some(run) = self.run else { return };
+        if let Exit::Code(code) = exit
+            && let Some(failure) = failures::of_exit(code)
+        {
+            say.hint(Some(run), failure);
+        }
+        let (out, err) = (std::mem::take(&mut self.out), std::mem::take(&mut self.err));
+        let found = !out.trim().is_empty() && self.search(run, out.trim_end(), say);
+        if !found && !err.is_empty() {
+            self.search(run, &err, say);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Which failed tool calls of Gemini were refusals, and by what.
+
+use super::tools;
+
+/// What we write into the message of a policy rule, so that a refusal names the caller's own rule.
+pub(super) const RULE_MARK: &str = "agentline rule: ";
+
+/// Error types of `tool_result` events.
+pub(super) fn of_type(kind: &str, tool: &str, message: &str) -> Option<String> {
+    match kind {
+        "tool_not_registered" => tools::is_own(tool).then(|| "not_offered".to_owned()),
+        "policy_violation" => Some(by_policy(message)),
+        "invalid_tool_params" => is_outside(message).then(|| "outside_workspace".to_owned()),
+        _ => None,
+    }
+}
+
+/// The session file has only the message.
+pub(super) fn of_message(tool: &str, message: &str) -> Option<String> {
+    if is_outside(message) {
+        return Some("outside_workspace".to_owned());
+    }
+    if message.contains("denied by policy") {
+        return Some(by_policy(message));
+    }
+    (message.starts_with("Tool \"") && message.contains("\" not found") && tools::is_own(tool))
+        .then(|| "not_offered".to_owned())
+}
+
+fn is_outside(message: &str) -> bool {
+    message.starts_with("Path not in workspace")
+}
+
+/// `policy: Bash(rm *)`: the reason, and behind it the rule where the message names it.
+fn by_policy(message: &str) -> String {
+    match message.split_once(RULE_MARK) {
+        Some((_, rule)) => format!("policy: {}", rule.trim()),
+        None => "policy".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_agent_s_own_tools_can_be_withheld() {
+        assert_eq!(of_type("tool_not_registered", "write_file", "").as_deref(), Some("not_offered"));
+        assert_eq!(of_type("tool_not_registered", "made_up", ""), None);
+        assert_eq!(
+            of_message("write_file", "Tool \"write_file\" not found. Did you mean …").as_deref(),
+            Some("not_offered")
+        );
+    }
+
+    #[test]
+    fn a_rule_is_named_where_the_message_names_it() {
+        let message = "Tool execution denied by policy. agentline rule: Bash(rm *)";
+        assert_eq!(
+            of_type("policy_violation", "run_shell_command", message).as_deref(),
+            Some("policy: Bash(rm *)")
+        );
+        assert_eq!(
+            of_type("invalid_tool_params", "write_file", "Path not in workspace: …").as_deref(),
+            Some("outside_workspace")
+        );
+        assert_eq!(of_type("invalid_tool_params", "write_file", "params must have …"), None);
+    }
+}

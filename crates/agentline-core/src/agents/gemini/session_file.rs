@@ -1,0 +1,151 @@
+//! One line of the session file that Gemini writes while it works: tokens, recorded text, and what became of tools.
+
+use super::tools;
+use crate::{
+    Count, Event, RunId, Say, Source, Span, Tokens, ToolFact, ToolStatus,
+    wire::{List, Num, Str, Tolerant as _, wire},
+};
+use serde_json::value::RawValue;
+use std::collections::BTreeSet;
+
+wire! { struct Rec<'a> {
+    id: Str<'a> = "id", kind: Str<'a> = "type", content: Option<&'a RawValue> = "content", model: Option<Str<'a>> = "model",
+    tokens: Option<Counts<'a>> = "tokens", calls: List<Call<'a>> = "toolCalls", thoughts: List<Thought<'a>> = "thoughts",
+} }
+wire! { struct Counts<'a> {
+    input: Num = "input", output: Num = "output", cached: Num = "cached", thoughts: Num = "thoughts", tool: Num = "tool", total: Num = "total",
+} }
+wire! { struct Call<'a> {
+    id: Str<'a> = "id", name: Str<'a> = "name", args: Option<&'a RawValue> = "args", status: Str<'a> = "status",
+    display: Option<&'a RawValue> = "resultDisplay", result: List<Response<'a>> = "result",
+} }
+wire! { struct Response<'a> { response: FunctionResponse<'a> = "functionResponse" } }
+wire! { struct FunctionResponse<'a> { response: Body<'a> = "response" } }
+wire! { struct Body<'a> { output: Option<Str<'a>> = "output", error: Option<Str<'a>> = "error" } }
+wire! { struct Display<'a> { stat: DiffStat<'a> = "diffStat" } }
+wire! { struct DiffStat<'a> { added: Num = "model_added_lines", removed: Num = "model_removed_lines" } }
+wire! { struct Thought<'a> { subject: Str<'a> = "subject", description: Str<'a> = "description" } }
+wire! { struct Text<'a> { text: Str<'a> = "text" } }
+
+/// How much of a session file's story the surface itself does not tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Telling {
+    /// The surface tells events; the file adds tokens and corrections.
+    Corrections,
+    /// The surface tells nothing until the end; the file is where events come from.
+    Everything,
+}
+
+/// Reads the lines of one session.
+#[derive(Debug)]
+pub(super) struct SessionFile {
+    telling: Telling,
+    told: BTreeSet<String>,
+    /// The last text that was told as an event.
+    pub(super) last_text: String,
+}
+
+impl SessionFile {
+    pub(super) fn new(telling: Telling) -> Self {
+        Self { telling, told: BTreeSet::new(), last_text: String::new() }
+    }
+
+    /// Takes one line. A line that cannot be read is passed over: the file is another program's, and may be cut.
+    pub(super) fn line(&mut self, run: RunId, text: &str, say: &mut Say) {
+        // Most lines only move a date; the records that matter name their kind.
+        if !text.contains("\"gemini\"") {
+            return;
+        }
+        let Ok(record) = serde_json::from_str::<Rec<'_>>(text) else { return };
+        if &*record.kind != "gemini" {
+            return;
+        }
+        if let Some(model) = &record.model {
+            say.model(run, &**model);
+        }
+        if let Some(t) = &record.tokens {
+            let tokens = Tokens {
+                input: t.input.0,
+                output: t.output.0,
+                cached: t.cached.0,
+                thoughts: t.thoughts.0,
+                tool: t.tool.0.filter(|n| *n > 0),
+                total: t.total.0,
+            };
+            let mut count = Count::new(Source::SessionFile, Span::Call(record.id.to_string()), tokens);
+            count.model = record.model.as_ref().map(|m| m.to_string());
+            say.count(run, count);
+        }
+        let written = record.content.map(text_of).unwrap_or_default();
+        if self.telling == Telling::Everything {
+            self.tell(run, &record, &written, say);
+        }
+        if !written.trim().is_empty() {
+            say.turn_text(run, written);
+        }
+        for call in &record.calls.0 {
+            if let Some(fact) = fact_about(call) {
+                say.tool_fact(run, fact);
+            }
+        }
+    }
+
+    /// Tells a record as events, each part once however often the record is written.
+    fn tell(&mut self, run: RunId, record: &Rec<'_>, written: &str, say: &mut Say) {
+        if self.told.insert(record.id.to_string()) {
+            for thought in &record.thoughts.0 {
+                let parts = [&*thought.subject, &*thought.description];
+                let text: Vec<&str> = parts.into_iter().filter(|p| !p.trim().is_empty()).collect();
+                say.event(run, Event::Thinking { text: text.join(": ") });
+            }
+            if !written.trim().is_empty() {
+                self.last_text = written.to_owned();
+                say.event(run, Event::Text { text: written.to_owned() });
+            }
+        }
+        for call in &record.calls.0 {
+            if self.told.insert(call.id.to_string()) {
+                say.event(
+                    run,
+                    Event::ToolUse(Box::new(tools::tool_use(call.id.to_string(), &call.name, call.args))),
+                );
+                say.event(run, result_of(call));
+            }
+        }
+    }
+}
+
+/// `content` is a string, or a list of parts.
+fn text_of(content: &RawValue) -> String {
+    if content.get().starts_with('[') {
+        let parts = serde_json::from_str::<List<Text<'_>>>(content.get()).unwrap_or_default();
+        return parts.0.iter().map(|p| &*p.text).collect();
+    }
+    serde_json::from_str::<Str<'_>>(content.get()).map(Str::own).unwrap_or_default()
+}
+
+fn result_of(call: &Call<'_>) -> Event {
+    let body = call.result.0.first().map(|r| &r.response.response);
+    let error = body.and_then(|b| b.error.as_ref()).map(|e| e.to_string());
+    let output = error.clone().or_else(|| body.and_then(|b| b.output.as_ref()).map(|o| o.to_string()));
+    match &*call.status {
+        "success" => Event::tool_result(&*call.id, ToolStatus::Ok, output),
+        "cancelled" => Event::tool_result(&*call.id, ToolStatus::Cancelled, output),
+        _ => match super::refusal::of_message(&call.name, error.as_deref().unwrap_or_default()) {
+            Some(reason) => Event::refused(&*call.id, reason, output),
+            None => Event::tool_result(&*call.id, ToolStatus::Error, output),
+        },
+    }
+}
+
+fn fact_about(call: &Call<'_>) -> Option<ToolFact> {
+    let display = call.display.map(RawValue::get).unwrap_or_default();
+    let stat = serde_json::from_str::<Display<'_>>(display).map(|d| d.stat).unwrap_or_default();
+    let cancelled = &*call.status == "cancelled";
+    (cancelled || stat.is_object()).then(|| ToolFact {
+        cancelled,
+        added: stat.added.0,
+        removed: stat.removed.0,
+        ..ToolFact::new(&*call.id)
+    })
+}

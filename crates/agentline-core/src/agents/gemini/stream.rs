@@ -1,0 +1,219 @@
+//! Gemini's `-o stream-json`: one process, one run, a line an event, nothing after the prompt.
+
+use super::{
+    failures, refusal,
+    session_file::{SessionFile, Telling},
+    tools,
+};
+use crate::{
+    Count, Dialogue, End, Event, Exit, Failure, Kind, Line, Order, Room, RunId, Say, Side, Source, Span,
+    Started, Stream, Tokens, ToolStatus, Want,
+    wire::{Entries, Num, Part, Str, Tolerant as _, mend_surrogates, parts, wire},
+};
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+
+wire! { struct Wire<'a> {
+    kind: Str<'a> = "type", session: Str<'a> = "session_id", model: Option<Str<'a>> = "model",
+    role: Str<'a> = "role", content: Option<Str<'a>> = "content",
+    tool: Str<'a> = "tool_name", id: Str<'a> = "tool_id", parameters: Option<&'a RawValue> = "parameters",
+    status: Str<'a> = "status", output: Option<Str<'a>> = "output", error: Option<WireError<'a>> = "error",
+    severity: Str<'a> = "severity", message: Str<'a> = "message", stats: Option<Stats<'a>> = "stats",
+} }
+wire! { struct WireError<'a> { kind: Str<'a> = "type", message: Str<'a> = "message" } }
+wire! { struct Stats<'a> {
+    total: Num = "total_tokens", input: Num = "input_tokens", output: Num = "output_tokens", cached: Num = "cached",
+    models: Entries<'a, Stats<'a>> = "models",
+} }
+
+/// The dialogue of one headless run.
+#[derive(Debug)]
+pub(super) struct GeminiStream {
+    run: Option<RunId>,
+    file: SessionFile,
+    followed: bool,
+    said_text: bool,
+    /// The last `error` event that was serious.
+    error: Option<Failure>,
+    /// A warning that is a failure all the same: the result says success after it.
+    stopped: Option<Failure>,
+    /// Names of the tools that are running, for results, which do not say them.
+    open: BTreeMap<String, String>,
+}
+
+impl GeminiStream {
+    pub(super) fn new() -> Self {
+        Self {
+            run: None,
+            file: SessionFile::new(Telling::Corrections),
+            followed: false,
+            said_text: false,
+            error: None,
+            stopped: None,
+            open: BTreeMap::new(),
+        }
+    }
+
+    fn follow(&mut self, run: RunId, session: &str, say: &mut Say) {
+        if !session.is_empty() && !std::mem::replace(&mut self.followed, true) {
+            say.follow(run, Side::SessionFile, session);
+        }
+    }
+
+    /// One line of stdout, which is nearly always one object.
+    fn stdout(&mut self, run: RunId, text: &str, say: &mut Say) {
+        if let Ok(wire) = serde_json::from_str::<Wire<'_>>(text)
+            && wire.is_object()
+        {
+            return self.event(run, wire, text, say);
+        }
+        if text.trim().is_empty() {
+            return;
+        }
+        if let Some(mended) = mend_surrogates(text) {
+            return self.stdout(run, &mended, say);
+        }
+        for part in parts(text) {
+            match part {
+                Part::Object(object) => match serde_json::from_str::<Wire<'_>>(object) {
+                    Ok(wire) => self.event(run, wire, object, say),
+                    Err(_) => say.event(run, Event::unreadable(object, object.len() as u64)),
+                },
+                Part::Noise(noise) => say.event(run, Event::unreadable(noise, noise.len() as u64)),
+            }
+        }
+    }
+
+    fn event(&mut self, run: RunId, wire: Wire<'_>, text: &str, say: &mut Say) {
+        match &*wire.kind {
+            "init" => {
+                say.ready();
+                self.follow(run, &wire.session, say);
+                let session_id = Some(wire.session.own()).filter(|s| !s.is_empty());
+                let model = wire.model.map(Str::own).filter(|m| !m.is_empty());
+                let started = Started { session_id, model, ..Started::default() };
+                say.event(run, Event::Started(Box::new(started)));
+            }
+            "message" if &*wire.role == "assistant" => {
+                if let Some(content) = wire.content {
+                    self.said_text |= !content.trim().is_empty();
+                    say.event(run, Event::Text { text: content.own() });
+                }
+            }
+            "tool_use" => {
+                self.open.insert(wire.id.to_string(), wire.tool.to_string());
+                let tool = tools::tool_use(wire.id.own(), &wire.tool, wire.parameters);
+                say.event(run, Event::ToolUse(Box::new(tool)));
+            }
+            "tool_result" => self.tool_result(run, wire, say),
+            "error" => self.error(run, &wire, say),
+            "result" => self.result(run, wire, say),
+            // The prompt's echo, and whatever a later version adds.
+            _ => say.event(run, Event::agent(text)),
+        }
+    }
+
+    fn tool_result(&mut self, run: RunId, wire: Wire<'_>, say: &mut Say) {
+        let tool = self.open.remove(&*wire.id).unwrap_or_default();
+        let message = wire.error.as_ref().map(|e| e.message.to_string()).filter(|m| !m.is_empty());
+        let content = message.clone().or(wire.output.map(Str::own));
+        let refused = wire.error.as_ref().and_then(|e| refusal::of_type(&e.kind, &tool, &e.message));
+        say.event(
+            run,
+            match (&*wire.status, refused) {
+                ("success", _) => Event::tool_result(wire.id.own(), ToolStatus::Ok, content),
+                (_, Some(reason)) => Event::refused(wire.id.own(), reason, content),
+                (_, None) => Event::tool_result(wire.id.own(), ToolStatus::Error, content),
+            },
+        );
+    }
+
+    fn error(&mut self, run: RunId, wire: &Wire<'_>, say: &mut Say) {
+        let failure = failures::of_text(&wire.message);
+        if &*wire.severity == "error" {
+            say.hint(Some(run), failure.clone());
+            self.error = Some(failure);
+        } else if matches!(failure.kind, Kind::Loop | Kind::Blocked) {
+            self.stopped = Some(failure);
+        }
+        say.event(run, Event::warning("agent", &*wire.message));
+    }
+
+    fn result(&mut self, run: RunId, wire: Wire<'_>, say: &mut Say) {
+        let mut asked_the_model = true;
+        if let Some(stats) = &wire.stats {
+            asked_the_model = stats.total.0 != Some(0) || !stats.models.0.is_empty();
+            for (model, stats) in &stats.models.0 {
+                say.count(run, Count::new(Source::Stream, Span::Model(model.to_string()), tokens(stats)));
+            }
+            say.count(run, Count::new(Source::Stream, Span::Run, tokens(stats)));
+        }
+        let own = wire.error.map(|e| {
+            let failure = failures::of_text(&e.message);
+            if e.kind.starts_with("FatalTurnLimited") {
+                Failure { kind: Kind::AgentTurns, ..failure }
+            } else {
+                failure
+            }
+        });
+        let failure = own.or_else(|| self.error.take()).or_else(|| self.stopped.take());
+        let success = &*wire.status == "success";
+        let end = match failure {
+            // The CLI leaves out a prompt that does not fit, and says success.
+            None if success && !asked_the_model && !self.said_text => End::failed(Some(too_long())),
+            None if success => End::ok(),
+            failure => End::failed(failure),
+        };
+        say.end(run, end);
+    }
+}
+
+/// A prompt that the CLI did not send.
+pub(super) fn too_long() -> Failure {
+    Failure::new(
+        Kind::ContextOverflow,
+        "the model was never asked: the prompt does not fit into its context window",
+    )
+}
+
+fn tokens(stats: &Stats<'_>) -> Tokens {
+    Tokens {
+        input: stats.input.0,
+        output: stats.output.0,
+        cached: stats.cached.0,
+        total: stats.total.0,
+        ..Tokens::default()
+    }
+}
+
+impl Dialogue for GeminiStream {
+    fn room(&self) -> Room {
+        Room::Once
+    }
+
+    fn prompt(&mut self, run: RunId, order: &Order, say: &mut Say) {
+        self.run = Some(run);
+        if let Want::Named(session) | Want::Load(session) = &order.session {
+            self.follow(run, session, say);
+        }
+        say.frame(order.prompt.clone());
+        say.shut();
+    }
+
+    fn line(&mut self, line: Line<'_>, say: &mut Say) {
+        let Some(run) = self.run else { return };
+        match line.stream {
+            Stream::Stdout => self.stdout(run, line.text, say),
+            Stream::Stderr => failures::stderr_line(line.text, say),
+            Stream::Side(run, _) => self.file.line(run, line.text, say),
+        }
+    }
+
+    fn exit(&mut self, exit: Exit, say: &mut Say) {
+        if let Exit::Code(code) = exit
+            && let Some(failure) = failures::of_exit(code)
+        {
+            say.hint(self.run, failure);
+        }
+    }
+}
