@@ -36,16 +36,21 @@ pub struct DiskChange {
     pub path: String,
     /// What happened.
     pub change: Change,
-    /// How many lines a created file has.
+    /// Lines added, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lines: Option<u64>,
+    pub added: Option<u64>,
+    /// Lines removed, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed: Option<u64>,
+    /// Whether the disk itself shows it; false where the file is gone and it is not known whether it ever was there.
+    pub verified: bool,
 }
 
 impl DiskChange {
     /// A difference.
     #[must_use]
     pub fn new(path: impl Into<String>, change: Change) -> Self {
-        Self { path: path.into(), change, lines: None }
+        Self { path: path.into(), change, added: None, removed: None, verified: true }
     }
 }
 

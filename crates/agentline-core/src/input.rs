@@ -2,7 +2,7 @@
 
 use crate::{AskId, DiskChange, Limits, Millis, Notice, PriceTable, RunId, Surface, Tokens};
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 /// Something happened, and when.
 #[derive(Clone, Debug)]
@@ -283,6 +283,8 @@ pub enum Answer {
 pub struct Disk {
     /// The differences.
     pub changes: Vec<DiskChange>,
+    /// How the disk spells the paths that tools reported, where links or `..` make a difference.
+    pub spelled: BTreeMap<String, String>,
     /// Another run was active in the same workspace, so nobody can say who did what.
     pub shared: bool,
     /// The disk could not be compared at all.

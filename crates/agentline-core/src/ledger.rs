@@ -72,7 +72,8 @@ impl Ledger {
         let mut rows: BTreeMap<String, FileRow> = BTreeMap::new();
         let mut claims: BTreeMap<String, Vec<&Claim>> = BTreeMap::new();
         for claim in &self.confirmed {
-            claims.entry(within(cwd, &claim.path)).or_default().push(claim);
+            let spelled = disk.and_then(|d| d.spelled.get(&claim.path)).cloned();
+            claims.entry(spelled.unwrap_or_else(|| within(cwd, &claim.path))).or_default().push(claim);
         }
         for change in disk.iter().flat_map(|d| &d.changes) {
             let path = within(cwd, &change.path);
@@ -83,11 +84,9 @@ impl Ledger {
                 None => ChangeSource::Unknown,
             };
             let mut row = row(&path, change.change, source, claimed);
-            row.verified = true;
-            if change.change == Change::Created {
-                row.added = change.lines.or(row.added);
-                row.removed = Some(0);
-            }
+            row.verified = change.verified;
+            row.added = change.added.or(row.added);
+            row.removed = change.removed.or(row.removed);
             rows.insert(path, row);
         }
         for (path, claimed) in &claims {

@@ -1,6 +1,6 @@
 //! All that a run came to. This is what `--output json` prints.
 
-use crate::{FileRow, Kind, Millis, Notice, Phase, Surface, Usage, Verdict};
+use crate::{Failure, FileRow, Kind, Millis, Notice, Phase, Surface, Usage, Verdict, Who};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -68,6 +68,40 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// The outcome of a run that could not begin.
+    #[must_use]
+    pub fn not_begun(who: &Who, verdict: Verdict, failure: Failure) -> Self {
+        Self {
+            schema: OUTCOME_SCHEMA,
+            run_id: who.run_id.clone(),
+            agent: who.agent.clone(),
+            agent_version: who.agent_version.clone(),
+            surface: who.surface,
+            model: who.model.clone(),
+            session_id: None,
+            cwd: who.cwd.clone(),
+            name: who.name.clone(),
+            verdict,
+            error: Some(RunError::new(failure, String::new())),
+            text: String::new(),
+            output: None,
+            files: Vec::new(),
+            denied: Vec::new(),
+            usage: Usage::default(),
+            cost_usd: None,
+            turns: 0,
+            tool_calls: 0,
+            stop_reason: None,
+            duration_ms: 0,
+            first_event_ms: None,
+            warnings: Vec::new(),
+            unreadable_lines: 0,
+            agent_exit_code: None,
+            stderr_tail: String::new(),
+            tape: None,
+        }
+    }
+
     /// Whether the agent finished and answered, and nothing that it tried was refused.
     #[must_use]
     pub fn is_done(&self) -> bool {
@@ -91,6 +125,21 @@ pub struct RunError {
     pub stderr_tail: String,
     /// Whether trying again can help.
     pub retryable: bool,
+}
+
+impl RunError {
+    /// What went wrong, with the end of the agent's standard error.
+    #[must_use]
+    pub fn new(failure: Failure, stderr_tail: String) -> Self {
+        Self {
+            kind: failure.kind,
+            phase: failure.kind.phase(),
+            message: failure.message,
+            hint: failure.hint,
+            stderr_tail,
+            retryable: failure.kind.retryable(),
+        }
+    }
 }
 
 /// A tool that was refused or not offered.

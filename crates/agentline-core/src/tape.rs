@@ -1,0 +1,306 @@
+//! The tape: everything that happened to a connection, a line each, under a header. Played again through the same
+//! machine it gives the same events and outcome.
+
+use crate::{
+    Answer, AskId, Connection, Disk, Exit, Input, Millis, Notice, Order, Output, Problem, RunId, Side,
+    Stream, Surface, Version, What, agents,
+};
+use serde::{Deserialize, Serialize};
+use std::{borrow::Cow, collections::BTreeMap};
+
+/// The name of this format.
+pub const TAPE_SCHEMA: &str = "agentline.tape/1";
+
+/// The first line of a tape.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct TapeHeader {
+    /// The format's name.
+    pub schema: String,
+    /// The version of agentline that recorded it.
+    pub agentline: String,
+    /// Which agent.
+    pub agent: String,
+    /// Its version.
+    pub agent_version: Option<Version>,
+    /// Over which surface.
+    pub surface: Option<Surface>,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// The workspace.
+    pub cwd: String,
+    /// The names of the variables that the agent saw.
+    pub variables: Vec<String>,
+    /// Seconds since 1970.
+    pub recorded_at: u64,
+}
+
+/// One line of a tape.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Entry<'a> {
+    at: Millis,
+    /// The channel: `in`, `out`, `err`, `session`, `exit`, `disk`, `clock`, and those of the host.
+    #[serde(borrow)]
+    ch: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none", borrow)]
+    text: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    length: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<RunId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order: Option<Box<Order>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ask: Option<AskId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<Answer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disk: Option<Disk>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signal: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notice: Option<Notice>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit: Option<Exit>,
+}
+
+impl TapeHeader {
+    /// The header as a line.
+    #[must_use]
+    pub fn line(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+/// Something that happened, as a line of a tape.
+#[must_use]
+pub fn tape_line(input: &Input<'_>) -> String {
+    let mut entry = Entry { at: input.at, ..Entry::default() };
+    match &input.what {
+        What::Up => entry.ch = "up".into(),
+        What::Line { stream, text } => {
+            (entry.ch, entry.run) = channel(*stream);
+            entry.text = Some(Cow::Borrowed(text));
+        }
+        What::TooLong { stream, text, length } => {
+            (entry.ch, entry.run) = channel(*stream);
+            entry.text = Some(Cow::Borrowed(text));
+            entry.length = Some(*length);
+        }
+        What::Pulse { stream } => (entry.ch, entry.run) = channel(*stream),
+        What::Prompt { run, order } => {
+            entry.ch = "prompt".into();
+            entry.run = Some(*run);
+            entry.order = Some(order.clone());
+        }
+        What::Answer { ask, answer: Answer::Settled(disk) } => {
+            entry.ch = "disk".into();
+            entry.ask = Some(*ask);
+            entry.disk = Some(disk.clone());
+        }
+        What::Answer { ask, answer } => {
+            entry.ch = "answer".into();
+            entry.ask = Some(*ask);
+            entry.answer = Some(answer.clone());
+        }
+        What::Cancel { run, signal } => {
+            entry.ch = "cancel".into();
+            entry.run = Some(*run);
+            entry.signal = Some(*signal);
+        }
+        What::Notice { run, notice } => {
+            entry.ch = "notice".into();
+            entry.run = Some(*run);
+            entry.notice = Some(notice.clone());
+        }
+        What::Retire => entry.ch = "retire".into(),
+        What::Tick => entry.ch = "clock".into(),
+        What::Exit(exit) => {
+            entry.ch = "exit".into();
+            entry.exit = Some(*exit);
+        }
+    }
+    serde_json::to_string(&entry).unwrap_or_default()
+}
+
+/// Bytes that went to the agent, as a line of a tape. Replay passes it over; it is there to be looked at.
+#[must_use]
+pub fn tape_frame(at: Millis, frame: &str) -> String {
+    let entry = Entry { at, ch: "in".into(), text: Some(Cow::Borrowed(frame)), ..Entry::default() };
+    serde_json::to_string(&entry).unwrap_or_default()
+}
+
+fn channel(stream: Stream) -> (Cow<'static, str>, Option<RunId>) {
+    match stream {
+        Stream::Stdout => ("out".into(), None),
+        Stream::Stderr => ("err".into(), None),
+        Stream::Side(run, Side::SessionFile) => ("session".into(), Some(run)),
+        Stream::Side(run, Side::ToolHost) => ("tools".into(), Some(run)),
+    }
+}
+
+/// A recorded connection.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Tape {
+    /// What was recorded.
+    pub header: TapeHeader,
+    /// What happened, in order.
+    pub inputs: Vec<Input<'static>>,
+}
+
+impl Tape {
+    /// Reads a tape. Lines that are not of a tape are passed over, so that a tape cut short still plays.
+    ///
+    /// # Errors
+    /// It is not a tape, or one of a later format.
+    pub fn read(text: &str) -> Result<Self, Problem> {
+        let mut lines = text.lines();
+        let first = lines.next().unwrap_or_default();
+        let header: TapeHeader = serde_json::from_str(first)
+            .ok()
+            .filter(|h: &TapeHeader| h.schema.starts_with("agentline.tape/"))
+            .ok_or_else(|| {
+                Problem::new("TAPE", "is not a tape").hint("record one with `agentline run --record FILE …`")
+            })?;
+        if header.schema != TAPE_SCHEMA {
+            let message = format!("has the format `{}`; this version reads `{TAPE_SCHEMA}`", header.schema);
+            return Err(Problem::new("TAPE", message).hint("record it again, or use a newer agentline"));
+        }
+        let inputs =
+            lines.filter_map(|line| serde_json::from_str::<Entry<'_>>(line).ok()?.into_input()).collect();
+        Ok(Self { header, inputs })
+    }
+
+    /// Plays the tape through a new machine and hands out everything that it says.
+    ///
+    /// # Errors
+    /// The agent of the tape is not known here.
+    pub fn play(&self, mut each: impl FnMut(Output)) -> Result<(), Problem> {
+        let agent = agents::find(&self.header.agent)?;
+        let surface = self.header.surface.unwrap_or(Surface::StreamJson);
+        let clocks = self.inputs.iter().find_map(|input| match &input.what {
+            What::Prompt { order, .. } => Some(order.clocks),
+            _ => None,
+        });
+        let mut connection =
+            Connection::new(agent.dialogue(surface, self.header.agent_version), clocks.unwrap_or_default());
+        let mut out = Vec::new();
+        for input in &self.inputs {
+            connection.take(input, &mut out);
+            out.drain(..).for_each(&mut each);
+        }
+        // A tape that was cut short still ends: time passes until nothing is left to wait for.
+        while !connection.gone()
+            && let Some(at) = connection.deadline()
+        {
+            connection.take(&Input { at, what: What::Tick }, &mut out);
+            out.drain(..).for_each(&mut each);
+        }
+        Ok(())
+    }
+
+    /// What the agent wrote to its standard output and error, in order, and how it ended: enough to stand in for it.
+    #[must_use]
+    pub fn performance(&self) -> Vec<Act<'_>> {
+        self.inputs
+            .iter()
+            .filter_map(|input| match &input.what {
+                What::Line { stream: Stream::Stdout, text } => Some(Act::Out(input.at, text)),
+                What::Line { stream: Stream::Stderr, text } => Some(Act::Err(input.at, text)),
+                What::Exit(exit) => Some(Act::Exit(*exit)),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+/// One thing that an agent did for all to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Act<'a> {
+    /// A line on standard output, and when.
+    Out(Millis, &'a str),
+    /// A line on standard error, and when.
+    Err(Millis, &'a str),
+    /// The end.
+    Exit(Exit),
+}
+
+impl Entry<'_> {
+    fn into_input(self) -> Option<Input<'static>> {
+        let side = |run: Option<RunId>, side| Some(Stream::Side(run?, side));
+        let stream = match &*self.ch {
+            "out" => Some(Stream::Stdout),
+            "err" => Some(Stream::Stderr),
+            "session" => side(self.run, Side::SessionFile),
+            "tools" => side(self.run, Side::ToolHost),
+            _ => None,
+        };
+        let text = self.text.map(|t| Cow::Owned(t.into_owned()));
+        let what = match (stream, &*self.ch) {
+            (Some(stream), _) => match (text, self.length) {
+                (Some(text), Some(length)) => What::TooLong { stream, text, length },
+                (Some(text), None) => What::Line { stream, text },
+                (None, _) => What::Pulse { stream },
+            },
+            (None, "up") => What::Up,
+            (None, "prompt") => What::Prompt { run: self.run?, order: self.order? },
+            (None, "disk") => What::Answer { ask: self.ask?, answer: Answer::Settled(self.disk?) },
+            (None, "answer") => What::Answer { ask: self.ask?, answer: self.answer? },
+            (None, "cancel") => What::Cancel { run: self.run?, signal: self.signal? },
+            (None, "notice") => What::Notice { run: self.run?, notice: self.notice? },
+            (None, "retire") => What::Retire,
+            (None, "clock") => What::Tick,
+            (None, "exit") => What::Exit(self.exit?),
+            _ => return None,
+        };
+        Some(Input { at: self.at, what })
+    }
+}
+
+/// The names of variables, for a header.
+#[must_use]
+pub fn variable_names(env: &BTreeMap<String, String>) -> Vec<String> {
+    env.keys().cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_input_survives_its_line() {
+        let run = RunId(1);
+        let whats = [
+            What::Up,
+            What::Line { stream: Stream::Stdout, text: "{\"a\":\"\u{fffd}\\n\"}".into() },
+            What::TooLong { stream: Stream::Stderr, text: "x".into(), length: 9 },
+            What::Pulse { stream: Stream::Side(run, Side::SessionFile) },
+            What::Prompt { run, order: Box::new(Order { prompt: "p".into(), ..Order::default() }) },
+            What::Answer { ask: AskId(3), answer: Answer::Deny("no".into()) },
+            What::Answer { ask: AskId(3), answer: Answer::Settled(Disk::default()) },
+            What::Cancel { run, signal: 2 },
+            What::Notice { run, notice: Notice::new("a", "b") },
+            What::Retire,
+            What::Tick,
+            What::Exit(Exit::Signal(9)),
+        ];
+        for what in whats {
+            let line = tape_line(&Input { at: 5, what });
+            let again = serde_json::from_str::<Entry<'_>>(&line).unwrap().into_input().unwrap();
+            assert_eq!(tape_line(&again), line);
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_tape_is_refused_with_the_way_out() {
+        let problem = Tape::read("{}").unwrap_err();
+        assert!(problem.hint.unwrap().contains("--record"));
+        let later =
+            format!("{}\n", TapeHeader { schema: "agentline.tape/9".into(), ..TapeHeader::default() }.line());
+        assert!(Tape::read(&later).unwrap_err().message.contains("agentline.tape/9"));
+    }
+}
