@@ -33,7 +33,7 @@ impl Case {
     fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let (pid, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        Self { mark: format!("test-{pid}-{count}"), tag: format!("600.{pid:08}{count:03}") }
+        Self { mark: format!("test-{pid}-{count}."), tag: format!("600.{pid:08}{count:03}") }
     }
 
     fn spawn(&self, script: &str, supervisor: Supervisor) -> Spawn {
@@ -47,7 +47,9 @@ impl Case {
     }
 
     fn start(&self, script: &str, supervisor: Supervisor) -> Process {
+        let from = Instant::now();
         let process = Process::spawn(self.spawn(script, supervisor)).unwrap();
+        println!("start: {:?}", from.elapsed());
         assert!(process.pid().is_some_and(|pid| pid > 1));
         process
     }
@@ -61,7 +63,7 @@ impl Case {
             .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
             .filter(|pid| *pid != std::process::id() as i32)
             .filter(|pid| {
-                let marked = has(&read(*pid, "environ"), &format!("AGENTLINE_RUN={}\0", self.mark));
+                let marked = has(&read(*pid, "environ"), &self.mark);
                 let stat = read(*pid, "stat");
                 let dead = stat.is_empty() || has(&stat, ") Z ") || has(&stat, ") X ");
                 !dead && (marked || has(&read(*pid, "cmdline"), &self.tag))
@@ -185,6 +187,22 @@ async fn kill_leaves_nobody() {
     let with = is_killed(supervised(), FORGETFUL).await;
     let without = is_killed(Supervisor::None, "").await;
     println!("kill to exit: {with:?} with a supervisor, {without:?} without");
+}
+
+#[tokio::test]
+async fn what_keeps_starting_processes_is_caught() {
+    for supervisor in [supervised(), Supervisor::None] {
+        let case = Case::new();
+        // Two that go on starting daemons, each in a session of its own.
+        let breeder = "setsid sh -c 'while :; do (setsid sleep $TAG &); sleep 0.01; done' &";
+        let mut process = case.start(&format!("{breeder} {breeder} wait"), supervisor);
+        case.await_processes(30);
+        process.signal(Signal::KillTree);
+        let (exit, ..) = finish(&mut process).await;
+        case.assert_no_survivors();
+        assert_eq!(exit, Exit::Signal(9));
+        assert!(process.ended().unwrap().killed >= 30);
+    }
 }
 
 #[tokio::test]
@@ -479,6 +497,50 @@ async fn the_exit_is_told_once() {
     let again = tokio::time::timeout(Duration::from_millis(50), process.next(&mut Vec::new())).await;
     assert!(again.is_err());
     case.assert_no_survivors();
+}
+
+#[tokio::test]
+async fn a_process_may_move_to_another_task() {
+    let case = Case::new();
+    let mut process = case.start("echo moved", supervised());
+    let ended = tokio::spawn(async move { finish(&mut process).await }).await.unwrap();
+    assert_eq!((ended.0, ended.1.as_slice()), (Exit::Code(0), b"moved\n".as_slice()));
+    case.assert_no_survivors();
+}
+
+#[tokio::test]
+async fn a_dropped_wait_loses_nothing() {
+    let case = Case::new();
+    let mut process = case.start("for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.02; done", supervised());
+    let (mut bytes, mut dropped) = (Vec::new(), 0);
+    let until = Instant::now() + LONG;
+    let exit = loop {
+        assert!(Instant::now() < until, "no exit");
+        match tokio::time::timeout(Duration::from_micros(500), process.next(&mut bytes)).await {
+            Ok(Happening::Exit(exit)) => break exit,
+            Ok(Happening::Bytes(_)) => {}
+            Err(_) => dropped += 1,
+        }
+    };
+    assert_eq!((exit, bytes.as_slice()), (Exit::Code(0), b"1\n2\n3\n4\n5\n6\n7\n8\n".as_slice()));
+    assert!(dropped > 8, "{dropped}");
+    case.assert_no_survivors();
+}
+
+#[tokio::test]
+async fn a_run_inside_a_run_ends_with_the_outer_one() {
+    let (outer, inner) = (Case::new(), Case::new());
+    let mut spawn = outer.spawn("", supervised());
+    spawn.program = HOST.into();
+    let script = format!("{UNRULY}{FORGETFUL}echo ready; wait; sleep $TAG");
+    spawn.args = [&inner.mark, "wait", "/bin/sh", "-c", &script].map(Into::into).to_vec();
+    spawn.env.insert("TAG".into(), inner.tag.clone().into());
+    let mut process = Process::spawn(spawn).unwrap();
+    inner.await_processes(UNRULY_COUNT + 1);
+    process.signal(Signal::KillTree);
+    assert_eq!(finish(&mut process).await.0, Exit::Signal(9));
+    inner.assert_no_survivors();
+    outer.assert_no_survivors();
 }
 
 #[tokio::test]

@@ -2,9 +2,10 @@
 
 #![expect(unsafe_code, reason = "system calls; each is a few lines with its own argument")]
 
+use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
@@ -126,35 +127,50 @@ pub(super) fn widen_pipe(pipe: RawFd) {
     unsafe { libc::fcntl(pipe, libc::F_SETPIPE_SZ, 1 << 20) };
 }
 
+/// Room for some notices of writes; only that there are any is of interest.
+const NOTICES: usize = 4096;
+
 /// Tells when one of some files was written to.
 #[derive(Debug)]
-pub(super) struct Watch(AsyncFd<File>);
+pub(super) struct Watch {
+    /// Always there until the drop.
+    inotify: Option<AsyncFd<File>>,
+}
 
 impl Watch {
     /// A watch on these files, or `None` where the system has none to give.
     pub(super) fn new(files: &[&File]) -> Option<Self> {
-        // SAFETY: the descriptor is new and ours; the paths end in NUL.
+        // SAFETY: the descriptor is new and ours.
         let inotify = unsafe {
             let fd = libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC);
             if fd < 0 {
                 return None;
             }
-            OwnedFd::from_raw_fd(fd)
+            File::from_raw_fd(fd)
         };
         for file in files {
-            let path = std::ffi::CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
-            // SAFETY: as above.
+            let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+            // SAFETY: the path ends in NUL.
             if unsafe { libc::inotify_add_watch(inotify.as_raw_fd(), path.as_ptr(), libc::IN_MODIFY) } < 0 {
                 return None;
             }
         }
-        super::unix::readable_by_runtime(File::from(inotify)).ok().map(Self)
+        Some(Self { inotify: Some(super::unix::readable_by_runtime(inotify).ok()?) })
+    }
+
+    /// How many of the files are known to have been written to since they were last asked about. Some file systems take
+    /// a watch and then tell nothing.
+    pub(super) fn heard(&mut self) -> usize {
+        let read = self.inotify.as_mut().map(|inotify| inotify.get_mut().read(&mut [0; NOTICES]));
+        read.and_then(Result::ok).unwrap_or(0) / size_of::<libc::inotify_event>()
     }
 
     /// Waits for a write. What was written before the last call returned may be told again, never kept back.
     pub(super) async fn written(&mut self) {
-        let mut notices = [0; 4096];
-        while let Ok(mut ready) = self.0.readable_mut().await {
+        let mut notices = [0; NOTICES];
+        while let Some(inotify) = &mut self.inotify
+            && let Ok(mut ready) = inotify.readable_mut().await
+        {
             let mut seen = false;
             while ready.try_io(|inotify| inotify.get_mut().read(&mut notices)).is_ok_and(|read| read.is_ok())
             {
@@ -169,9 +185,19 @@ impl Watch {
     }
 }
 
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let inotify = self.inotify.take().map(AsyncFd::into_inner);
+        // The system takes some 15 ms to close a watch, and nobody should have to wait for that. If there is no thread
+        // to be had, the closure is dropped, and the watch with it, here.
+        let _ = std::thread::Builder::new().name("agentline-close".into()).spawn(move || drop(inotify));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     #[test]
     fn a_name_cannot_disguise_a_process() {
@@ -179,6 +205,21 @@ mod tests {
         assert_eq!((process.pid, process.parent, process.zombie), (7, 42, false));
         assert!(listed(7, b"7 (a) Z 42 7 7").unwrap().zombie);
         assert!(listed(7, b"").is_none());
+    }
+
+    #[tokio::test]
+    async fn a_watch_tells_of_writes_of_others() {
+        let (ours, mut theirs) = unnamed_file().unwrap();
+        let mut watch = Watch::new(&[&ours]).unwrap();
+        let soon = std::time::Duration::from_millis(50);
+        assert!(tokio::time::timeout(soon, watch.written()).await.is_err());
+        for _ in 0..2 {
+            theirs.write_all(b"text").unwrap();
+            tokio::time::timeout(100 * soon, watch.written()).await.unwrap();
+        }
+        assert_eq!(watch.heard(), 0);
+        theirs.write_all(b"text").unwrap();
+        assert_eq!(watch.heard(), 1);
     }
 
     #[test]

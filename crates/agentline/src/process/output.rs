@@ -39,15 +39,27 @@ enum Source {
 impl Output {
     /// The streams, and the ends of stdout and stderr that the agent gets.
     pub(super) fn open(stdout: Via) -> io::Result<(Self, Handle, Handle)> {
-        let (stdout, their_stdout) = Source::open(stdout)?;
-        let (stderr, their_stderr) = file()?;
-        let watch = match &stdout {
-            Source::File(stdout) => os::Watch::new(&[stdout.file(), stderr.file()]),
+        let (err, their_err) = os::unnamed_file()?;
+        let (stdout, their_stdout, stderr, watch) = match stdout {
             #[cfg(unix)]
-            Source::Pipe(_) => os::Watch::new(&[stderr.file()]),
+            Via::Pipe => {
+                let (pipe, theirs) = Pipe::new()?;
+                let mut watch = os::Watch::new(&[&err]);
+                let stderr = Tail::new(err, &their_err)?;
+                watch.take_if(|watch| watch.heard() < 1);
+                (Source::Pipe(pipe), theirs, stderr, watch)
+            }
+            _ => {
+                let (out, theirs) = os::unnamed_file()?;
+                let mut watch = os::Watch::new(&[&out, &err]);
+                let stdout = Tail::new(out, &theirs)?;
+                let stderr = Tail::new(err, &their_err)?;
+                watch.take_if(|watch| watch.heard() < 2);
+                (Source::File(stdout), theirs.into(), stderr, watch)
+            }
         };
         let output = Self { stdout, stderr, last: Std::Err, watch, poll: POLL_FIRST };
-        Ok((output, their_stdout, their_stderr))
+        Ok((output, their_stdout, their_err.into()))
     }
 
     /// Appends what one of the streams has, if any has something, without waiting.
@@ -98,14 +110,6 @@ impl Output {
 }
 
 impl Source {
-    fn open(via: Via) -> io::Result<(Self, Handle)> {
-        match via {
-            #[cfg(unix)]
-            Via::Pipe => Pipe::new().map(|(ours, theirs)| (Self::Pipe(ours), theirs)),
-            _ => file().map(|(ours, theirs)| (Self::File(ours), theirs)),
-        }
-    }
-
     fn read(&mut self, into: &mut Vec<u8>) -> usize {
         match self {
             Self::File(file) => file.read(into),
@@ -123,8 +127,40 @@ impl Source {
     }
 }
 
-/// A file for us to read and the agent to append to.
-fn file() -> io::Result<(Tail, Handle)> {
-    let (ours, theirs) = os::unnamed_file()?;
-    Ok((Tail::new(ours)?, theirs.into()))
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[tokio::test]
+    async fn without_a_watch_writes_are_found_as_well() {
+        let (mut output, stdout, stderr) = Output::open(Via::TailedFile).unwrap();
+        #[cfg(target_os = "linux")]
+        assert!(output.watch.is_some());
+        output.watch = None;
+        let mut writers = [std::fs::File::from(stdout), std::fs::File::from(stderr)];
+        for (writer, stream) in writers.iter_mut().zip([Std::Out, Std::Err]) {
+            let mut bytes = Vec::new();
+            assert_eq!(output.read(&mut bytes), None);
+            writer.write_all(b"text").unwrap();
+            output.written().await;
+            assert_eq!((output.read(&mut bytes), bytes.as_slice()), (Some(stream), b"text".as_slice()));
+        }
+        for _ in 0..8 {
+            output.written().await;
+        }
+        assert_eq!(output.poll, POLL_LAST);
+    }
+
+    #[tokio::test]
+    async fn the_streams_take_turns() {
+        let (mut output, stdout, stderr) = Output::open(Via::TailedFile).unwrap();
+        let flood = vec![b'x'; 1 << 20];
+        std::fs::File::from(stdout).write_all(&flood).unwrap();
+        std::fs::File::from(stderr).write_all(b"one line").unwrap();
+        assert_eq!(output.waiting(), (1 << 20) + 8);
+        let turns: Vec<_> = std::iter::from_fn(|| output.read(&mut Vec::new())).collect();
+        assert_eq!(turns, [Std::Out, Std::Err, Std::Out, Std::Out, Std::Out]);
+        assert_eq!(output.waiting(), 0);
+    }
 }

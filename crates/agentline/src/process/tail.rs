@@ -1,7 +1,7 @@
 //! Reads a file while somebody else appends to it, and gives back what was read.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 
 /// The most that one read brings.
 pub(super) const READ: usize = 256 * 1024;
@@ -27,14 +27,10 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// Begins to read a new, empty file.
-    pub(super) fn new(file: File) -> io::Result<Self> {
-        write_at(&file, &[UNCUT], 0)?;
+    /// Begins to read a new, empty file; `writer` is the handle through which others will append to it.
+    pub(super) fn new(file: File, mut writer: &File) -> io::Result<Self> {
+        writer.write_all(&[UNCUT])?;
         Ok(Self { file, offset: 1, released: KEPT })
-    }
-
-    pub(super) const fn file(&self) -> &File {
-        &self.file
     }
 
     /// How many bytes wait to be read.
@@ -117,11 +113,11 @@ fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
 
     fn pair() -> (File, Tail) {
         let (ours, theirs) = super::super::os::unnamed_file().unwrap();
-        (theirs, Tail::new(ours).unwrap())
+        let tail = Tail::new(ours, &theirs).unwrap();
+        (theirs, tail)
     }
 
     #[test]
@@ -155,7 +151,7 @@ mod tests {
     #[test]
     fn a_file_with_a_passing_name_serves_as_well() {
         let (ours, mut writer) = file_with_passing_name().unwrap();
-        let (mut tail, mut bytes) = (Tail::new(ours).unwrap(), Vec::new());
+        let (mut tail, mut bytes) = (Tail::new(ours, &writer).unwrap(), Vec::new());
         writer.write_all(b"text").unwrap();
         assert_eq!((tail.read(&mut bytes), bytes.as_slice()), (4, b"text".as_slice()));
     }
@@ -173,7 +169,7 @@ mod tests {
                 read += tail.read(&mut bytes);
                 assert!(bytes.iter().all(|byte| *byte == b'x'));
             }
-            assert!(tail.file().metadata().unwrap().blocks() * 512 <= RELEASE + (2 << 20));
+            assert!(tail.file.metadata().unwrap().blocks() * 512 <= RELEASE + (2 << 20));
         }
         assert_eq!(read, 32 << 20);
     }

@@ -198,6 +198,11 @@ impl Watch {
     }
 
     /// Cannot be called.
+    pub(super) fn heard(&mut self) -> usize {
+        match *self {}
+    }
+
+    /// Cannot be called.
     pub(super) async fn written(&mut self) {
         match *self {}
     }
