@@ -13,6 +13,7 @@
 mod agent;
 pub mod agents;
 mod change;
+pub mod config;
 mod connection;
 pub mod detect;
 mod dialogue;
@@ -25,6 +26,7 @@ mod ledger;
 mod line;
 #[cfg(test)]
 mod map_look;
+mod naming;
 mod outcome;
 mod output;
 mod plan;
@@ -41,6 +43,7 @@ mod wire;
 
 pub use agent::{Abilities, Agent, Card, SessionSpot, SignIn};
 pub use change::{Change, ChangeSource, DiskChange, FileRow};
+pub use config::{Config, Layer};
 pub use connection::Connection;
 pub use dialogue::{Dialogue, End, Line, Room, Say, ToolFact};
 pub use event::{Event, Origin, Record, Started, ToolUse, sample};
@@ -49,6 +52,7 @@ pub use id::{AskId, Millis, RunId, Surface, Version};
 pub use input::{Answer, Ask, Clocks, Disk, Exit, Input, Order, Side, Stream, Want, What, Who};
 pub use launch::{Ground, Launch, Look, NewFile, Notice, Plan, Program};
 pub use line::{LineSplitter, Piece};
+pub use naming::looks_secret;
 pub use outcome::{Denial, OUTCOME_SCHEMA, Outcome, RunError};
 pub use output::{Output, Rung};
 pub use price::{Price, PriceTable};

@@ -9,8 +9,11 @@ use std::fmt;
 pub struct Problem {
     /// The key or flag, as the user would write it.
     pub key: String,
-    /// What is wrong, with the value.
+    /// What is wrong, with the value where it is short.
     pub message: String,
+    /// The value, where the message does not hold it; never a secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
     /// What to type instead.
     pub hint: Option<String>,
     /// Where the value came from: a file, `environment`, `flag`.
@@ -21,13 +24,20 @@ impl Problem {
     /// Something is wrong with this key.
     #[must_use]
     pub fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { key: key.into(), message: message.into(), hint: None, source: None }
+        Self { key: key.into(), message: message.into(), value: None, hint: None, source: None }
     }
 
     /// Adds the way out.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds the value.
+    #[must_use]
+    pub fn value(mut self, value: impl Into<String>) -> Self {
+        self.value = Some(value.into());
         self
     }
 
@@ -42,8 +52,11 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`: {}", self.key, self.message)?;
-        if let Some(source) = &self.source {
-            write!(f, " (from {source})")?;
+        match (&self.value, &self.source) {
+            (Some(value), Some(source)) => write!(f, " (`{value}` from {source})")?,
+            (Some(value), None) => write!(f, " (`{value}`)")?,
+            (None, Some(source)) => write!(f, " (from {source})")?,
+            (None, None) => {}
         }
         if let Some(hint) = &self.hint {
             write!(f, "\n  hint: {hint}")?;
@@ -57,6 +70,7 @@ impl fmt::Display for Problem {
 /// ```
 /// use agentline_core::nearest;
 /// assert_eq!(nearest("timout", ["timeout", "model"]), Some("timeout"));
+/// assert_eq!(nearest("modle", ["timeout", "model"]), Some("model"));
 /// assert_eq!(nearest("zzz", ["timeout", "model"]), None);
 /// ```
 #[must_use]
@@ -65,20 +79,23 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     known.into_iter().map(|k| (distance(word, k), k)).filter(|(d, _)| *d <= allowed).min().map(|(_, k)| k)
 }
 
-/// How many letters must be changed, added or removed.
+/// How many letters must be changed, added, removed or swapped with the next.
 fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let change = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = change.min(row[j - 1] + 1).min(rows[i - 1][j] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(least);
         }
+        rows.push(row);
     }
-    row[b.len()]
+    rows[a.len()][b.len()]
 }
 
 /// Everything that is wrong, told at once.

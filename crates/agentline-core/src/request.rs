@@ -68,6 +68,8 @@ pub struct RunRequest {
     pub startup_timeout: Duration,
     /// How long an agent may go on retrying a refused request.
     pub retry_patience: Duration,
+    /// Silence after the answer before a turn is over, over ACP; `None`: what suits the agent.
+    pub quiet_period: Option<Duration>,
     /// Hard limits.
     pub limits: Limits,
     /// Variables added to the agent's environment.
@@ -136,6 +138,7 @@ impl Default for RunRequest {
             tool_timeout: Duration::from_secs(600),
             startup_timeout: Duration::from_secs(60),
             retry_patience: Duration::from_secs(90),
+            quiet_period: None,
             limits: Limits::default(),
             env: BTreeMap::new(),
             pass_env: Vec::new(),
@@ -192,6 +195,8 @@ setters! {
     startup_timeout: Duration => |v| v;
     /// How long an agent may go on retrying.
     retry_patience: Duration => |v| v;
+    /// Silence after the answer before a turn is over, over ACP.
+    quiet_period: Duration => |v| Some(v);
     /// Hard limits.
     limits: Limits => |v| v;
     /// How far the workspace is trusted.

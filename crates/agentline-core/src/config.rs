@@ -1,0 +1,216 @@
+//! The settings of a run and where each of them came from: layers in, one checked configuration out.
+//!
+//! Lowest first: the built-in `default.toml`, the user's file, `agentline.toml` of the workspace, the environment, the
+//! flags. A higher layer wins, whichever name of a key it used; tables (`env`, `mcp_servers`, `agents`, `prices`) are
+//! added to entry by entry. Finding and reading the files is the caller's work.
+
+mod check;
+mod docs;
+mod keys;
+mod layer;
+mod read;
+mod show;
+mod tables;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use crate::{Notice, PermissionMode, PriceTable, Problems, RunRequest, naming::snake_case, nearest};
+use check::{Findings, Given, disagreement};
+use keys::Place;
+use layer::LayerKind;
+use serde_json::{Map, Value};
+use std::{collections::BTreeMap, path::PathBuf};
+
+pub use docs::key_table;
+pub use keys::{KEYS, Key, find};
+pub use layer::Layer;
+pub use show::Row;
+pub use tables::AgentSettings;
+pub use words::{parse_duration, parse_env, parse_mcp, show_duration};
+
+/// The only home of defaults; commented, so that it can be shown as it is.
+pub const DEFAULTS: &str = include_str!("config/default.toml");
+
+/// The name of the built-in layer.
+const BUILT_IN: &str = "default";
+
+/// Settings that were read from all layers and found to be good.
+///
+/// ```
+/// use agentline_core::{Config, Layer};
+/// let file = Layer::file("agentline.toml", "model = 'gemini-2.5-pro'\ntimeout = '5m'");
+/// let environment = Layer::environment([("AGENTLINE_TIMEOUT", "90")]);
+/// let config = Config::build(&[file, environment])?;
+/// assert_eq!(config.request.timeout.as_secs(), 90);
+/// assert_eq!(config.origins["model"], "agentline.toml");
+/// # Ok::<(), agentline_core::Problems>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Config {
+    /// What a run is like when it says nothing else.
+    pub request: RunRequest,
+    /// What is said about single agents, by id.
+    pub agents: BTreeMap<String, AgentSettings>,
+    /// What tokens cost.
+    pub prices: PriceTable,
+    /// The program that ends an agent's processes when this one dies.
+    pub supervisor: Option<PathBuf>,
+    /// What only the ACP surface uses.
+    pub acp: AcpSettings,
+    /// What was wrong but not fatal: keys that are not known.
+    pub notices: Vec<Notice>,
+    /// The layer that each setting came from, by the key's name; entries of tables have their own (`env.NODE_ENV`).
+    pub origins: BTreeMap<String, String>,
+    /// A program for whichever agent the run has; it moves into `agents` when all layers are read.
+    agent_bin: Option<PathBuf>,
+}
+
+/// Settings of the ACP surface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AcpSettings {
+    /// Arguments of the agent's program, instead of those that we know.
+    pub agent_args: Option<Vec<String>>,
+    /// The agent's own mode, set when a session is opened.
+    pub mode_id: Option<String>,
+    /// Thoughts count as text of the answer.
+    pub emit_thought_chunks: Option<bool>,
+    /// The agent may ask us to read files in the workspace.
+    pub allow_file_reads: Option<bool>,
+    /// The agent may ask us to write files in the workspace.
+    pub allow_file_writes: Option<bool>,
+    /// The profile of the agent's sandbox on macOS.
+    pub sandbox_profile: Option<String>,
+}
+
+impl Config {
+    /// Reads the layers, lowest first, on top of the built-in one.
+    ///
+    /// # Errors
+    /// Everything that is wrong in any layer, at once.
+    pub fn build(layers: &[Layer]) -> Result<Self, Problems> {
+        let built_in = Layer::file(BUILT_IN, DEFAULTS);
+        let mut config = Self::blank();
+        let mut findings = Findings::default();
+        let mut ranks = BTreeMap::new();
+        for (rank, layer) in [&built_in].into_iter().chain(layers).enumerate() {
+            for setting in config.lay(layer, &mut findings) {
+                config.origins.insert(setting.clone(), layer.name.clone());
+                ranks.insert(setting, rank);
+            }
+        }
+        config.settle_agent_bin(&ranks);
+        let overrides = std::mem::replace(&mut config.prices, PriceTable::built_in());
+        config.prices.overlay(&overrides);
+        config.notices = findings.notices;
+        Problems(findings.problems).into_result().map(|()| config)
+    }
+
+    /// Reads the configuration that a program gives as one map.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn from_map(map: Map<String, Value>) -> Result<Self, Problems> {
+        Self::build(&[Layer::map("configuration", map)])
+    }
+
+    /// What a setting is before any layer was read.
+    fn blank() -> Self {
+        Self {
+            request: RunRequest::default(),
+            agents: BTreeMap::new(),
+            prices: PriceTable::default(),
+            supervisor: None,
+            acp: AcpSettings::default(),
+            notices: Vec::new(),
+            origins: BTreeMap::new(),
+            agent_bin: None,
+        }
+    }
+
+    /// Puts one layer on top, and returns the names of the settings that it made.
+    fn lay(&mut self, layer: &Layer, findings: &mut Findings) -> Vec<String> {
+        let opened = layer.open(findings);
+        let mut heard: BTreeMap<&str, (Given<'_>, Value)> = BTreeMap::new();
+        let mut settled = Vec::new();
+        let mut not_yolo = None;
+        for (spelled, value) in opened.table.iter().filter(|(_, value)| !value.is_null()) {
+            let Some(key) = keys::find(spelled) else {
+                unknown_key(spelled, layer, opened.lines.get(spelled), findings);
+                continue;
+            };
+            let is_loose = layer.kind == LayerKind::Environment;
+            let given = Given { name: spelled.clone(), value, layer, lines: &opened.lines, key, is_loose };
+            let mut said = Self::blank();
+            if snake_case(spelled) == "yolo" {
+                match read::flag(&given, findings) {
+                    Some(true) => said.request.permission_mode = PermissionMode::Bypass,
+                    Some(false) => not_yolo = Some(given.clone()),
+                    None => {}
+                }
+                if said.request.permission_mode != PermissionMode::Bypass {
+                    continue;
+                }
+            } else if (key.set)(&mut said, &given, findings).is_none() {
+                continue;
+            }
+            let value = (key.get)(&said);
+            match heard.get(key.name) {
+                Some((other, before)) if *before != value => {
+                    findings.problems.push(disagreement(other, &given))
+                }
+                _ => {
+                    (key.merge)(self, &said);
+                    settled
+                        .extend(show::leaves(key.name, &value, key.depth).into_iter().map(|(name, _)| name));
+                    heard.insert(key.name, (given, value));
+                }
+            }
+        }
+        if let Some(given) = not_yolo {
+            let bypass = PermissionMode::Bypass;
+            match heard.get(given.key.name) {
+                Some((other, value)) if value == bypass.name() => {
+                    findings.problems.push(disagreement(&given, other));
+                }
+                None if self.request.permission_mode == bypass => {
+                    self.request.permission_mode = PermissionMode::Default;
+                    settled.push(given.key.name.to_owned());
+                }
+                _ => {}
+            }
+        }
+        settled
+    }
+
+    /// Gives `agent_bin` to the agent of the run, unless a higher layer names that agent's program.
+    fn settle_agent_bin(&mut self, ranks: &BTreeMap<String, usize>) {
+        let Some(program) = self.agent_bin.take() else { return };
+        let id = tables::agent_id(&self.request.agent);
+        let name = format!("agents.{id}.program");
+        if ranks.get(&name) > ranks.get("agent_bin") {
+            return;
+        }
+        if let Some(origin) = self.origins.remove("agent_bin") {
+            self.origins.insert(name, origin);
+        }
+        self.agents.entry(id).or_default().program = Some(program);
+    }
+}
+
+/// Warns about a key that is not known. A variable that is near to no key is none of ours.
+fn unknown_key(spelled: &str, layer: &Layer, line: Option<&usize>, findings: &mut Findings) {
+    let meant = nearest(&snake_case(spelled), keys::names());
+    let source = line.map_or_else(|| layer.name.clone(), |line| format!("{}:{line}", layer.name));
+    match (layer.kind, meant) {
+        (LayerKind::Environment, None) => {}
+        (LayerKind::Environment, Some(name)) => {
+            let variable = |name: &str| format!("{}{}", layer::VARIABLES, name.to_uppercase());
+            findings.unknown(&variable(spelled), &source, Some(variable(name)));
+        }
+        (_, meant) => findings.unknown(spelled, &source, meant.map(str::to_owned)),
+    }
+}

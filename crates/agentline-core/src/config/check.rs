@@ -1,0 +1,169 @@
+//! Names what is wrong with a setting: its key as the user wrote it, its value, where it stands and the way out.
+
+use super::{
+    keys::Key,
+    layer::{Layer, LayerKind, VARIABLES},
+};
+use crate::{MARK, Notice, Problem, nearest};
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// Everything that was found while reading the layers.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    pub(super) problems: Vec<Problem>,
+    pub(super) notices: Vec<Notice>,
+}
+
+impl Findings {
+    /// Notes a problem; the setting has no value then.
+    pub(super) fn refuse<T>(&mut self, problem: Problem) -> Option<T> {
+        self.problems.push(problem);
+        None
+    }
+
+    /// Warns that a key is not known, with the one that was probably meant.
+    pub(super) fn unknown(&mut self, key: &str, source: &str, meant: Option<String>) {
+        let meant = meant.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+        self.notices.push(Notice::new(
+            "unknown_key",
+            format!("`{key}` is not a known key and is ignored (from {source}){meant}"),
+        ));
+    }
+}
+
+/// One value that somebody gave for a key.
+#[derive(Clone)]
+pub(super) struct Given<'a> {
+    /// The key's path as it was spelled, which messages begin with: `timeout_ms`, `agents.gemini.program`.
+    pub(super) name: String,
+    pub(super) value: &'a Value,
+    pub(super) layer: &'a Layer,
+    pub(super) lines: &'a BTreeMap<String, usize>,
+    pub(super) key: &'static Key,
+    /// The value is the text of a variable, so that numbers, booleans and lists are read from it.
+    pub(super) is_loose: bool,
+}
+
+impl<'a> Given<'a> {
+    /// A value inside of this one.
+    pub(super) fn part<'b>(&self, name: &str, value: &'b Value) -> Given<'b>
+    where
+        'a: 'b,
+    {
+        Given { name: format!("{}.{name}", self.name), value, is_loose: false, ..self.clone() }
+    }
+
+    /// This value must be something else: `max_turns must be a whole number, got: str`.
+    pub(super) fn must_be(&self, what: &str) -> Problem {
+        self.problem(format!("{} must be {what}, got: {}", self.name, type_name(self.value)))
+            .value(self.shown())
+    }
+
+    /// This word is none of those that are known.
+    pub(super) fn must_be_one_of(&self, words: &[&str]) -> Problem {
+        let mut sorted = words.to_vec();
+        sorted.sort_unstable();
+        let problem = self.problem(format!(
+            "{} must be one of {}, got: {}",
+            self.name,
+            repr_list(&sorted),
+            repr(self.value)
+        ));
+        let meant = self.value.as_str().and_then(|word| nearest(word, sorted.iter().copied()));
+        problem.hint(match meant {
+            Some(word) => format!("did you mean `{word}`?"),
+            None => format!("write one of: {}", sorted.join(", ")),
+        })
+    }
+
+    /// Something is wrong with this value.
+    pub(super) fn problem(&self, message: impl Into<String>) -> Problem {
+        Problem::new(self.label(), message).source(self.source())
+    }
+
+    /// The value as a message may show it.
+    pub(super) fn shown(&self) -> String {
+        let is_inside_secret = self.name.split('.').any(|part| matches!(part, "env" | "headers"));
+        if self.key.is_secret || is_inside_secret { MARK.into() } else { shorten(&self.value.to_string()) }
+    }
+
+    /// Where it stands: the layer, with the line where it has one.
+    pub(super) fn source(&self) -> String {
+        match self.lines.get(&self.name) {
+            Some(line) => format!("{}:{line}", self.layer.name),
+            None => self.layer.name.clone(),
+        }
+    }
+
+    /// A path as this layer means it: relative to the file that it stands in.
+    pub(super) fn path(&self, text: &str) -> PathBuf {
+        let rest = text.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with(['/', '\\']));
+        match (rest, &self.layer.home, &self.layer.base) {
+            (Some(rest), Some(home), _) => home.join(rest.trim_start_matches(['/', '\\'])),
+            (_, _, Some(base)) if text == "." => base.clone(),
+            (_, _, Some(base)) => base.join(Path::new(text).strip_prefix("./").unwrap_or(Path::new(text))),
+            _ => text.into(),
+        }
+    }
+
+    /// The key as the user wrote it: a flag, a variable, a key.
+    pub(super) fn label(&self) -> String {
+        match self.layer.kind {
+            LayerKind::Flags => self.key.flag.map_or_else(|| self.name.clone(), |flag| format!("--{flag}")),
+            LayerKind::Environment => {
+                let key = self.name.split('.').next().unwrap_or_default();
+                format!("{VARIABLES}{}", key.to_uppercase())
+            }
+            LayerKind::Table => self.name.clone(),
+        }
+    }
+}
+
+/// Two names of one key say different things in one layer.
+pub(super) fn disagreement(one: &Given<'_>, other: &Given<'_>) -> Problem {
+    let (a, b) = (one.label(), other.label());
+    one.problem(format!("`{a}` and `{b}` say different things: `{}` and `{}`", one.shown(), other.shown()))
+        .hint(format!("keep one of the two: they set the same thing, `{}`", one.key.name))
+}
+
+/// The name of a value's type, in the words of the provider's documents.
+pub(super) fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "NoneType",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float",
+        Value::Number(_) => "int",
+        Value::String(_) => "str",
+        Value::Array(_) => "list",
+        Value::Object(_) => "dict",
+    }
+}
+
+/// A value as it would be written down, with words in single quotes.
+fn repr(value: &Value) -> String {
+    match value {
+        Value::String(word) if word.contains('\'') => shorten(&format!("{word:?}")),
+        Value::String(word) => {
+            let quoted = format!("{word:?}").replace("\\\"", "\"");
+            shorten(&format!("'{}'", &quoted[1..quoted.len() - 1]))
+        }
+        other => shorten(&other.to_string()),
+    }
+}
+
+fn repr_list(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+    format!("[{}]", quoted.join(", "))
+}
+
+fn shorten(text: &str) -> String {
+    const MOST: usize = 80;
+    if text.chars().count() <= MOST {
+        return text.to_owned();
+    }
+    text.chars().take(MOST - 1).chain(['…']).collect()
+}

@@ -1,0 +1,35 @@
+//! The table of keys in the documentation.
+
+use super::{Config, KEYS};
+use serde_json::Value;
+use std::fmt::Write;
+
+/// The keys as a Markdown table: names, flag, value, default and meaning.
+#[must_use]
+pub fn key_table() -> String {
+    let defaults = Config::blank();
+    let mut table =
+        String::from("| key | also | flag | value | default | meaning |\n|---|---|---|---|---|---|\n");
+    for key in KEYS {
+        let aliases: Vec<String> = key.aliases.iter().map(|alias| format!("`{alias}`")).collect();
+        let flag = key.flag.map(|flag| format!("`--{flag}`")).unwrap_or_default();
+        let default = match (key.get)(&defaults) {
+            Value::Null => String::new(),
+            Value::Array(list) if list.is_empty() => String::new(),
+            Value::Object(_) => String::new(),
+            Value::String(text) if text.is_empty() => String::new(),
+            value => format!("`{value}`"),
+        };
+        let acp = if key.is_for_acp { " (ACP only)" } else { "" };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            table,
+            "| `{}` | {} | {flag} | {} | {default} | {}{acp} |",
+            key.name,
+            aliases.join(", "),
+            key.takes(),
+            key.doc,
+        );
+    }
+    table
+}

@@ -1,0 +1,304 @@
+//! The one table of settings: names, other names, flag, kind, example, and the place that each of them sets.
+
+use super::{
+    AgentSettings, Config,
+    check::{Findings, Given},
+    layer::VARIABLES,
+    read, tables,
+    words::show_duration,
+};
+use crate::{McpServer, PermissionMode, PriceTable, Sandbox, Surface, SystemMode, Trust, naming::snake_case};
+use serde::Serialize;
+use serde_json::Value;
+use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
+
+/// One setting.
+#[non_exhaustive]
+pub struct Key {
+    /// Its name in files, maps and batch lines; `camelCase` of it is accepted too.
+    pub name: &'static str,
+    /// Other names for the same thing.
+    pub aliases: &'static [&'static str],
+    /// Its long flag, where it has one.
+    pub flag: Option<&'static str>,
+    /// What it does, in a sentence.
+    pub doc: &'static str,
+    /// A value, as TOML.
+    pub example: &'static str,
+    /// It is accepted and kept, but only the ACP surface uses it.
+    pub is_for_acp: bool,
+    /// Problems never show its values.
+    pub(super) is_secret: bool,
+    /// Its entries are settings of their own down to this depth, and layers add to them.
+    pub(super) depth: usize,
+    kind: &'static str,
+    pub(super) set: fn(&mut Config, &Given<'_>, &mut Findings) -> Option<()>,
+    pub(super) get: fn(&Config) -> Value,
+    pub(super) merge: fn(&mut Config, &Config),
+}
+
+impl Key {
+    /// Its environment variable.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        format!("{VARIABLES}{}", self.name.to_uppercase())
+    }
+
+    /// What its value may be, in words.
+    #[must_use]
+    pub fn takes(&self) -> &'static str {
+        read::KINDS.iter().find(|(kind, _)| *kind == self.kind).map_or("text", |(_, words)| words)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Key").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Finds a key by any of its names in any spelling.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Key> {
+    let name = snake_case(name);
+    KEYS.iter().find(|key| key.name == name || key.aliases.iter().any(|alias| snake_case(alias) == name))
+}
+
+/// Every name that is accepted.
+pub(super) fn names() -> Vec<&'static str> {
+    KEYS.iter().flat_map(|key| [key.name].into_iter().chain(key.aliases.iter().copied())).collect()
+}
+
+/// The place of a setting in the configuration: how it is shown, and how a higher layer's value goes over a lower one's.
+pub(super) trait Place: Clone + Serialize {
+    fn show(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+    fn overlay(&mut self, above: &Self) {
+        *self = above.clone();
+    }
+}
+
+impl Place for String {}
+impl Place for bool {}
+impl Place for usize {}
+impl Place for Option<String> {}
+impl Place for Option<PathBuf> {}
+impl Place for Option<bool> {}
+impl Place for Option<u32> {}
+impl Place for Option<u64> {}
+impl Place for Option<f64> {}
+impl Place for Option<Vec<String>> {}
+impl Place for Vec<String> {}
+impl Place for Vec<PathBuf> {}
+impl Place for PermissionMode {}
+impl Place for SystemMode {}
+impl Place for Trust {}
+
+impl Place for Duration {
+    fn show(&self) -> Value {
+        show_duration(*self).into()
+    }
+}
+
+impl Place for Option<Duration> {
+    fn show(&self) -> Value {
+        self.map_or(Value::Null, |time| time.show())
+    }
+}
+
+impl Place for Option<Surface> {
+    fn show(&self) -> Value {
+        self.map_or("auto", Surface::name).into()
+    }
+}
+
+impl Place for Sandbox {
+    fn show(&self) -> Value {
+        match self {
+            Self::Off => false.into(),
+            Self::On => true.into(),
+            Self::By(maker) => maker.as_str().into(),
+        }
+    }
+}
+
+impl Place for BTreeMap<String, String> {
+    fn overlay(&mut self, above: &Self) {
+        self.extend(above.clone());
+    }
+}
+
+impl Place for BTreeMap<String, McpServer> {
+    fn overlay(&mut self, above: &Self) {
+        self.extend(above.clone());
+    }
+}
+
+impl Place for BTreeMap<String, AgentSettings> {
+    fn overlay(&mut self, above: &Self) {
+        for (id, settings) in above {
+            self.entry(id.clone()).or_default().overlay(settings);
+        }
+    }
+}
+
+impl Place for PriceTable {
+    fn show(&self) -> Value {
+        let mut shown = serde_json::json!({ "models": self.models });
+        if !self.as_of.is_empty() {
+            shown["as_of"] = self.as_of.as_str().into();
+        }
+        shown
+    }
+    fn overlay(&mut self, above: &Self) {
+        self.models.extend(above.models.clone());
+        if !above.as_of.is_empty() {
+            self.as_of.clone_from(&above.as_of);
+        }
+    }
+}
+
+/// A row reads: `name (other names) --flag = reader "example" => place { exceptions } "sentence";`
+macro_rules! keys {
+    ($($name:ident ($($alias:literal),*) $flag:expr, $from:ident::$reader:ident $example:literal
+        => $($place:ident).+ { $($field:ident : $value:expr),* } $doc:literal;)*) => {
+        /// Every setting, in the order of the documentation.
+        pub static KEYS: &[Key] = &[$(Key {
+            name: stringify!($name),
+            aliases: &[$($alias),*],
+            flag: $flag,
+            doc: $doc,
+            example: $example,
+            kind: stringify!($reader),
+            set: |config, given, findings| {
+                config.$($place).+ = $from::$reader(given, findings)?.into();
+                Some(())
+            },
+            get: |config| config.$($place).+.show(),
+            merge: |below, above| below.$($place).+.overlay(&above.$($place).+),
+            ..Key { $($field: $value,)* ..PLAIN }
+        }),*];
+    };
+}
+
+/// What most rows have in common.
+const PLAIN: Key = Key {
+    name: "",
+    aliases: &[],
+    flag: None,
+    doc: "",
+    example: "",
+    is_for_acp: false,
+    is_secret: false,
+    depth: 0,
+    kind: "",
+    set: |_, _, _| None,
+    get: |_| Value::Null,
+    merge: |_, _| (),
+};
+
+keys! {
+    agent () Some("agent"), read::word r#""claude""# => request.agent {}
+        "The agent, by id or alias.";
+    surface () Some("surface"), read::surface r#""json""# => request.surface {}
+        "The way to talk to the agent; `auto` takes the best one that can do what was asked.";
+    model ("model_id") Some("model"), read::word r#""gemini-2.5-pro""# => request.model {}
+        "The model, as the agent spells it.";
+    prompt () None, read::text r#""fix the failing test""# => request.prompt {}
+        "What the agent is asked to do; for batch lines and programs.";
+    prompt_file () Some("prompt-file"), read::path r#""prompt.md""# => request.prompt_file {}
+        "The agent is told to read this file.";
+    attachments () Some("attach"), read::paths r#"["picture.png"]"# => request.attachments {}
+        "Image, audio or text files sent with the prompt, where the surface can.";
+    system_prompt () Some("system"), read::text r#""Answer in English.""# => request.system_prompt {}
+        "Instructions of the caller.";
+    system_mode () Some("system-mode"), read::system_mode r#""replace""# => request.system_mode {}
+        "Whether `system_prompt` comes on top of the agent's own instructions or replaces them.";
+    name () Some("name"), read::word r#""case-17""# => request.name {}
+        "The caller's name for this prompt, echoed in events, errors and outcome.";
+    working_dir ("cwd") Some("cwd"), read::path r#""project""# => request.working_dir {}
+        "The workspace; without it the current directory.";
+    include_directories () Some("include-dir"), read::paths r#"["../shared"]"# => request.include_directories {}
+        "Folders outside the workspace that tools may use.";
+    permission_mode ("approval_mode", "yolo") Some("permission-mode"), read::mode r#""accept-edits""# => request.permission_mode {}
+        "What the agent may do without asking. Also accepted: `acceptEdits`, `bypassPermissions`, `auto_edit`, `yolo`, `suggest` (= `default`), `full_auto` and `auto` (= `bypass`), `deny`, `prompt`. `yolo = true` is `bypass`.";
+    allow ("allowed_tools") Some("allow"), read::words r#"["Write(src/**)"]"# => request.allow {}
+        "Rules that permit, on top of the mode: by tool, path or command.";
+    deny ("disable_tools") Some("deny"), read::words r#"["Bash(rm *)"]"# => request.deny {}
+        "Rules that refuse, on top of the mode.";
+    trust () Some("trust"), read::trust r#""full""# => request.trust {}
+        "How far the workspace is trusted: with `run` its own settings, hooks and MCP servers are not loaded, with `full` they are, with `no` an agent that insists on trust does not work there.";
+    sandbox () Some("sandbox"), read::sandbox r#""docker""# => request.sandbox {}
+        "The agent's own sandbox, or the program that makes it; `none` is `false`.";
+    mcp_servers () Some("mcp"), tables::servers r#"{ docs = { url = "https://mcp.example.test/" } }"# => request.mcp_servers { is_secret: true, depth: 1 }
+        "MCP servers for the run, by name: `{ url, headers }` or `{ command, args, env }`.";
+    mcp_settings_path () None, read::path r#""mcp.json""# => request.mcp_settings_path {}
+        "A settings file of the agent whose MCP servers are added.";
+    output_schema () Some("schema"), read::path r#""answer.schema.json""# => request.output_schema {}
+        "JSON Schema file: the answer must be a value of it.";
+    resume () Some("resume"), read::word r#""latest""# => request.resume {}
+        "A session to go on with: its id, or `latest`.";
+    session_id () Some("session-id"), read::word r#""7f1f2bd4-3a43-4b8e-9d0e-6a0f2f1f0c11""# => request.session_id {}
+        "The id that a new session shall have.";
+    timeout ("timeout_ms") Some("timeout"), read::clock r#""20m""# => request.timeout {}
+        "Clock of the whole run.";
+    idle_timeout ("idle_timeout_ms") Some("idle-timeout"), read::clock "45" => request.idle_timeout {}
+        "Clock of silence with nothing pending.";
+    tool_timeout ("tool_timeout_ms") Some("tool-timeout"), read::clock r#""1h30m""# => request.tool_timeout {}
+        "Clock of silence while a tool runs.";
+    startup_timeout ("startup_timeout_s", "startup_timeout_ms") Some("startup-timeout"), read::clock "30" => request.startup_timeout {}
+        "Clock until the agent first answers.";
+    retry_patience ("retry_patience_ms") None, read::clock r#""2m""# => request.retry_patience {}
+        "How long an agent may go on retrying a refused request.";
+    quiet_period_ms () Some("quiet-period"), read::pause "250" => request.quiet_period {}
+        "Silence after the answer before a turn is over, over ACP; without it 500, or 0 where nothing follows an agent's answer.";
+    max_turns () Some("max-turns"), read::small_count "20" => request.limits.max_turns {}
+        "Turns of the model.";
+    max_tool_calls () Some("max-tool-calls"), read::small_count "50" => request.limits.max_tool_calls {}
+        "Calls of tools.";
+    max_tokens () Some("max-tokens"), read::count "200000" => request.limits.max_tokens {}
+        "Tokens in all.";
+    max_output_tokens () Some("max-output-tokens"), read::count "8000" => request.limits.max_output_tokens {}
+        "Tokens of the answers, thoughts included.";
+    max_cost ("max_budget_usd") Some("max-cost"), read::dollars "0.50" => request.limits.max_cost {}
+        "US dollars.";
+    env () Some("env"), tables::variables r#"{ NODE_ENV = "test" }"# => request.env { is_secret: true, depth: 1 }
+        "Variables added to the agent's environment.";
+    pass_env () Some("pass-env"), read::words r#"["MY_PROXY"]"# => request.pass_env {}
+        "Names of your variables that the agent sees too; `*` is all.";
+    file_references () None, read::flag "true" => request.file_references {}
+        "Words like `@file` in the prompt are resolved by the agent instead of being sent as they stand.";
+    extensions () None, read::words r#"["my-extension"]"# => request.extensions {}
+        "Which of the agent's extensions are loaded; without it those that you set up.";
+    api_key ("apiKey") None, read::word r#""your-key""# => request.api_key { is_secret: true }
+        "Key for the agent's service; redacted everywhere.";
+    google_cloud_project ("googleCloudProject") None, read::word r#""my-project""# => request.google_cloud_project {}
+        "Cloud project for sign-in by Vertex AI.";
+    use_vertex_ai ("useVertexAI") None, read::flag "true" => request.use_vertex_ai {}
+        "Sign in by Vertex AI.";
+    record () Some("record"), read::path r#""run.tape.jsonl""# => request.record {}
+        "The tape of the run is written here.";
+    max_line_bytes () None, read::size "1048576" => request.max_line_bytes {}
+        "Lines of an agent that are longer are reported as unreadable.";
+    agents () None, tables::agents r#"{ gemini = { program = "/opt/gemini/bin/gemini" } }"# => agents { depth: 2 }
+        "Settings of single agents: `[agents.NAME]` with `program`, `env`, and for later `args`, `surface`, `command`.";
+    prices () None, tables::prices r#"{ models = { "my-model" = { input = 1.0, output = 4.0 } } }"# => prices { depth: 2 }
+        "US dollars for a million tokens: `[prices.models.\"ID\"]` with `input`, `output` and `cached`.";
+    supervisor () None, tables::program r#""/opt/agentline/bin/agentline""# => supervisor {}
+        "The program that ends an agent's processes when this one dies; for programs that use the library.";
+    agent_bin () None, tables::program r#""/opt/gemini/bin/gemini""# => agent_bin {}
+        "The program of the run's agent: a short form of `program` in `[agents.NAME]`.";
+    agent_args () None, read::words r#"["--acp"]"# => acp.agent_args { is_for_acp: true }
+        "Arguments of the agent's program over ACP.";
+    mode_id () None, read::word r#""plan""# => acp.mode_id { is_for_acp: true }
+        "The agent's own mode, set when a session is opened.";
+    emit_thought_chunks () None, read::flag "true" => acp.emit_thought_chunks { is_for_acp: true }
+        "Thoughts count as text of the answer.";
+    allow_file_reads () None, read::flag "true" => acp.allow_file_reads { is_for_acp: true }
+        "The agent may ask us to read files in the workspace.";
+    allow_file_writes () None, read::flag "true" => acp.allow_file_writes { is_for_acp: true }
+        "The agent may ask us to write files in the workspace.";
+    sandbox_profile () None, read::word r#""permissive-open""# => acp.sandbox_profile { is_for_acp: true }
+        "The profile of the agent's sandbox on macOS.";
+}

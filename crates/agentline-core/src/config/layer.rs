@@ -1,0 +1,186 @@
+//! One place that settings come from: a file's text, the environment, the flags, or a map of the caller.
+
+use super::check::Findings;
+use crate::Problem;
+use serde_json::{Map, Value};
+use std::{collections::BTreeMap, path::PathBuf};
+
+/// Settings from one place. Layers are given lowest first; the built-in one stands below all of them.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Layer {
+    /// What problems and `config show` call it: a path, `environment`, `flag`.
+    pub name: String,
+    pub(super) kind: LayerKind,
+    body: Body,
+    pub(super) base: Option<PathBuf>,
+    pub(super) home: Option<PathBuf>,
+}
+
+/// What a layer is, which decides how its values are spelled and named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LayerKind {
+    /// Keys under their own names, typed values.
+    Table,
+    /// Text only: lists are split at commas, numbers and booleans are read.
+    Environment,
+    /// Typed values that the user wrote as flags.
+    Flags,
+}
+
+#[derive(Clone, Debug)]
+enum Body {
+    Text(String),
+    Table(Map<String, Value>),
+    Broken(Problem),
+}
+
+/// How the names of our variables begin.
+pub(super) const VARIABLES: &str = "AGENTLINE_";
+
+/// Variables with our prefix that are not settings.
+const NOT_SETTINGS: &[&str] = &["AGENTLINE_CONFIG", "AGENTLINE_REAL_AGENTS"];
+
+impl Layer {
+    /// The text of a TOML file.
+    #[must_use]
+    pub fn file(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self::of(name.into(), LayerKind::Table, Body::Text(text.into()))
+    }
+
+    /// The `AGENTLINE_…` variables among these; empty ones count as not set.
+    #[must_use]
+    pub fn environment<N: AsRef<str>, V: Into<String>>(variables: impl IntoIterator<Item = (N, V)>) -> Self {
+        let table = variables
+            .into_iter()
+            .filter(|(name, _)| !NOT_SETTINGS.contains(&name.as_ref()))
+            .filter_map(|(name, value)| {
+                let key = name.as_ref().strip_prefix(VARIABLES)?.to_lowercase();
+                Some((key, value.into())).filter(|(_, value)| !value.is_empty())
+            })
+            .map(|(key, value)| (key, Value::String(value)))
+            .collect();
+        Self::of("environment".into(), LayerKind::Environment, Body::Table(table))
+    }
+
+    /// What the user wrote as flags, under the names of the keys.
+    #[must_use]
+    pub fn flags(table: Map<String, Value>) -> Self {
+        Self::of("flag".into(), LayerKind::Flags, Body::Table(table))
+    }
+
+    /// A map of a program: a provider's configuration, a line of a batch.
+    #[must_use]
+    pub fn map(name: impl Into<String>, table: Map<String, Value>) -> Self {
+        Self::of(name.into(), LayerKind::Table, Body::Table(table))
+    }
+
+    /// A place that could not be read; the problem is told with all others.
+    #[must_use]
+    pub fn broken(name: impl Into<String>, problem: Problem) -> Self {
+        Self::of(name.into(), LayerKind::Table, Body::Broken(problem))
+    }
+
+    /// Relative paths in this layer start from here: the folder of the file.
+    #[must_use]
+    pub fn base(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.base = Some(folder.into());
+        self
+    }
+
+    /// What `~` at the start of a path means in this layer.
+    #[must_use]
+    pub fn home(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.home = Some(folder.into());
+        self
+    }
+
+    fn of(name: String, kind: LayerKind, body: Body) -> Self {
+        Self { name, kind, body, base: None, home: None }
+    }
+
+    /// The keys and values; nothing when the text cannot be read, which is then among the findings.
+    pub(super) fn open(&self, findings: &mut Findings) -> Opened {
+        match &self.body {
+            Body::Table(table) => Opened { table: table.clone(), lines: BTreeMap::new() },
+            Body::Broken(problem) => {
+                findings.problems.push(problem.clone());
+                Opened::default()
+            }
+            Body::Text(text) => match toml::from_str::<toml::Table>(text) {
+                Ok(table) => Opened { table: json_table(table), lines: lines(text) },
+                Err(_) => {
+                    findings.problems.extend(syntax_problems(&self.name, text));
+                    Opened::default()
+                }
+            },
+        }
+    }
+}
+
+/// A layer's settings, and on which line each of them stands where they came from a text.
+#[derive(Default)]
+pub(super) struct Opened {
+    pub(super) table: Map<String, Value>,
+    pub(super) lines: BTreeMap<String, usize>,
+}
+
+fn json_table(table: toml::Table) -> Map<String, Value> {
+    table.into_iter().map(|(key, value)| (key, json(value))).collect()
+}
+
+fn json(value: toml::Value) -> Value {
+    match value {
+        toml::Value::String(text) => text.into(),
+        toml::Value::Integer(number) => number.into(),
+        // JSON has no `nan` and `inf`; as words they are refused where a number is wanted.
+        toml::Value::Float(number) => {
+            serde_json::Number::from_f64(number).map_or_else(|| number.to_string().into(), Value::Number)
+        }
+        toml::Value::Boolean(flag) => flag.into(),
+        toml::Value::Datetime(time) => time.to_string().into(),
+        toml::Value::Array(values) => values.into_iter().map(json).collect(),
+        toml::Value::Table(table) => json_table(table).into(),
+    }
+}
+
+/// What is wrong with the text itself, with line and column; of each line only the first fault, for others follow from it.
+fn syntax_problems(name: &str, text: &str) -> Vec<Problem> {
+    let (_, errors) = toml::de::DeTable::parse_recoverable(text);
+    let mut faults = BTreeMap::new();
+    for error in errors {
+        let (line, column) = place(text, error.span().map_or(0, |span| span.start));
+        faults.entry(line).or_insert_with(|| {
+            Problem::new(format!("line {line}, column {column}"), format!("is not TOML: {}", error.message()))
+                .hint("see https://toml.io for how values are written")
+                .source(format!("{name}:{line}"))
+        });
+    }
+    faults.into_values().collect()
+}
+
+/// Line and column of a byte, both counted from one.
+fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+/// The line of every key, by its path (`agents.gemini.program`).
+fn lines(text: &str) -> BTreeMap<String, usize> {
+    fn note(lines: &mut BTreeMap<String, usize>, text: &str, path: &str, table: &toml::de::DeTable<'_>) {
+        for (key, value) in table {
+            let path =
+                if path.is_empty() { key.get_ref().to_string() } else { format!("{path}.{}", key.get_ref()) };
+            if let Some(inner) = value.get_ref().as_table() {
+                note(lines, text, &path, inner);
+            }
+            lines.insert(path, place(text, key.span().start).0);
+        }
+    }
+    let mut found = BTreeMap::new();
+    if let Ok(table) = toml::de::DeTable::parse(text) {
+        note(&mut found, text, "", table.get_ref());
+    }
+    found
+}

@@ -1,0 +1,292 @@
+//! Reads single values: what is a list, a time, a mode. Each reader returns the value or notes what is wrong.
+
+use super::{
+    check::{Findings, Given},
+    words::{comma_list, duration_in},
+};
+use crate::{PermissionMode, Sandbox, Surface, SystemMode, Trust, naming::snake_case};
+use serde_json::Value;
+use std::{path::PathBuf, time::Duration};
+
+/// What the readers accept, in words for the documentation, by the reader's name.
+pub(super) const KINDS: &[(&str, &str)] = &[
+    ("text", "text"),
+    ("word", "text"),
+    ("path", "path"),
+    ("paths", "list of paths"),
+    ("words", "list of text"),
+    ("flag", "`true` or `false`"),
+    ("clock", "seconds, or a time such as `\"10m\"`"),
+    ("pause", "milliseconds, or a time such as `\"500ms\"`"),
+    ("count", "whole number"),
+    ("small_count", "whole number"),
+    ("size", "whole number"),
+    ("dollars", "number"),
+    ("surface", "`auto`, `json`, `stream-json`, `acp`"),
+    ("mode", "`default`, `accept-edits`, `bypass`, `plan`"),
+    ("system_mode", "`append`, `replace`"),
+    ("trust", "`run`, `full`, `no`"),
+    ("sandbox", "`true`, `false`, `docker`, `podman`, `sandbox-exec`"),
+    ("variables", "table, or list of `\"NAME=VALUE\"`"),
+    ("servers", "table, or list of `\"name=URL\"` and `\"name=command args…\"`"),
+    ("agents", "table"),
+    ("prices", "table"),
+    ("program", "program name, or path"),
+];
+
+const HOW_TO_WRITE_A_TIME: &str = "write seconds, or a time such as `10m`, `1h30m`, `500ms`";
+
+/// Any text.
+pub(super) fn text(given: &Given<'_>, findings: &mut Findings) -> Option<String> {
+    match given.value {
+        Value::String(text) if text.contains('\0') => {
+            findings.refuse(given.problem(format!("{} holds a NUL byte", given.name)).hint("remove it"))
+        }
+        Value::String(text) => Some(text.clone()),
+        _ => findings.refuse(given.must_be("text").hint("put it in quotes")),
+    }
+}
+
+/// Text that says something.
+pub(super) fn word(given: &Given<'_>, findings: &mut Findings) -> Option<String> {
+    let text = text(given, findings)?;
+    if text.trim().is_empty() {
+        return findings.refuse(
+            given
+                .problem(format!("{} must not be empty", given.name))
+                .hint("leave it out to have the default"),
+        );
+    }
+    Some(text)
+}
+
+/// A path, from the folder of the file that it stands in.
+pub(super) fn path(given: &Given<'_>, findings: &mut Findings) -> Option<PathBuf> {
+    word(given, findings).map(|text| given.path(&text))
+}
+
+/// A list of paths.
+pub(super) fn paths(given: &Given<'_>, findings: &mut Findings) -> Option<Vec<PathBuf>> {
+    Some(words(given, findings)?.iter().map(|text| given.path(text)).collect())
+}
+
+/// A list of words. From a variable it may be split at commas; elsewhere a list is a list.
+pub(super) fn words(given: &Given<'_>, findings: &mut Findings) -> Option<Vec<String>> {
+    let from_variable = given.is_loose.then(|| given.value.as_str()).flatten();
+    let unpacked =
+        from_variable.and_then(|text| serde_json::from_str::<Value>(text).ok()).filter(Value::is_array);
+    match (unpacked.as_ref().unwrap_or(given.value), from_variable) {
+        (Value::Array(values), _) => {
+            let read: Vec<Option<String>> = values
+                .iter()
+                .enumerate()
+                .map(|(i, value)| word(&given.part(&i.to_string(), value), findings))
+                .collect();
+            read.into_iter().collect()
+        }
+        (_, Some(text)) => Some(comma_list(text)),
+        _ => findings
+            .refuse(given.must_be("a list").hint(format!("write `{} = {}`", given.name, given.key.example))),
+    }
+}
+
+/// A boolean; from a variable also `1`, `yes`, `on` and their opposites.
+pub(super) fn flag(given: &Given<'_>, findings: &mut Findings) -> Option<bool> {
+    let read = match given.value {
+        Value::Bool(flag) => Some(*flag),
+        Value::String(text) if given.is_loose => truth(text),
+        _ => None,
+    };
+    match read {
+        Some(flag) => Some(flag),
+        None => {
+            findings.refuse(given.must_be("true or false").hint("write `true` or `false`, without quotes"))
+        }
+    }
+}
+
+fn truth(word: &str) -> Option<bool> {
+    match word.trim().to_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Some(true),
+        "0" | "false" | "no" | "off" => Some(false),
+        _ => None,
+    }
+}
+
+/// A clock: never zero, for it would run out before anything could happen.
+pub(super) fn clock(given: &Given<'_>, findings: &mut Findings) -> Option<Duration> {
+    match time(given, findings)? {
+        Some(time) if time > Duration::ZERO => Some(time),
+        _ => findings.refuse(
+            given
+                .problem(format!("{} must be > 0", given.name))
+                .value(given.shown())
+                .hint(HOW_TO_WRITE_A_TIME),
+        ),
+    }
+}
+
+/// A time that may be zero.
+pub(super) fn pause(given: &Given<'_>, findings: &mut Findings) -> Option<Duration> {
+    match time(given, findings)? {
+        Some(time) => Some(time),
+        None => findings.refuse(
+            given
+                .problem(format!("{} must be >= 0", given.name))
+                .value(given.shown())
+                .hint(HOW_TO_WRITE_A_TIME),
+        ),
+    }
+}
+
+/// A time as a number or as words; `None` inside says that it is negative.
+fn time(given: &Given<'_>, findings: &mut Findings) -> Option<Option<Duration>> {
+    let unit = if snake_case(&given.name).ends_with("_ms") { 0.001 } else { 1.0 };
+    let number = match given.value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    };
+    let read = match (number, given.value) {
+        (Some(number), _) if number < 0.0 => return Some(None),
+        (Some(number), _) => Duration::try_from_secs_f64(number * unit).ok(),
+        (None, Value::String(text)) => duration_in(text, unit).ok(),
+        _ => None,
+    };
+    match read {
+        Some(time) => Some(Some(time)),
+        None if given.value.is_string() => findings.refuse(
+            given
+                .problem(format!("{} must be a time", given.name))
+                .value(given.shown())
+                .hint(HOW_TO_WRITE_A_TIME),
+        ),
+        None => findings.refuse(given.must_be("a time").hint(HOW_TO_WRITE_A_TIME)),
+    }
+}
+
+/// A whole number.
+pub(super) fn count(given: &Given<'_>, findings: &mut Findings) -> Option<u64> {
+    let number = match given.value {
+        // Some JSON writers have only one kind of number.
+        Value::Number(number) => number.as_u64().or_else(|| {
+            number.as_f64().filter(|n| n.fract() == 0.0 && (0.0..=9e15).contains(n)).map(|n| n as u64)
+        }),
+        Value::String(text) if given.is_loose => text.trim().parse().ok(),
+        _ => None,
+    };
+    match number {
+        Some(number) => Some(number),
+        None if given.value.is_number() || given.is_loose => findings.refuse(
+            given
+                .problem(format!("{} must be a whole number, 0 or more", given.name))
+                .value(given.shown())
+                .hint("leave it out to have no limit"),
+        ),
+        None => findings.refuse(given.must_be("a whole number").hint("write it without quotes")),
+    }
+}
+
+/// A whole number that fits into 32 bits.
+pub(super) fn small_count(given: &Given<'_>, findings: &mut Findings) -> Option<u32> {
+    narrow(count(given, findings)?, given, findings)
+}
+
+/// A number of bytes, at least one.
+pub(super) fn size(given: &Given<'_>, findings: &mut Findings) -> Option<usize> {
+    match narrow(count(given, findings)?, given, findings)? {
+        0 => findings.refuse(given.problem(format!("{} must be > 0", given.name)).value(given.shown())),
+        size => Some(size),
+    }
+}
+
+fn narrow<T: TryFrom<u64>>(number: u64, given: &Given<'_>, findings: &mut Findings) -> Option<T> {
+    T::try_from(number).ok().or_else(|| {
+        findings.refuse(given.problem(format!("{} is too large", given.name)).value(given.shown()))
+    })
+}
+
+/// An amount of US dollars.
+pub(super) fn dollars(given: &Given<'_>, findings: &mut Findings) -> Option<f64> {
+    let number = match given.value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) if given.is_loose => text.trim().trim_start_matches('$').parse().ok(),
+        _ => None,
+    };
+    match number.filter(|n: &f64| n.is_finite() && *n >= 0.0) {
+        Some(number) => Some(number),
+        None => findings.refuse(
+            given
+                .problem(format!("{} must be a number of US dollars, 0 or more", given.name))
+                .value(given.shown())
+                .hint("write a number such as `0.50`"),
+        ),
+    }
+}
+
+/// A word of a list of words.
+fn choice<T>(
+    given: &Given<'_>,
+    findings: &mut Findings,
+    words: &[&str],
+    read: impl Fn(&str) -> Option<T>,
+) -> Option<T> {
+    match given.value.as_str().and_then(read) {
+        Some(value) => Some(value),
+        None => findings.refuse(given.must_be_one_of(words)),
+    }
+}
+
+/// A surface; `auto` is none in particular.
+pub(super) fn surface(given: &Given<'_>, findings: &mut Findings) -> Option<Option<Surface>> {
+    let words: Vec<&str> = ["auto"].into_iter().chain(Surface::ALL.iter().map(|s| s.name())).collect();
+    choice(
+        given,
+        findings,
+        &words,
+        |word| if word == "auto" { Some(None) } else { Surface::parse(word).map(Some) },
+    )
+}
+
+/// What the agent may do without asking. A bad `approval_mode` is answered in the words of Gemini, which the key is from.
+pub(super) fn mode(given: &Given<'_>, findings: &mut Findings) -> Option<PermissionMode> {
+    let is_gemini_key = snake_case(&given.name) == "approval_mode";
+    let words = if is_gemini_key { &["default", "auto_edit", "yolo", "plan"] } else { PermissionMode::NAMES };
+    choice(given, findings, words, PermissionMode::parse)
+}
+
+/// On top of the agent's own instructions, or instead of them.
+pub(super) fn system_mode(given: &Given<'_>, findings: &mut Findings) -> Option<SystemMode> {
+    choice(given, findings, &["append", "replace"], |word| match word {
+        "append" => Some(SystemMode::Append),
+        "replace" => Some(SystemMode::Replace),
+        _ => None,
+    })
+}
+
+/// How far the workspace is trusted.
+pub(super) fn trust(given: &Given<'_>, findings: &mut Findings) -> Option<Trust> {
+    choice(given, findings, &["run", "full", "no"], |word| match word {
+        "run" => Some(Trust::Run),
+        "full" => Some(Trust::Full),
+        "no" => Some(Trust::No),
+        _ => None,
+    })
+}
+
+/// A sandbox: a boolean, or the name of the program that makes it.
+pub(super) fn sandbox(given: &Given<'_>, findings: &mut Findings) -> Option<Sandbox> {
+    const MAKERS: &[&str] = &["docker", "podman", "sandbox-exec", "runsc", "lxc"];
+    let switch = |on| if on { Sandbox::On } else { Sandbox::Off };
+    match given.value {
+        Value::Bool(on) => Some(switch(*on)),
+        _ => {
+            choice(given, findings, &["true", "false", "docker", "podman", "sandbox-exec"], |word| match word
+            {
+                "none" => Some(Sandbox::Off),
+                word if MAKERS.contains(&word) => Some(Sandbox::By(word.to_owned())),
+                word => truth(word).map(switch),
+            })
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Shows the settings that are in force, each with its source and without its secrets.
+
+use super::{BUILT_IN, Config, KEYS};
+use crate::{MARK, looks_secret};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// One line of `config show`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Row {
+    /// The key; entries of tables have a row each (`env.NODE_ENV`).
+    pub key: String,
+    /// The value without its secrets; null when it is not set.
+    pub value: Value,
+    /// The layer that it came from.
+    pub source: String,
+}
+
+impl Config {
+    /// Every setting in the order of the documentation.
+    #[must_use]
+    pub fn show(&self) -> Vec<Row> {
+        let rows = |key: &super::Key| {
+            let (is_secret, depth) = (key.is_secret, key.depth);
+            leaves(key.name, &(key.get)(self), depth).into_iter().filter_map(move |(name, value)| {
+                let origin = self.origins.get(&name);
+                // Of the tables only what somebody wrote is shown: `agentline prices` has the built-in rows.
+                if depth > 0 && origin.is_none() {
+                    return None;
+                }
+                let value = if is_secret || depth > 0 { redacted(last_part(&name), value) } else { value };
+                Some(Row { source: origin.map_or(BUILT_IN, |o| o).to_owned(), key: name, value })
+            })
+        };
+        KEYS.iter().filter(|key| key.name != "agent_bin").flat_map(rows).collect()
+    }
+}
+
+/// The settings inside of a value, down to this depth, with their names.
+pub(super) fn leaves(name: &str, value: &Value, depth: usize) -> Vec<(String, Value)> {
+    match value {
+        Value::Object(table) if depth > 0 => {
+            let quoted = |part: &str| {
+                let is_plain = part.chars().all(|c| c.is_alphanumeric() || c == '-' || c == '_');
+                if is_plain { part.to_owned() } else { format!("{part:?}") }
+            };
+            table
+                .iter()
+                .flat_map(|(part, value)| leaves(&format!("{name}.{}", quoted(part)), value, depth - 1))
+                .collect()
+        }
+        _ => vec![(name.to_owned(), value.clone())],
+    }
+}
+
+fn last_part(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
+}
+
+/// The value of this name with every secret in it replaced.
+fn redacted(name: &str, value: Value) -> Value {
+    match value {
+        Value::Object(table) if name == "headers" => {
+            table.into_iter().map(|(name, _)| (name, MARK.into())).collect::<Map<_, _>>().into()
+        }
+        Value::Object(table) => table
+            .into_iter()
+            .map(|(name, value)| (name.clone(), redacted(&name, value)))
+            .collect::<Map<_, _>>()
+            .into(),
+        Value::Array(words) => redacted_arguments(words).into(),
+        Value::String(url) if name == "url" => redacted_url(&url).into(),
+        Value::Null => Value::Null,
+        _ if looks_secret(name) => MARK.into(),
+        value => value,
+    }
+}
+
+/// Arguments without what follows a flag such as `--api-key`.
+fn redacted_arguments(words: Vec<Value>) -> Vec<Value> {
+    let mut is_after_secret_flag = false;
+    words
+        .into_iter()
+        .map(|word| {
+            let Value::String(text) = &word else { return word };
+            let (flag, value) = text.split_once('=').map_or((text.as_str(), None), |(f, v)| (f, Some(v)));
+            let names_secret = looks_secret(flag.trim_start_matches('-'));
+            let hidden = std::mem::replace(
+                &mut is_after_secret_flag,
+                names_secret && value.is_none() && flag.starts_with('-'),
+            );
+            match value {
+                _ if hidden => MARK.into(),
+                Some(_) if names_secret => format!("{flag}={MARK}").into(),
+                _ => word,
+            }
+        })
+        .collect()
+}
+
+/// Scheme and host: what comes before the host or behind it may be a key.
+fn redacted_url(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let host = rest[..end].rsplit('@').next().unwrap_or_default();
+    let behind = if rest[end..].len() > 1 { format!("/{MARK}") } else { rest[end..].to_owned() };
+    format!("{scheme}://{host}{behind}")
+}

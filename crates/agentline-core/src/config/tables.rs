@@ -1,0 +1,263 @@
+//! Reads the settings that are tables: variables, MCP servers, agents, prices.
+
+use super::{
+    check::{Findings, Given},
+    read,
+    words::{comma_list, parse_env, parse_mcp},
+};
+use crate::{McpServer, Price, PriceTable, Surface, agents, naming::snake_case, nearest};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::{collections::BTreeMap, path::PathBuf};
+
+/// What the configuration says about one agent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct AgentSettings {
+    /// The program to start instead of the one that is found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<PathBuf>,
+    /// Arguments in front of our own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub args: Option<Vec<String>>,
+    /// Variables added to the agent's environment, below those of the run.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// The surface to use when a run does not name one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub surface: Option<Surface>,
+    /// The whole command of an agent that we do not know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<Vec<String>>,
+}
+
+impl AgentSettings {
+    /// Lets what another layer says stand above this.
+    pub(super) fn overlay(&mut self, above: &Self) {
+        let above = above.clone();
+        self.program = above.program.or_else(|| self.program.take());
+        self.args = above.args.or_else(|| self.args.take());
+        self.surface = above.surface.or(self.surface);
+        self.command = above.command.or_else(|| self.command.take());
+        self.env.extend(above.env);
+    }
+}
+
+const AGENT_KEYS: &[&str] = &["program", "args", "env", "surface", "command"];
+const SERVER_KEYS: &[&str] = &["command", "args", "env", "url", "headers"];
+const PRICE_KEYS: &[&str] = &["input", "output", "cached"];
+const PRICES_KEYS: &[&str] = &["models", "as_of"];
+
+/// Variables, as a table or as a list of `NAME=VALUE`.
+pub(super) fn variables(given: &Given<'_>, findings: &mut Findings) -> Option<BTreeMap<String, String>> {
+    match &*unpacked(given) {
+        Value::Object(table) => every(table, |name, value| {
+            let part = given.part(name, value);
+            match value {
+                // Numbers and booleans are what people write there; a variable is text all the same.
+                Value::Number(_) | Value::Bool(_) => Some((name.to_owned(), value.to_string())),
+                _ => Some((name.to_owned(), read::text(&part, findings)?)),
+            }
+        }),
+        Value::Array(items) => each_word(given, items, findings, parse_env),
+        _ => findings.refuse(given.must_be("a table").hint("write `NAME = \"value\"` in a table")),
+    }
+}
+
+/// MCP servers, as a table by name or as a list of `name=URL` and `name=command args…`.
+pub(super) fn servers(given: &Given<'_>, findings: &mut Findings) -> Option<BTreeMap<String, McpServer>> {
+    match &*unpacked(given) {
+        Value::Object(table) => every(table, |name, value| {
+            Some((name.to_owned(), server(name, &given.part(name, value), findings)?))
+        }),
+        Value::Array(items) => each_word(given, items, findings, parse_mcp),
+        _ => findings.refuse(
+            given
+                .must_be("a table")
+                .hint("write `name = { url = \"…\" }` or `name = { command = \"…\" }` in a table"),
+        ),
+    }
+}
+
+fn server(name: &str, given: &Given<'_>, findings: &mut Findings) -> Option<McpServer> {
+    let way_out = "write `url = \"…\"` for a server on the web, or `command = \"…\"` for a program";
+    let table = match given.value {
+        Value::Object(table) => table,
+        Value::String(text) => {
+            return match parse_mcp(&format!("{name}={text}")) {
+                Ok((_, server)) => Some(server),
+                Err(why) => findings.refuse(given.problem(why)),
+            };
+        }
+        _ => return findings.refuse(given.must_be("a table").hint(way_out)),
+    };
+    let parts = Parts::of(given, table, SERVER_KEYS, findings);
+    let env = parts.read("env", findings, variables)?.unwrap_or_default();
+    let args = parts.read("args", findings, read::words)?.unwrap_or_default();
+    let headers = parts.read("headers", findings, variables)?.unwrap_or_default();
+    match (parts.read("command", findings, read::word)?, parts.read("url", findings, read::word)?) {
+        (Some(command), None) => Some(McpServer::Command { command, args, env }),
+        (None, Some(url)) => Some(McpServer::Url { url, headers }),
+        (Some(_), Some(_)) => findings
+            .refuse(given.problem(format!("{} has both `url` and `command`", given.name)).hint(way_out)),
+        (None, None) => findings
+            .refuse(given.problem(format!("{} has neither `url` nor `command`", given.name)).hint(way_out)),
+    }
+}
+
+/// What is said about agents, by their ids.
+pub(super) fn agents(given: &Given<'_>, findings: &mut Findings) -> Option<BTreeMap<String, AgentSettings>> {
+    let table = unpacked(given);
+    let Value::Object(table) = &*table else {
+        return findings
+            .refuse(given.must_be("a table").hint("write `[agents.gemini]` and its keys below it"));
+    };
+    every(table, |name, value| {
+        let id = agent_id(name);
+        let given = given.part(name, value);
+        let Value::Object(table) = value else {
+            return findings.refuse(
+                given.must_be("a table").hint(format!("write `[agents.{name}]` and its keys below it")),
+            );
+        };
+        let parts = Parts::of(&given, table, AGENT_KEYS, findings);
+        let program = parts.read("program", findings, program);
+        let args = parts.read("args", findings, read::words);
+        let env = parts.read("env", findings, variables);
+        let surface = parts.read("surface", findings, read::surface);
+        let command = parts.read("command", findings, read::words);
+        let settings = AgentSettings {
+            program: program?,
+            args: args?,
+            env: env?.unwrap_or_default(),
+            surface: surface?.flatten(),
+            command: command?,
+        };
+        Some((id, settings))
+    })
+}
+
+/// A program: a bare name is looked for on PATH, anything else is a path.
+pub(super) fn program(given: &Given<'_>, findings: &mut Findings) -> Option<PathBuf> {
+    let text = read::word(given, findings)?;
+    let is_bare = !text.contains(['/', '\\']) && text != "~";
+    Some(if is_bare { text.into() } else { given.path(&text) })
+}
+
+/// The id of an agent that was named by its id or an alias; a name that we do not know stays as it is.
+pub(super) fn agent_id(name: &str) -> String {
+    agents::find(name).map_or_else(|_| name.to_owned(), |agent| agent.card().id.to_owned())
+}
+
+/// Rows of the price table.
+pub(super) fn prices(given: &Given<'_>, findings: &mut Findings) -> Option<PriceTable> {
+    let table = unpacked(given);
+    let Value::Object(table) = &*table else {
+        return findings.refuse(
+            given.must_be("a table").hint("write `[prices.models.\"MODEL\"]` and its keys below it"),
+        );
+    };
+    let parts = Parts::of(given, table, PRICES_KEYS, findings);
+    let models = parts.read("models", findings, |given, findings| match given.value {
+        Value::Object(models) => {
+            every(models, |model, row| Some((model.to_owned(), price(&given.part(model, row), findings)?)))
+        }
+        _ => findings.refuse(given.must_be("a table")),
+    })?;
+    let as_of = parts.read("as_of", findings, read::text)?;
+    Some(PriceTable { as_of: as_of.unwrap_or_default(), models: models.unwrap_or_default() })
+}
+
+fn price(given: &Given<'_>, findings: &mut Findings) -> Option<Price> {
+    let Value::Object(table) = given.value else {
+        return findings.refuse(given.must_be("a table").hint("write `{ input = 1.25, output = 10.0 }`"));
+    };
+    let parts = Parts::of(given, table, PRICE_KEYS, findings);
+    let input = parts.read("input", findings, read::dollars);
+    let output = parts.read("output", findings, read::dollars);
+    let cached = parts.read("cached", findings, read::dollars);
+    match (input?, output?) {
+        (Some(input), Some(output)) => Some(Price { input, output, cached: cached? }),
+        _ => findings.refuse(
+            given
+                .problem(format!("{} needs both `input` and `output`", given.name))
+                .hint("write US dollars for a million tokens: `{ input = 1.25, output = 10.0 }`"),
+        ),
+    }
+}
+
+/// The keys of a table whose keys are known; others were warned about.
+struct Parts<'a, 'b> {
+    given: &'b Given<'a>,
+    table: &'b Map<String, Value>,
+}
+
+impl<'a, 'b> Parts<'a, 'b> {
+    fn of(
+        given: &'b Given<'a>,
+        table: &'b Map<String, Value>,
+        known: &[&str],
+        findings: &mut Findings,
+    ) -> Self {
+        for name in table.keys().filter(|name| !known.contains(&snake_case(name).as_str())) {
+            let meant = nearest(&snake_case(name), known.iter().copied());
+            let part = given.part(name, &Value::Null);
+            findings.unknown(&part.name, &part.source(), meant.map(|key| format!("{}.{key}", given.name)));
+        }
+        Self { given, table }
+    }
+
+    /// `Some(None)` when the key is not there, `None` when it is and something is wrong with it.
+    fn read<T>(
+        &self,
+        key: &str,
+        findings: &mut Findings,
+        read: impl FnOnce(&Given<'_>, &mut Findings) -> Option<T>,
+    ) -> Option<Option<T>> {
+        match self.table.iter().find(|(name, value)| snake_case(name) == key && !value.is_null()) {
+            Some((name, value)) => read(&self.given.part(name, value), findings).map(Some),
+            None => Some(None),
+        }
+    }
+}
+
+/// Reads every entry, so that all problems are found, and gives up only then.
+fn every<T>(
+    table: &Map<String, Value>,
+    mut read: impl FnMut(&str, &Value) -> Option<(String, T)>,
+) -> Option<BTreeMap<String, T>> {
+    let entries: Vec<Option<(String, T)>> =
+        table.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| read(name, value)).collect();
+    entries.into_iter().collect()
+}
+
+/// Reads a list of short forms.
+fn each_word<T>(
+    given: &Given<'_>,
+    items: &[Value],
+    findings: &mut Findings,
+    parse: impl Fn(&str) -> Result<(String, T), String>,
+) -> Option<BTreeMap<String, T>> {
+    let entries: Vec<Option<(String, T)>> = items
+        .iter()
+        .enumerate()
+        .map(|(i, item)| {
+            let part = given.part(&i.to_string(), item);
+            let text = read::text(&part, findings)?;
+            parse(&text).map_err(|why| findings.problems.push(given.problem(why))).ok()
+        })
+        .collect();
+    entries.into_iter().collect()
+}
+
+/// The value of a table key: as it stands, or what the text of a variable stands for.
+fn unpacked<'a>(given: &Given<'a>) -> std::borrow::Cow<'a, Value> {
+    match given.value {
+        Value::String(text) if given.is_loose => {
+            let list = || Value::Array(comma_list(text).into_iter().map(Value::String).collect());
+            let value = serde_json::from_str(text).ok().filter(|v: &Value| v.is_object() || v.is_array());
+            std::borrow::Cow::Owned(value.unwrap_or_else(list))
+        }
+        value => std::borrow::Cow::Borrowed(value),
+    }
+}

@@ -1,0 +1,300 @@
+//! What users are told, word for word.
+
+use super::{from_json, map};
+use crate::config::{Config, Layer};
+use serde_json::{Value, json};
+
+/// Everything that is wrong with a map, as the user sees it.
+fn problems(value: Value) -> String {
+    Config::from_map(map(value.clone())).map_or_else(|p| p.to_string(), |_| panic!("{value} is accepted"))
+}
+
+#[test]
+fn each_bad_value_has_its_message() {
+    for (value, message) in [
+        (
+            json!({"timeout": 0}),
+            "`timeout`: timeout must be > 0 (`0` from configuration)\n  hint: write seconds, or a time such as `10m`, `1h30m`, `500ms`",
+        ),
+        (
+            json!({"timeout": -5}),
+            "`timeout`: timeout must be > 0 (`-5` from configuration)\n  hint: write seconds, or a time such as `10m`, `1h30m`, `500ms`",
+        ),
+        (
+            json!({"timeout_ms": 0}),
+            "`timeout_ms`: timeout_ms must be > 0 (`0` from configuration)\n  hint: write seconds, or a time such as `10m`, `1h30m`, `500ms`",
+        ),
+        (
+            json!({"timeout": "soon"}),
+            "`timeout`: timeout must be a time (`\"soon\"` from configuration)\n  hint: write seconds, or a time such as `10m`, `1h30m`, `500ms`",
+        ),
+        (
+            json!({"timeout": "nan"}),
+            "`timeout`: timeout must be a time (`\"nan\"` from configuration)\n  hint: write seconds, or a time such as `10m`, `1h30m`, `500ms`",
+        ),
+        (
+            json!({"timeout": true}),
+            "`timeout`: timeout must be a time, got: bool (`true` from configuration)\n  hint: write seconds, or a time such as `10m`, `1h30m`, `500ms`",
+        ),
+        (
+            json!({"quiet_period_ms": -1}),
+            "`quiet_period_ms`: quiet_period_ms must be >= 0 (`-1` from configuration)\n  hint: write seconds, or a time such as `10m`, `1h30m`, `500ms`",
+        ),
+        (
+            json!({"approval_mode": "bogus"}),
+            "`approval_mode`: approval_mode must be one of ['auto_edit', 'default', 'plan', 'yolo'], got: 'bogus' (from configuration)\n  hint: write one of: auto_edit, default, plan, yolo",
+        ),
+        (
+            json!({"approval_mode": 5}),
+            "`approval_mode`: approval_mode must be one of ['auto_edit', 'default', 'plan', 'yolo'], got: 5 (from configuration)\n  hint: write one of: auto_edit, default, plan, yolo",
+        ),
+        (
+            json!({"approval_mode": "it's"}),
+            "`approval_mode`: approval_mode must be one of ['auto_edit', 'default', 'plan', 'yolo'], got: \"it's\" (from configuration)\n  hint: write one of: auto_edit, default, plan, yolo",
+        ),
+        (
+            json!({"permission_mode": "accept"}),
+            "`permission_mode`: permission_mode must be one of ['accept-edits', 'bypass', 'default', 'plan'], got: 'accept' (from configuration)\n  hint: write one of: accept-edits, bypass, default, plan",
+        ),
+        (
+            json!({"permission_mode": "bypas"}),
+            "`permission_mode`: permission_mode must be one of ['accept-edits', 'bypass', 'default', 'plan'], got: 'bypas' (from configuration)\n  hint: did you mean `bypass`?",
+        ),
+        (
+            json!({"include_directories": "src"}),
+            "`include_directories`: include_directories must be a list, got: str (`\"src\"` from configuration)\n  hint: write `include_directories = [\"../shared\"]`",
+        ),
+        (
+            json!({"allowed_tools": {"a": 1}}),
+            "`allowed_tools`: allowed_tools must be a list, got: dict (`{\"a\":1}` from configuration)\n  hint: write `allowed_tools = [\"Write(src/**)\"]`",
+        ),
+        (
+            json!({"disable_tools": 1.5}),
+            "`disable_tools`: disable_tools must be a list, got: float (`1.5` from configuration)\n  hint: write `disable_tools = [\"Bash(rm *)\"]`",
+        ),
+        (
+            json!({"allow": ["Read", 3]}),
+            "`allow.1`: allow.1 must be text, got: int (`3` from configuration)\n  hint: put it in quotes",
+        ),
+        (
+            json!({"model": 3}),
+            "`model`: model must be text, got: int (`3` from configuration)\n  hint: put it in quotes",
+        ),
+        (
+            json!({"model": " "}),
+            "`model`: model must not be empty (from configuration)\n  hint: leave it out to have the default",
+        ),
+        (
+            json!({"system_prompt": "a\u{0}b"}),
+            "`system_prompt`: system_prompt holds a NUL byte (from configuration)\n  hint: remove it",
+        ),
+        (
+            json!({"file_references": "yes"}),
+            "`file_references`: file_references must be true or false, got: str (`\"yes\"` from configuration)\n  hint: write `true` or `false`, without quotes",
+        ),
+        (
+            json!({"max_turns": -1}),
+            "`max_turns`: max_turns must be a whole number, 0 or more (`-1` from configuration)\n  hint: leave it out to have no limit",
+        ),
+        (
+            json!({"max_turns": 5e9}),
+            "`max_turns`: max_turns is too large (`5000000000.0` from configuration)",
+        ),
+        (
+            json!({"max_turns": "5"}),
+            "`max_turns`: max_turns must be a whole number, got: str (`\"5\"` from configuration)\n  hint: write it without quotes",
+        ),
+        (
+            json!({"max_line_bytes": 0}),
+            "`max_line_bytes`: max_line_bytes must be > 0 (`0` from configuration)",
+        ),
+        (
+            json!({"max_cost": -0.5}),
+            "`max_cost`: max_cost must be a number of US dollars, 0 or more (`-0.5` from configuration)\n  hint: write a number such as `0.50`",
+        ),
+        (
+            json!({"surface": "stream"}),
+            "`surface`: surface must be one of ['acp', 'auto', 'json', 'stream-json'], got: 'stream' (from configuration)\n  hint: write one of: acp, auto, json, stream-json",
+        ),
+        (
+            json!({"trust": "ful"}),
+            "`trust`: trust must be one of ['full', 'no', 'run'], got: 'ful' (from configuration)\n  hint: did you mean `full`?",
+        ),
+        (
+            json!({"system_mode": "x"}),
+            "`system_mode`: system_mode must be one of ['append', 'replace'], got: 'x' (from configuration)\n  hint: write one of: append, replace",
+        ),
+        (
+            json!({"sandbox": "vm"}),
+            "`sandbox`: sandbox must be one of ['docker', 'false', 'podman', 'sandbox-exec', 'true'], got: 'vm' (from configuration)\n  hint: write one of: docker, false, podman, sandbox-exec, true",
+        ),
+        (
+            json!({"mcp_servers": ["x"]}),
+            "`mcp_servers`: there is no `=`; write `name=URL` or `name=command args…` (from configuration)",
+        ),
+        (
+            json!({"mcp_servers": {"a": {}}}),
+            "`mcp_servers.a`: mcp_servers.a has neither `url` nor `command` (from configuration)\n  hint: write `url = \"…\"` for a server on the web, or `command = \"…\"` for a program",
+        ),
+        (
+            json!({"mcp_servers": {"a": {"url": "u", "command": "c"}}}),
+            "`mcp_servers.a`: mcp_servers.a has both `url` and `command` (from configuration)\n  hint: write `url = \"…\"` for a server on the web, or `command = \"…\"` for a program",
+        ),
+        (
+            json!({"env": "A=1"}),
+            "`env`: env must be a table, got: str (`[redacted]` from configuration)\n  hint: write `NAME = \"value\"` in a table",
+        ),
+        (
+            json!({"env": ["hunter22hunter22"]}),
+            "`env`: there is no `=`; write `NAME=VALUE`, or use `pass_env` to hand on a variable of yours (from configuration)",
+        ),
+        (
+            json!({"env": {"A": ["hunter22"]}}),
+            "`env.A`: env.A must be text, got: list (`[redacted]` from configuration)\n  hint: put it in quotes",
+        ),
+        (
+            json!({"apiKey": ["hunter22"]}),
+            "`apiKey`: apiKey must be text, got: list (`[redacted]` from configuration)\n  hint: put it in quotes",
+        ),
+        (
+            json!({"agents": {"gemini": "x"}}),
+            "`agents.gemini`: agents.gemini must be a table, got: str (`\"x\"` from configuration)\n  hint: write `[agents.gemini]` and its keys below it",
+        ),
+        (
+            json!({"agents": {"gemini": {"program": 1}}}),
+            "`agents.gemini.program`: agents.gemini.program must be text, got: int (`1` from configuration)\n  hint: put it in quotes",
+        ),
+        (
+            json!({"prices": {"models": {"m": {"input": 1}}}}),
+            "`prices.models.m`: prices.models.m needs both `input` and `output` (from configuration)\n  hint: write US dollars for a million tokens: `{ input = 1.25, output = 10.0 }`",
+        ),
+        (
+            json!({"timeout": 60, "timeout_ms": 120_000}),
+            "`timeout`: `timeout` and `timeout_ms` say different things: `60` and `120000` (from configuration)\n  hint: keep one of the two: they set the same thing, `timeout`",
+        ),
+        (
+            json!({"apiKey": "hunter22", "api_key": "hunter23"}),
+            "`apiKey`: `apiKey` and `api_key` say different things: `[redacted]` and `[redacted]` (from configuration)\n  hint: keep one of the two: they set the same thing, `api_key`",
+        ),
+        (
+            json!({"yolo": true, "approval_mode": "plan"}),
+            "`approval_mode`: `approval_mode` and `yolo` say different things: `\"plan\"` and `true` (from configuration)\n  hint: keep one of the two: they set the same thing, `permission_mode`",
+        ),
+        (
+            json!({"yolo": false, "permission_mode": "bypass"}),
+            "`yolo`: `yolo` and `permission_mode` say different things: `false` and `\"bypass\"` (from configuration)\n  hint: keep one of the two: they set the same thing, `permission_mode`",
+        ),
+        (
+            json!({"yolo": "x"}),
+            "`yolo`: yolo must be true or false, got: str (`\"x\"` from configuration)\n  hint: write `true` or `false`, without quotes",
+        ),
+    ] {
+        assert_eq!(problems(value.clone()), message, "{value}");
+    }
+}
+
+#[test]
+fn names_that_agree_are_no_problem() {
+    from_json(json!({"timeout": 60, "timeout_ms": 60_000}));
+    from_json(json!({"yolo": true, "approval_mode": "yolo", "permission_mode": "bypass"}));
+    from_json(json!({"model": "m", "model_id": "m"}));
+}
+
+#[test]
+fn every_problem_of_every_layer_is_told_at_once() {
+    let layers = [
+        Layer::file("user.toml", "model = 'm'\ntimeout = 0\n\n[agents.gemini]\nprogram = 1\nargs = 2"),
+        Layer::file("broken.toml", "a = \nb = [1,\nmodel = 'x'\n"),
+        Layer::environment([("AGENTLINE_MAX_TURNS", "many"), ("AGENTLINE_SANDBOX", "maybe")]),
+        Layer::flags(map(json!({"permission_mode": "x", "working_dir": ""}))),
+        Layer::broken("/secret.toml", crate::Problem::new("config", "cannot be read")),
+    ];
+    let problems = Config::build(&layers).unwrap_err().0;
+    let told: Vec<(String, Option<String>)> = problems.into_iter().map(|p| (p.key, p.source)).collect();
+    let expected = [
+        ("agents.gemini.program", Some("user.toml:5")),
+        ("agents.gemini.args", Some("user.toml:6")),
+        ("timeout", Some("user.toml:2")),
+        ("line 1, column 5", Some("broken.toml:1")),
+    ];
+    for (key, source) in expected {
+        assert!(told.contains(&(key.into(), source.map(str::to_owned))), "{key} in {told:?}");
+    }
+    let rest = [
+        ("AGENTLINE_MAX_TURNS", Some("environment")),
+        ("AGENTLINE_SANDBOX", Some("environment")),
+        ("--permission-mode", Some("flag")),
+        ("--cwd", Some("flag")),
+        ("config", None),
+    ];
+    assert_eq!(told[told.len() - 5..], rest.map(|(k, s)| (k.to_owned(), s.map(str::to_owned))));
+}
+
+#[test]
+fn bad_toml_is_told_with_line_and_column() {
+    let problem =
+        Config::build(&[Layer::file("a.toml", "model = 'm'\n  timeout == 3\n")]).unwrap_err().to_string();
+    assert_eq!(problem.lines().count(), 2, "{problem}");
+    assert!(problem.starts_with("`line 2, column 12`: is not TOML: "), "{problem}");
+    assert!(problem.contains("(from a.toml:2)"), "{problem}");
+}
+
+#[test]
+fn unknown_keys_warn_with_the_nearest_known_one() {
+    for (layer, message) in [
+        (
+            Layer::file("a.toml", "\ntimout = 3"),
+            "`timout` is not a known key and is ignored (from a.toml:2); did you mean `timeout`?",
+        ),
+        (
+            Layer::file("a.toml", "apprval_mode = 'x'"),
+            "`apprval_mode` is not a known key and is ignored (from a.toml:1); did you mean `approval_mode`?",
+        ),
+        (
+            Layer::file("a.toml", "gibberish = 3"),
+            "`gibberish` is not a known key and is ignored (from a.toml:1)",
+        ),
+        (
+            Layer::file("a.toml", "[agents.gemini]\nprogam = 'x'"),
+            "`agents.gemini.progam` is not a known key and is ignored (from a.toml:2); did you mean `agents.gemini.program`?",
+        ),
+        (
+            Layer::file("a.toml", "[prices.models.m]\ninput = 1\noutput = 1\ncache = 1"),
+            "`prices.models.m.cache` is not a known key and is ignored (from a.toml:4); did you mean `prices.models.m.cached`?",
+        ),
+        (
+            Layer::environment([("AGENTLINE_MODLE", "x")]),
+            "`AGENTLINE_MODLE` is not a known key and is ignored (from environment); did you mean `AGENTLINE_MODEL`?",
+        ),
+        (
+            Layer::map("provider", map(json!({"maxTurn": 3}))),
+            "`maxTurn` is not a known key and is ignored (from provider); did you mean `max_turns`?",
+        ),
+    ] {
+        let config = Config::build(&[layer]).unwrap();
+        let told: Vec<(&str, &str)> =
+            config.notices.iter().map(|n| (n.code.as_str(), n.message.as_str())).collect();
+        assert_eq!(told, [("unknown_key", message)]);
+    }
+}
+
+#[test]
+fn no_secret_is_in_any_problem() {
+    let secret = "sk-0123456789";
+    for value in [
+        json!({"api_key": [secret]}),
+        json!({"env": {"A": [secret]}}),
+        json!({"env": secret}),
+        json!({"mcp_servers": {"a": {"url": [secret]}}}),
+        json!({"mcp_servers": {"a": {"url": "x", "headers": secret}}}),
+        json!({"mcp_servers": [secret]}),
+        json!({"agents": {"gemini": {"env": {"A": [secret]}}}}),
+        json!({"agents": {"gemini": {"env": [secret]}}}),
+    ] {
+        let told = problems(value.clone());
+        assert!(!told.contains(secret), "{value}: {told}");
+    }
+    let broken = format!("api_key = '{secret}\nmodel = 'm'");
+    let told = Config::build(&[Layer::file("a.toml", broken)]).unwrap_err().to_string();
+    assert!(!told.contains(secret), "{told}");
+}

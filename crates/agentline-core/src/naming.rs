@@ -1,0 +1,80 @@
+//! Names of settings and variables: one name in all its spellings, and which names carry secrets.
+
+/// Parts of a name that make its value a secret.
+const SECRET_PARTS: &[&str] = &[
+    "apikey",
+    "auth",
+    "authorization",
+    "bearer",
+    "cookie",
+    "credential",
+    "credentials",
+    "jwt",
+    "key",
+    "keys",
+    "pass",
+    "passphrase",
+    "passwd",
+    "password",
+    "pat",
+    "private",
+    "pwd",
+    "secret",
+    "secrets",
+    "signature",
+    "token",
+    "tokens",
+];
+
+/// Names that hold such a part and yet tell where something is, or that it exists, not what it is.
+const HARMLESS: &[&str] = &["pwd", "oldpwd", "ssh_auth_sock", "xauthority", "google_application_credentials"];
+
+/// Whether a variable, header or flag of this name carries a secret.
+///
+/// ```
+/// use agentline_core::looks_secret;
+/// assert!(looks_secret("GEMINI_API_KEY") && looks_secret("githubToken") && looks_secret("X-Api-Key"));
+/// assert!(!looks_secret("PATH") && !looks_secret("MONKEY") && !looks_secret("SSH_AUTH_SOCK"));
+/// ```
+#[must_use]
+pub fn looks_secret(name: &str) -> bool {
+    let name = snake_case(name);
+    !HARMLESS.contains(&name.as_str()) && name.split('_').any(|part| SECRET_PARTS.contains(&part))
+}
+
+/// `useVertexAI`, `use-vertex-ai` and `USE_VERTEX_AI` are all `use_vertex_ai`.
+pub(crate) fn snake_case(name: &str) -> String {
+    let letters: Vec<char> = name.chars().collect();
+    let mut snake = String::with_capacity(name.len() + 4);
+    for (i, &c) in letters.iter().enumerate() {
+        let after_small = i > 0 && (letters[i - 1].is_lowercase() || letters[i - 1].is_ascii_digit());
+        let before_small = i > 0
+            && letters[i - 1].is_uppercase()
+            && letters.get(i + 1).is_some_and(|next| next.is_lowercase());
+        if c.is_uppercase() && (after_small || before_small) {
+            snake.push('_');
+        }
+        snake.extend(if c == '-' || c == '.' || c == ' ' { '_' } else { c }.to_lowercase());
+    }
+    snake
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_spelling_of_a_name_is_one_name() {
+        for (given, snake) in [
+            ("apiKey", "api_key"),
+            ("useVertexAI", "use_vertex_ai"),
+            ("use_vertex_ai", "use_vertex_ai"),
+            ("USE_VERTEX_AI", "use_vertex_ai"),
+            ("APIKey", "api_key"),
+            ("idle-timeout", "idle_timeout"),
+            ("timeoutMs", "timeout_ms"),
+        ] {
+            assert_eq!(snake_case(given), snake, "{given}");
+        }
+    }
+}
