@@ -91,6 +91,8 @@ pub struct Card {
     pub package: &'static str,
     /// The version that we test with and install.
     pub pinned: &'static str,
+    /// The oldest major version of Node.js that it runs on.
+    pub min_node: u32,
     /// How to sign in.
     pub sign_in_hint: &'static str,
     /// Variables that the agent documents; a trailing `*` is a prefix.
@@ -116,6 +118,7 @@ impl Card {
         path_variable: &'static str,
         package: &'static str,
         pinned: &'static str,
+        min_node: u32,
         sign_in_hint: &'static str,
         variables: &'static [&'static str],
         surfaces: &'static [Surface],
@@ -129,6 +132,7 @@ impl Card {
             path_variable,
             package,
             pinned,
+            min_node,
             sign_in_hint,
             variables,
             surfaces,
@@ -197,13 +201,15 @@ pub struct SignIn {
     pub wins: bool,
     /// More about it.
     pub note: Option<String>,
+    /// What to do so that the agent can use it.
+    pub fix: Option<String>,
 }
 
 impl SignIn {
     /// A way of signing in that was looked for.
     #[must_use]
     pub fn new(source: impl Into<String>, found: bool) -> Self {
-        Self { source: source.into(), found, wins: false, note: None }
+        Self { source: source.into(), found, wins: false, note: None, fix: None }
     }
 
     /// Adds a note.

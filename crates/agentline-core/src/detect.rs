@@ -15,6 +15,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// The extensions of what Windows can start by itself.
+const STARTED_BY_WINDOWS: &[&str] = &["exe", "com", "cmd", "bat"];
+
 /// The kind of system that is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Os {
@@ -110,13 +113,28 @@ pub fn find(card: &Card, search: &Search<'_>, look: &dyn Look) -> Found {
     found
 }
 
-/// Where Node.js is, found as the agents are.
+/// The agent's program in one folder, such as the one that an installation just filled.
 #[must_use]
-pub fn find_node(search: &Search<'_>, look: &dyn Look) -> Option<PathBuf> {
-    let name = if search.os == Os::Windows { "node.exe" } else { "node" };
-    let on_path = places::path_folders(search).into_iter().map(|f| f.join(name));
-    let elsewhere = places::usual(search, look).into_iter().map(|(_, f)| f.join(name));
-    on_path.chain(elsewhere).find(|p| look.runnable(p))
+pub fn program_in(card: &Card, search: &Search<'_>, folder: &Path, look: &dyn Look) -> Option<Program> {
+    let finder = Finder { card, search, look };
+    places::names_in(folder, card.program, search)
+        .iter()
+        .find_map(|path| finder.program(Place::Cache, path).ok().flatten())
+}
+
+/// Where a tool such as `node` or `npm` is: on PATH, or in one of the usual places of the agents.
+#[must_use]
+pub fn find_tool(name: &str, search: &Search<'_>, look: &dyn Look) -> Option<PathBuf> {
+    let on_path = places::path_folders(search);
+    let usual = places::usual(search, look).into_iter().map(|(_, folder)| folder);
+    on_path.into_iter().chain(usual).find_map(|folder| tool_in(&folder, name, search, look))
+}
+
+/// A tool in one folder, as the system can start it.
+#[must_use]
+pub fn tool_in(folder: &Path, name: &str, search: &Search<'_>, look: &dyn Look) -> Option<PathBuf> {
+    let startable = |p: &PathBuf| search.os != Os::Windows || has_extension(p, STARTED_BY_WINDOWS);
+    places::names_in(folder, name, search).into_iter().filter(startable).find(|p| look.runnable(p))
 }
 
 struct Finder<'a> {
@@ -194,7 +212,7 @@ impl Finder<'_> {
                 None => Err("needs Node.js, which was not found".into()),
             };
         }
-        let shell_shim = self.search.os == Os::Windows && !has_extension(path, &["exe", "com", "cmd", "bat"]);
+        let shell_shim = self.search.os == Os::Windows && !has_extension(path, STARTED_BY_WINDOWS);
         if shell_shim {
             return Err("a shell script that Windows cannot start".into());
         }
@@ -209,7 +227,8 @@ impl Finder<'_> {
         if has_extension(real, &["exe", "com"]) {
             return None;
         }
-        let text = self.look.text(real).filter(|t| t.len() < 64 * 1024)?;
+        // A program that is no script can be very large; a shim never is.
+        let text = String::from_utf8(self.look.small(real, 64 * 1024)?).ok()?;
         let inside = shim::script(&text)?;
         let folder = path.parent()?;
         let script = inside.iter().fold(folder.to_path_buf(), |at, part| {
@@ -221,14 +240,14 @@ impl Finder<'_> {
     /// The Node.js to start a script with, or `None` where the program finds one on PATH by itself. Outside of PATH a
     /// node in the same folder belongs to the program and is the one that it was installed for.
     fn node_for(&self, place: Place, path: &Path, finds_its_own: bool) -> Option<PathBuf> {
-        let name = if self.search.os == Os::Windows { "node.exe" } else { "node" };
         let as_typed =
             finds_its_own && matches!(place, Place::PathVariable | Place::Configured | Place::Path);
-        let beside = path.parent().map(|f| f.join(name)).filter(|n| !as_typed && self.look.runnable(n));
+        let in_folder = |folder: &Path| tool_in(folder, "node", self.search, self.look);
+        let beside = path.parent().filter(|_| !as_typed).and_then(in_folder);
         beside.or_else(|| {
-            let on_path = finds_its_own
-                && places::path_folders(self.search).iter().any(|f| self.look.runnable(&f.join(name)));
-            if on_path { None } else { find_node(self.search, self.look) }
+            let on_path =
+                finds_its_own && places::path_folders(self.search).iter().any(|f| in_folder(f).is_some());
+            if on_path { None } else { find_tool("node", self.search, self.look) }
         })
     }
 

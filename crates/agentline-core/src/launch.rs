@@ -31,6 +31,11 @@ pub trait Look {
         false
     }
 
+    /// The content of a file that is no longer than `most` bytes.
+    fn small(&self, path: &Path, most: usize) -> Option<Vec<u8>> {
+        self.read(path).filter(|bytes| bytes.len() <= most)
+    }
+
     /// The content of a file as text.
     fn text(&self, path: &Path) -> Option<String> {
         String::from_utf8(self.read(path)?).ok()

@@ -30,6 +30,7 @@ static CARD: Card = Card::new(
     "GEMINI_CLI_PATH",
     "@google/gemini-cli",
     "0.61.0",
+    20,
     "set GEMINI_API_KEY, or run `gemini` once in a terminal and sign in",
     &["GEMINI_*", "GOOGLE_*", "CLOUDSDK_*", "GCLOUD_PROJECT", "SEATBELT_PROFILE"],
     &[Surface::Json, Surface::StreamJson, Surface::Acp],

@@ -1,4 +1,4 @@
-use super::{Found, Os, Place, Search, find, find_node};
+use super::{Found, Os, Place, Search, find, find_tool};
 use crate::{Card, Version, agents, map_look::MapLook};
 use std::{
     collections::BTreeMap,
@@ -149,7 +149,7 @@ fn a_script_outside_of_path_gets_its_own_node() {
     let look = look.package("/q", "/bin/gemini", "0.61.0");
     let program = find(card(), &search(&env), &look).program.unwrap();
     assert_eq!((program.path, program.args.len()), (Path::new(bin).join("node"), 1));
-    assert_eq!(find_node(&search(&env), &look), Some(Path::new(bin).join("node")));
+    assert_eq!(find_tool("node", &search(&env), &look), Some(Path::new(bin).join("node")));
 }
 
 #[test]

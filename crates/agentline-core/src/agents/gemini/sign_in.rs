@@ -108,7 +108,8 @@ pub(super) fn sign_in(user: &User<'_>) -> Vec<SignIn> {
         && let Some(decider) = told.iter_mut().find(|s| s.wins)
     {
         let note = decider.note.take().unwrap_or_default();
-        decider.note = Some(format!("{note}, but nothing that it can use is there: {}", method.way_out()));
+        decider.note = Some(format!("{note}, but nothing that it can use is there"));
+        decider.fix = Some(method.way_out().into());
     }
     // Only what the agent really signs in with wins; what chose the method says so in its note.
     told.iter_mut().for_each(|s| s.wins = false);
@@ -239,9 +240,14 @@ impl<'a> Facts<'a> {
             Credential::GeminiKey => {
                 let entry = self.of_variable("GEMINI_API_KEY");
                 if entry.found && self.chosen_with("GEMINI_API_KEY").is_none() {
-                    let why = "read only after a method is chosen, since the folder is not trusted: set \
-                               `security.auth.selectedType` to `gemini-api-key`";
-                    return entry.note(why);
+                    let mut entry =
+                        entry.note("read only after a method is chosen, since the folder is not trusted");
+                    entry.fix = Some(
+                        "set `security.auth.selectedType` to `gemini-api-key` in the settings, or set \
+                         `GEMINI_API_KEY` in the environment"
+                            .into(),
+                    );
+                    return entry;
                 }
                 entry
             }

@@ -70,7 +70,8 @@ fn a_method_in_the_settings_beats_every_variable() {
 fn what_is_missing_is_said_where_the_method_is_chosen() {
     let entries = told(&selected("vertex-ai"), &[("GEMINI_API_KEY", "topsecretvalue")]);
     let note = entries[0].note.as_deref().unwrap();
-    assert!(note.contains("chooses `vertex-ai`") && note.contains("GOOGLE_CLOUD_LOCATION"), "{note}");
+    assert!(note.contains("chooses `vertex-ai`, but nothing"), "{note}");
+    assert!(entries[0].fix.as_deref().unwrap().contains("`GOOGLE_CLOUD_LOCATION`"));
     let key = entries.iter().find(|s| s.source == "`GEMINI_API_KEY`").unwrap();
     assert_eq!(key.note.as_deref(), Some("not used: the method is `vertex-ai`"));
     assert!(!format!("{entries:?}").contains("topsecretvalue"));
@@ -117,7 +118,7 @@ fn env_files_count_as_far_as_the_folder_is_trusted() {
     assert_eq!(winner(&own(), &[]), None);
     let entries = told(&own(), &[]);
     let entry = entries.iter().find(|s| s.source.contains("GEMINI_API_KEY")).unwrap();
-    assert!(entry.found && entry.note.as_deref().unwrap().contains("`gemini-api-key`"), "{entry:?}");
+    assert!(entry.found && entry.fix.as_deref().unwrap().contains("`gemini-api-key`"), "{entry:?}");
     let in_file = some("`GEMINI_API_KEY` in /home/u/.gemini/.env");
     assert_eq!(winner(&own(), &[("GEMINI_CLI_TRUST_WORKSPACE", "true")]), in_file);
     let chosen = own().plain(SETTINGS, r#"{"security":{"auth":{"selectedType":"gemini-api-key"}}}"#);

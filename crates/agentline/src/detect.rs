@@ -1,0 +1,212 @@
+//! Finds an agent's program on this machine. Nothing is started; it takes a few hundred looks at the disk.
+
+use crate::{cache::cache_dir, look::DiskLook};
+use agentline_core::{
+    Agent, Problem, Program, Version,
+    detect::{Looked, Search, find, find_tool},
+};
+use serde::Serialize;
+use std::{collections::BTreeMap, path::PathBuf};
+
+/// Who asks, and from where: the caller's environment, home and folders.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Here {
+    /// The caller's environment.
+    pub env: BTreeMap<String, String>,
+    /// The user's home.
+    pub home: PathBuf,
+    /// The working directory.
+    pub cwd: PathBuf,
+    /// The folder of the configuration file; `node_modules/.bin` is looked for from there upward.
+    pub project: PathBuf,
+    /// The program that the configuration names.
+    pub configured: Option<PathBuf>,
+    /// Our own cache folder.
+    pub cache: PathBuf,
+}
+
+impl Here {
+    /// A caller in a folder, with the cache folder that the environment names.
+    #[must_use]
+    pub fn new(env: BTreeMap<String, String>, home: impl Into<PathBuf>, cwd: impl Into<PathBuf>) -> Self {
+        let (home, cwd) = (home.into(), cwd.into());
+        let cache = cwd.join(cache_dir(&env, &home));
+        Self { env, home, project: cwd.clone(), cwd, configured: None, cache }
+    }
+
+    /// The search that the core does for this caller.
+    pub(crate) fn search(&self) -> Search<'_> {
+        let mut search = Search::new(&self.env, &self.home, &self.cwd);
+        search.project = &self.project;
+        search.cache = Some(&self.cache);
+        search.configured = self.configured.as_deref();
+        search
+    }
+}
+
+/// What was found of one agent.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Detection {
+    /// The agent's id.
+    pub agent: &'static str,
+    /// How it is started, where it is here.
+    pub program: Option<Program>,
+    /// Its version, where it could be read.
+    pub version: Option<Version>,
+    /// Whether this version of agentline can drive it.
+    pub supported: bool,
+    /// Where Node.js is, which starts it.
+    pub node: Option<PathBuf>,
+    /// Every place that was looked at, in order.
+    pub looked: Vec<Looked>,
+    /// What is good to know.
+    pub notes: Vec<String>,
+    /// What keeps it from being started.
+    pub problems: Vec<Problem>,
+}
+
+/// Looks for an agent's program.
+#[must_use]
+pub fn detect(agent: &dyn Agent, here: &Here) -> Detection {
+    let card = agent.card();
+    let search = here.search();
+    let found = find(card, &search, &DiskLook);
+    let node = find_tool("node", &search, &DiskLook);
+    let version = found.program.as_ref().and_then(|p| p.version);
+    let supported = card.surfaces.iter().any(|s| agent.abilities(*s, version).works);
+    let mut problems: Vec<Problem> = found.problem.into_iter().collect();
+    let mut notes = Vec::new();
+    match &found.program {
+        None if problems.is_empty() => {
+            let hint =
+                format!("type `npm install -g {}`, or name it with `{}`", card.package, card.path_variable);
+            problems.push(Problem::new(card.id, format!("{} was not found", card.title)).hint(hint));
+        }
+        None => {}
+        Some(program) => {
+            if node.is_none() && needs_node(program) {
+                let hint = format!("install Node.js {} or newer and put `node` on PATH", card.min_node);
+                problems.push(
+                    Problem::new("node", format!("{} needs Node.js, which was not found", card.title))
+                        .hint(hint),
+                );
+            }
+            notes.extend(version_note(version, card.pinned));
+        }
+    }
+    Detection {
+        agent: card.id,
+        program: found.program,
+        version,
+        supported,
+        node,
+        looked: found.looked,
+        notes,
+        problems,
+    }
+}
+
+/// Whether a file begins with a line that asks for Node.js.
+fn needs_node(program: &Program) -> bool {
+    let mut head = [0_u8; 64];
+    let read = std::fs::File::open(&program.path).and_then(|mut f| std::io::Read::read(&mut f, &mut head));
+    let first = head[..read.unwrap_or(0)].split(|b| *b == b'\n').next().unwrap_or_default();
+    first.starts_with(b"#!") && first.windows(4).any(|w| w == b"node")
+}
+
+fn version_note(version: Option<Version>, pinned: &str) -> Option<String> {
+    let Some(version) = version else {
+        return Some("its version could not be read".into());
+    };
+    let tested = Version::parse(pinned)?;
+    match version.cmp(&tested) {
+        std::cmp::Ordering::Less => Some(format!("older than {pinned}, the version that we test with")),
+        std::cmp::Ordering::Equal => None,
+        std::cmp::Ordering::Greater => Some(format!("newer than {pinned}, the version that we test with")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Here, detect};
+    use agentline_core::{Version, agents, detect::Place};
+    use std::{collections::BTreeMap, fs, path::Path, time::Instant};
+
+    fn here(root: &Path, path: &str) -> Here {
+        let env = BTreeMap::from([("PATH".to_owned(), path.to_owned())]);
+        Here::new(env, root.join("home"), root.join("work"))
+    }
+
+    #[cfg(unix)]
+    fn install(folder: &Path, version: &str) {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let package = folder.join("lib/node_modules/@google/gemini-cli");
+        fs::create_dir_all(package.join("bundle")).unwrap();
+        fs::create_dir_all(folder.join("bin")).unwrap();
+        let json = format!(r#"{{"name":"@google/gemini-cli","version":"{version}"}}"#);
+        fs::write(package.join("package.json"), json).unwrap();
+        for file in [package.join("bundle/gemini.js"), folder.join("bin/node")] {
+            fs::write(&file, "#!/usr/bin/env node\n").unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        symlink("../lib/node_modules/@google/gemini-cli/bundle/gemini.js", folder.join("bin/gemini"))
+            .unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn finds_a_program_on_the_disk() {
+        let root = tempfile::tempdir().unwrap();
+        let agent = agents::find("gemini").unwrap();
+        install(&root.path().join("home/.nvm/versions/node/v20.9.0"), "0.50.0");
+        install(&root.path().join("home/.nvm/versions/node/v22.1.0"), "0.61.0");
+        let found = detect(agent, &here(root.path(), "/nonexistent"));
+        let program = found.program.unwrap();
+        assert_eq!(program.version, Some(Version(0, 61, 0)));
+        assert!(program.path.ends_with("v22.1.0/bin/node") && program.args.len() == 1, "{program:?}");
+        assert!(
+            found.problems.is_empty() && found.notes.is_empty() && found.supported,
+            "{:?}",
+            found.problems
+        );
+        let versions: Vec<_> =
+            found.looked.iter().filter(|l| l.found).map(|l| l.note.clone().unwrap()).collect();
+        assert_eq!(versions, ["0.61.0", "0.50.0"]);
+
+        let bin = root.path().join("home/.nvm/versions/node/v20.9.0/bin");
+        let found = detect(agent, &here(root.path(), bin.to_str().unwrap()));
+        assert_eq!((found.looked[0].place, found.looked[0].found), (Place::Path, true));
+        assert_eq!(found.program.unwrap().path, bin.join("gemini"));
+        assert!(found.notes[0].contains("older than 0.61.0"));
+    }
+
+    #[test]
+    fn nothing_here_is_one_problem_with_a_way_out() {
+        let root = tempfile::tempdir().unwrap();
+        let here = here(root.path(), "/nonexistent");
+        let mut found = detect(agents::find("gemini").unwrap(), &here);
+        // The machine that runs the test may have a program in one of the places that do not depend on the home.
+        found.looked.retain(|l| l.found);
+        if found.looked.is_empty() {
+            assert_eq!(found.program, None);
+            assert!(found.problems[0].hint.as_deref().unwrap().contains("npm install -g @google/gemini-cli"));
+        }
+    }
+
+    #[test]
+    fn is_quick() {
+        let root = tempfile::tempdir().unwrap();
+        let path: Vec<String> = (0..40).map(|i| format!("/nonexistent/{i}")).collect();
+        let here = here(root.path(), &path.join(":"));
+        let agent = agents::find("gemini").unwrap();
+        let best = (0..10).map(|_| {
+            let start = Instant::now();
+            assert_eq!(detect(agent, &here).agent, "gemini");
+            start.elapsed()
+        });
+        let best = best.min().unwrap();
+        assert!(best.as_millis() < 50, "{best:?}");
+    }
+}

@@ -1,0 +1,181 @@
+//! Node.js and npm of this machine, and one run of npm.
+
+use super::{InstallError, Progress};
+use crate::{detect::Here, look::DiskLook};
+use agentline_core::{
+    Version,
+    detect::{find_tool, tool_in},
+};
+use serde::Serialize;
+use std::{
+    fs,
+    io::{ErrorKind, Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+/// npm retries by itself; past this it hangs.
+const NPM_PATIENCE: Duration = Duration::from_secs(10 * 60);
+const NODE_PATIENCE: Duration = Duration::from_secs(20);
+const BUSY_PATIENCE: Duration = Duration::from_secs(2);
+const TAIL_BYTES: u64 = 3000;
+
+/// Node.js as it is here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Node {
+    /// Where.
+    pub path: PathBuf,
+    /// What `node --version` says; `None` when it does not answer.
+    pub version: Option<Version>,
+}
+
+/// Finds Node.js and asks for its version, which starts it once (some 40 ms).
+#[must_use]
+pub fn find_node(here: &Here) -> Option<Node> {
+    let path = find_tool("node", &here.search(), &DiskLook)?;
+    let version = version_of(&path, here);
+    Some(Node { path, version })
+}
+
+fn version_of(node: &Path, here: &Here) -> Option<Version> {
+    let mut out = tempfile::tempfile().ok()?;
+    let mut command = command(node, node, here);
+    command.arg("--version").stdout(out.try_clone().ok()?).stderr(Stdio::null());
+    let mut child = spawn(&mut command).ok()?;
+    let status = wait(&mut child, NODE_PATIENCE, |_| {})?;
+    let mut text = String::new();
+    out.seek(SeekFrom::Start(0)).ok()?;
+    out.take(200).read_to_string(&mut text).ok()?;
+    Version::parse(&text).filter(|_| status.success())
+}
+
+/// npm beside Node.js, else anywhere that tools are looked for.
+pub(super) fn find_npm(here: &Here, node: &Path) -> Option<PathBuf> {
+    let search = here.search();
+    let beside = node.parent().and_then(|folder| tool_in(folder, "npm", &search, &DiskLook));
+    beside.or_else(|| find_tool("npm", &search, &DiskLook))
+}
+
+/// Runs `npm install` for one package into a folder, with the user's own npm configuration for everything else.
+pub(super) fn install(
+    npm: &Path,
+    node: &Path,
+    what: &str,
+    folder: &Path,
+    here: &Here,
+    on: &mut dyn FnMut(Progress),
+) -> Result<(), InstallError> {
+    let failed =
+        |why: String, stderr_tail: String| InstallError::Npm { what: what.to_owned(), why, stderr_tail };
+    let io = |doing, source| InstallError::Cache { doing, path: folder.to_path_buf(), source };
+    // A package of its own, so that npm does not look for one in the folders above.
+    fs::write(folder.join("package.json"), "{\"private\":true}\n").map_err(|e| io("write in", e))?;
+    let mut stderr = tempfile::tempfile_in(folder).map_err(|e| io("write in", e))?;
+    let exactly = what.rsplit_once('@').map_or_else(|| what.to_owned(), |(name, v)| format!("{name}@={v}"));
+    let mut command = command(npm, node, here);
+    command.args(["install", "--global=false", "--workspaces=false", "--ignore-scripts", "--omit=dev"]);
+    command.args(["--no-audit", "--no-fund", "--no-progress", "--no-package-lock", "--no-update-notifier"]);
+    command.args(["--loglevel=error", "--prefix"]).arg(folder).arg(exactly);
+    command.current_dir(folder).stdout(Stdio::null());
+    command.stderr(stderr.try_clone().map_err(|e| io("write in", e))?);
+    let mut child =
+        command.spawn().map_err(|e| failed(format!("`{}`: {e}", npm.display()), String::new()))?;
+    let status = wait(&mut child, NPM_PATIENCE, |elapsed| on(Progress::Working { elapsed }));
+    let why = match status {
+        Some(status) if status.success() => return Ok(()),
+        Some(status) => status.to_string(),
+        None => format!("it did not end within {} minutes", NPM_PATIENCE.as_secs() / 60),
+    };
+    Err(failed(why, tail(&mut stderr)))
+}
+
+/// What to type after npm failed, by what it said.
+pub(super) fn hint(stderr: &str, what: &str) -> String {
+    const HINTS: &[(&[&str], &str)] = &[
+        (
+            &["ENOTFOUND", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "EAI_AGAIN", "ERR_SOCKET"],
+            "the registry cannot be reached: check the network and `npm config get registry`, then try again",
+        ),
+        (&["E401", "E403", "ENEEDAUTH"], "the registry wants a sign-in: type `npm login`, then try again"),
+        (
+            &["ETARGET", "E404", "ENOVERSIONS"],
+            "the registry does not have this version: see `npm config get registry`",
+        ),
+        (&["ENOSPC", "EDQUOT"], "the disk is full: free some space, or set `AGENTLINE_CACHE_DIR`"),
+        (
+            &["SELF_SIGNED_CERT", "UNABLE_TO_", "CERT_"],
+            "the certificate of the registry is not trusted: set `NODE_EXTRA_CA_CERTS`",
+        ),
+        (
+            &["EACCES", "EPERM", "EROFS"],
+            "npm may not write: look at the path above and at `npm config get cache`",
+        ),
+    ];
+    let found = HINTS.iter().find(|(words, _)| words.iter().any(|w| stderr.contains(w)));
+    found
+        .map_or_else(|| format!("see what npm does: `npm install -g {what}`"), |(_, hint)| (*hint).to_owned())
+}
+
+/// A command in the caller's environment, with Node.js first on PATH: npm is a script that asks for it there.
+fn command(program: &Path, node: &Path, here: &Here) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear().envs(&here.env).stdin(Stdio::null());
+    let key =
+        here.env.keys().find(|k| k.as_str() == "PATH" || (cfg!(windows) && k.eq_ignore_ascii_case("PATH")));
+    let key = key.map_or("PATH", String::as_str);
+    let mut folders: Vec<PathBuf> = node.parent().map(Path::to_path_buf).into_iter().collect();
+    folders.extend(here.env.get(key).iter().flat_map(|p| std::env::split_paths(p)));
+    if let Ok(path) = std::env::join_paths(folders) {
+        command.env(key, path);
+    }
+    command
+}
+
+/// Starts a child. A program that is being written at this moment, as by an update, is busy for a while.
+fn spawn(command: &mut Command) -> std::io::Result<Child> {
+    let start = Instant::now();
+    loop {
+        match command.spawn() {
+            Err(e) if e.kind() == ErrorKind::ExecutableFileBusy && start.elapsed() < BUSY_PATIENCE => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Waits for a child with a clock. `None`: time was up and it was ended.
+fn wait(child: &mut Child, patience: Duration, mut tick: impl FnMut(Duration)) -> Option<ExitStatus> {
+    let start = Instant::now();
+    let mut ticked = start;
+    let mut pause = Duration::from_millis(2);
+    loop {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        if start.elapsed() > patience {
+            // It may have ended just now; either way it is waited for, so that nothing is left of it.
+            let _ignored = child.kill();
+            let _ignored = child.wait();
+            return None;
+        }
+        if ticked.elapsed() > Duration::from_millis(500) {
+            ticked = Instant::now();
+            tick(start.elapsed());
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
+
+fn tail(file: &mut fs::File) -> String {
+    let length = file.metadata().map_or(0, |m| m.len());
+    let mut bytes = Vec::new();
+    if file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES))).is_ok() {
+        // What could be read is shown; the exit status is the error.
+        let _ignored = file.take(TAIL_BYTES).read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).trim().to_owned()
+}

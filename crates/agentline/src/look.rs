@@ -1,0 +1,134 @@
+//! The real file system, lent to the core for a look at files.
+
+use agentline_core::Look;
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+/// Longer files are not what the core looks for: settings, shims, package descriptions.
+const LONGEST: usize = 64 * 1024 * 1024;
+
+/// Looks at the disk. It never writes, and never waits on a pipe or device.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DiskLook;
+
+impl Look for DiskLook {
+    fn read(&self, path: &Path) -> Option<Vec<u8>> {
+        self.small(path, LONGEST)
+    }
+
+    fn small(&self, path: &Path, most: usize) -> Option<Vec<u8>> {
+        let limit = u64::try_from(most).unwrap_or(u64::MAX);
+        // The kind is asked for before the file is opened: to open a pipe without a writer would wait for ever.
+        if !fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() <= limit) {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        fs::File::open(path).ok()?.take(limit.saturating_add(1)).read_to_end(&mut bytes).ok()?;
+        (bytes.len() <= most).then_some(bytes)
+    }
+
+    fn list(&self, path: &Path) -> Option<Vec<String>> {
+        let names = fs::read_dir(path).ok()?.flatten().filter_map(|e| e.file_name().into_string().ok());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        Some(names)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        path.exists()
+    }
+
+    fn canonical(&self, path: &Path) -> Option<PathBuf> {
+        fs::canonicalize(path).ok().map(plain)
+    }
+
+    fn runnable(&self, path: &Path) -> bool {
+        fs::metadata(path).is_ok_and(|m| m.is_file() && may_start(&m))
+    }
+
+    fn guarded(&self, path: &Path) -> bool {
+        fs::canonicalize(path).is_ok_and(|real| real.ancestors().all(only_the_administrator_writes))
+    }
+}
+
+#[cfg(unix)]
+fn may_start(metadata: &fs::Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    metadata.permissions().mode() & 0o111 != 0
+}
+
+#[cfg(not(unix))]
+fn may_start(_metadata: &fs::Metadata) -> bool {
+    true
+}
+
+#[cfg(unix)]
+fn only_the_administrator_writes(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(path).is_ok_and(|m| m.uid() == 0 && m.mode() & 0o022 == 0)
+}
+
+/// Windows keeps this in access lists, which are not read.
+#[cfg(not(unix))]
+fn only_the_administrator_writes(_path: &Path) -> bool {
+    false
+}
+
+/// Without the `\\?\` that Windows puts before resolved paths and that Node.js does not take for a script.
+fn plain(path: PathBuf) -> PathBuf {
+    let text = path.to_str().and_then(|t| t.strip_prefix(r"\\?\"));
+    match text.filter(|t| t.as_bytes().get(1) == Some(&b':')) {
+        Some(short) => PathBuf::from(short),
+        None => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DiskLook, plain};
+    use agentline_core::Look;
+    use std::{fs, path::PathBuf};
+
+    #[test]
+    fn looks_at_files_and_folders() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.txt");
+        fs::write(&file, "hello").unwrap();
+        fs::create_dir(dir.path().join("sub")).unwrap();
+        assert_eq!(DiskLook.text(&file).as_deref(), Some("hello"));
+        assert_eq!(DiskLook.small(&file, 5).as_deref(), Some(&b"hello"[..]));
+        assert_eq!(DiskLook.small(&file, 4), None);
+        assert_eq!(DiskLook.read(dir.path()), None);
+        assert_eq!(DiskLook.list(dir.path()).unwrap(), ["a.txt", "sub"]);
+        assert_eq!(DiskLook.list(&file), None);
+        assert!(DiskLook.exists(&file) && !DiskLook.exists(&dir.path().join("none")));
+        assert_eq!(DiskLook.canonical(&dir.path().join("none")), None);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn follows_links_and_knows_what_may_be_started() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("run"), dir.path().join("link"));
+        fs::write(&file, "#!/bin/sh\n").unwrap();
+        symlink("run", &link).unwrap();
+        symlink("nowhere", dir.path().join("broken")).unwrap();
+        assert!(!DiskLook.runnable(&link) && !DiskLook.runnable(dir.path()));
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(DiskLook.runnable(&link));
+        assert_eq!(DiskLook.canonical(&link), fs::canonicalize(&file).ok());
+        assert!(!DiskLook.exists(&dir.path().join("broken")));
+        // Everybody may write in the folder for temporary files, so nothing below it is guarded.
+        assert!(!DiskLook.guarded(&file) && !DiskLook.guarded(&dir.path().join("none")));
+    }
+
+    #[test]
+    fn paths_of_windows_lose_their_prefix() {
+        assert_eq!(plain(PathBuf::from(r"\\?\C:\a\b.js")), PathBuf::from(r"C:\a\b.js"));
+        assert_eq!(plain(PathBuf::from(r"\\?\UNC\host\x")), PathBuf::from(r"\\?\UNC\host\x"));
+    }
+}
