@@ -421,15 +421,9 @@ impl Run {
         let tail = self.stderr.trim_end().to_owned();
         let who = &self.order.who;
         let error =
-            failure.filter(|_| !matches!(verdict, Verdict::Done | Verdict::DoneWithDenials)).map(|f| {
-                RunError {
-                    kind: f.kind,
-                    phase: f.kind.phase(),
-                    hint: f.hint.or_else(|| hint(f.kind, who.sign_in_hint.as_deref())),
-                    message: f.message,
-                    stderr_tail: tail.clone(),
-                    retryable: f.kind.retryable(),
-                }
+            failure.filter(|_| !matches!(verdict, Verdict::Done | Verdict::DoneWithDenials)).map(|mut f| {
+                f.hint = f.hint.or_else(|| hint(f.kind, who.sign_in_hint.as_deref()));
+                RunError::new(f, tail.clone())
             });
         Outcome {
             schema: OUTCOME_SCHEMA,

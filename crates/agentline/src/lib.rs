@@ -1,8 +1,24 @@
-//! Drives coding-agent command-line tools and tells the truth about what they did.
+//! Drives coding-agent command-line tools and tells the truth about what they did: what was said, which files really
+//! changed, what it cost, and whether it worked.
 
+mod agentline;
+pub mod blocking;
 pub mod cache;
 pub mod detect;
+mod drive;
+mod error;
+mod follow;
 pub mod install;
 pub mod look;
+mod prepare;
 pub mod process;
+mod run;
 pub mod snapshot;
+mod tape_file;
+mod workspace;
+
+pub use crate::agentline::Agentline;
+pub use agentline_core as core;
+pub use agentline_core::*;
+pub use error::Error;
+pub use run::{Canceller, Run};

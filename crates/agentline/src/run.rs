@@ -1,0 +1,162 @@
+//! A run in progress: a stream of events, then an outcome.
+
+use agentline_core::{Event, Origin, Outcome, Record};
+use futures_core::Stream;
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+use tokio::{
+    sync::mpsc::{Receiver, Sender},
+    task::JoinHandle,
+};
+
+/// A run in progress. Dropping it stops the run and everything that the agent started.
+///
+/// It is a [`Stream`] of [`Record`]s; the last one is [`Event::Outcome`].
+#[derive(Debug)]
+pub struct Run {
+    run_id: String,
+    events: Receiver<Vec<Record>>,
+    batch: std::vec::IntoIter<Record>,
+    cancels: Sender<i32>,
+    state: State,
+    last: (u32, u64),
+}
+
+#[derive(Debug)]
+enum State {
+    Going(JoinHandle<Outcome>),
+    /// The outcome, once it is known, until it was told.
+    Over(Option<Box<Outcome>>),
+}
+
+/// Stops a run from elsewhere.
+#[derive(Clone, Debug)]
+pub struct Canceller {
+    cancels: tokio::sync::mpsc::WeakSender<i32>,
+}
+
+impl Canceller {
+    /// Stops the run as an interrupt from the keyboard would. Once is enough; a run that is over does not mind.
+    pub fn cancel(&self) {
+        self.cancel_by(2);
+    }
+
+    /// Stops the run for the caller's own reason: 2 for SIGINT, 15 for SIGTERM.
+    pub fn cancel_by(&self, signal: i32) {
+        if let Some(cancels) = self.cancels.upgrade() {
+            // A full queue means that a stop is on its way already.
+            let _ = cancels.try_send(signal);
+        }
+    }
+}
+
+impl Run {
+    pub(crate) fn new(
+        run_id: String,
+        events: Receiver<Vec<Record>>,
+        cancels: Sender<i32>,
+        task: JoinHandle<Outcome>,
+    ) -> Self {
+        Self {
+            run_id,
+            events,
+            batch: Vec::new().into_iter(),
+            cancels,
+            state: State::Going(task),
+            last: (0, 0),
+        }
+    }
+
+    /// A run that was over before it began.
+    pub(crate) fn over(outcome: Outcome) -> Self {
+        let (_, events) = tokio::sync::mpsc::channel(1);
+        let (cancels, _) = tokio::sync::mpsc::channel(1);
+        let run_id = outcome.run_id.clone();
+        let state = State::Over(Some(Box::new(outcome)));
+        Self { run_id, events, batch: Vec::new().into_iter(), cancels, state, last: (0, 0) }
+    }
+
+    /// The id of this run, as in events and outcome.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.run_id
+    }
+
+    /// The next event; `None` after the outcome. May be dropped and called again without losing anything.
+    pub async fn next(&mut self) -> Option<Record> {
+        std::future::poll_fn(|cx| self.poll_record(cx)).await
+    }
+
+    /// Waits for the end; events that were not read are passed over.
+    pub async fn outcome(mut self) -> Outcome {
+        let mut last = None;
+        while let Some(record) = self.next().await {
+            if let Event::Outcome { outcome } = record.event {
+                last = Some(outcome);
+            }
+        }
+        match last {
+            Some(outcome) => *outcome,
+            None => vanished(&self.run_id),
+        }
+    }
+
+    /// Stops the run as an interrupt from the keyboard would. Its outcome still comes.
+    pub fn cancel(&self) {
+        self.canceller().cancel();
+    }
+
+    /// A handle with which others can stop the run.
+    #[must_use]
+    pub fn canceller(&self) -> Canceller {
+        Canceller { cancels: self.cancels.downgrade() }
+    }
+
+    fn poll_record(&mut self, cx: &mut Context<'_>) -> Poll<Option<Record>> {
+        loop {
+            if let Some(record) = self.batch.next() {
+                self.last = (record.seq, record.at_ms);
+                return Poll::Ready(Some(record));
+            }
+            match &mut self.state {
+                State::Going(task) => match self.events.poll_recv(cx) {
+                    Poll::Ready(Some(batch)) => self.batch = batch.into_iter(),
+                    Poll::Ready(None) => match Pin::new(task).poll(cx) {
+                        Poll::Ready(ended) => {
+                            let outcome = ended.unwrap_or_else(|_| vanished(&self.run_id));
+                            self.state = State::Over(Some(Box::new(outcome)));
+                        }
+                        Poll::Pending => return Poll::Pending,
+                    },
+                    Poll::Pending => return Poll::Pending,
+                },
+                State::Over(outcome) => {
+                    let (seq, at) = self.last;
+                    return Poll::Ready(outcome.take().map(|outcome| {
+                        let at = at.max(outcome.duration_ms);
+                        Record::new(seq + 1, at, Origin::Agentline, None, Event::Outcome { outcome })
+                    }));
+                }
+            }
+        }
+    }
+}
+
+impl Stream for Run {
+    type Item = Record;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Record>> {
+        self.poll_record(cx)
+    }
+}
+
+/// The task of the run panicked or its runtime was shut down; its process was killed with it.
+fn vanished(run_id: &str) -> Outcome {
+    let mut who = agentline_core::Who::default();
+    run_id.clone_into(&mut who.run_id);
+    let failure =
+        agentline_core::Failure::new(agentline_core::Kind::Crashed, "the run was torn down from inside");
+    Outcome::not_begun(&who, agentline_core::Verdict::Failed, failure)
+}

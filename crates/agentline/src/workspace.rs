@@ -1,0 +1,50 @@
+//! What the disk says about a run: a look before, a look after, and whether others were there.
+
+use crate::snapshot::{ActiveRun, ChangeKind, Snapshot, SnapshotOptions};
+use agentline_core::{Change, Disk, DiskChange};
+use std::path::{Path, PathBuf};
+
+/// The workspace as it was before a run.
+pub(crate) struct Before {
+    snapshot: Snapshot,
+    options: SnapshotOptions,
+    /// Tells whether another run was active here; not known where the record could not be written.
+    active: Option<ActiveRun>,
+}
+
+impl Before {
+    /// Looks at the workspace. Blocks.
+    pub(crate) fn look(cwd: &Path, runtime_dir: &Path) -> Self {
+        let active = ActiveRun::enter(runtime_dir, cwd).ok();
+        let options = SnapshotOptions::default();
+        Self { snapshot: Snapshot::take(cwd, &options), options, active }
+    }
+
+    /// Looks again and compares. Blocks.
+    pub(crate) fn compare(self, reported: &[String]) -> Disk {
+        let paths: Vec<PathBuf> = reported.iter().map(PathBuf::from).collect();
+        let after = self.snapshot.take_again(&self.options);
+        let mut disk = Disk::default();
+        disk.changes = self.snapshot.compare(&after, &paths).into_iter().map(into_core).collect();
+        disk.spelled = reported
+            .iter()
+            .zip(&paths)
+            .map(|(said, path)| (said.clone(), self.snapshot.spell(path)))
+            .collect();
+        disk.shared = self.active.is_some_and(|a| a.overlapped());
+        disk.unknown = self.snapshot.truncated() || after.truncated();
+        disk
+    }
+}
+
+fn into_core(change: crate::snapshot::Change) -> DiskChange {
+    let kind = match change.kind {
+        ChangeKind::Created => Change::Created,
+        ChangeKind::Modified => Change::Modified,
+        ChangeKind::Deleted => Change::Deleted,
+    };
+    let verified = change.verified();
+    let mut out = DiskChange::new(change.path, kind);
+    (out.added, out.removed, out.verified) = (change.added, change.removed, verified);
+    out
+}
