@@ -1,1 +1,23 @@
-//! What the end-to-end tests share.
+//! What the end-to-end tests share: the real agents, a stage with a home of its own and a scripted model, and a look at
+//! what is left running.
+
+mod real;
+mod stage;
+
+pub use real::{real_gemini, skipped};
+pub use stage::{MODEL, Stage};
+
+/// Processes that carry this mark in their environment and still live.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn survivors(mark: &str) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_string_lossy().parse::<u32>().ok());
+    pids.filter(|pid| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let is_zombie = stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'));
+        !is_zombie && environment.windows(mark.len()).any(|w| w == mark.as_bytes())
+    })
+    .collect()
+}

@@ -1,0 +1,158 @@
+//! A stage for one run of the real agent: a home, a workspace and a scripted model of its own.
+
+use crate::real::real_gemini;
+use agentline::{Agentline, Event, Outcome, PermissionMode, Record, RunRequest, blocking, detect::Here};
+use agentline_mock::gemini::{SETTINGS, Script, ScriptedModel};
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+/// A model that needs no router request and has a price.
+pub const MODEL: &str = "gemini-2.5-flash";
+
+/// Everything that one test needs; removed with it.
+#[derive(Debug)]
+pub struct Stage {
+    dir: tempfile::TempDir,
+    /// What the agent talks to.
+    pub model: ScriptedModel,
+    env: BTreeMap<String, String>,
+}
+
+impl Stage {
+    /// A stage on which the real agent meets this script.
+    ///
+    /// # Panics
+    /// The machine has no room for a stage.
+    #[must_use]
+    pub fn new(script: Script) -> Self {
+        Self::with_model(ScriptedModel::start(script).expect("a free port on loopback"))
+    }
+
+    /// A stage with a model that was started elsewhere.
+    ///
+    /// # Panics
+    /// The machine has no room for a stage.
+    #[must_use]
+    pub fn with_model(model: ScriptedModel) -> Self {
+        let dir = tempfile::Builder::new().prefix("agentline-test-").tempdir().expect("a temporary folder");
+        let mut env: BTreeMap<String, String> = model.env().into_iter().collect();
+        env.insert("PATH".into(), std::env::var("PATH").unwrap_or_default());
+        env.insert("HOME".into(), dir.path().join("home").to_string_lossy().into_owned());
+        let stage = Self { dir, model, env };
+        fs::create_dir_all(stage.workspace()).expect("a workspace");
+        fs::create_dir_all(stage.home().join(".gemini")).expect("a home");
+        stage.settings(SETTINGS);
+        stage
+    }
+
+    /// The user's home.
+    #[must_use]
+    pub fn home(&self) -> PathBuf {
+        self.dir.path().join("home")
+    }
+
+    /// The workspace.
+    #[must_use]
+    pub fn workspace(&self) -> PathBuf {
+        self.dir.path().join("ws")
+    }
+
+    /// A place outside both.
+    #[must_use]
+    pub fn outside(&self) -> PathBuf {
+        self.dir.path().to_owned()
+    }
+
+    /// Writes the user's settings.
+    ///
+    /// # Panics
+    /// The file cannot be written.
+    pub fn settings(&self, json: &str) {
+        fs::write(self.home().join(".gemini/settings.json"), json).expect("settings");
+    }
+
+    /// Writes a file into the workspace.
+    ///
+    /// # Panics
+    /// The file cannot be written.
+    pub fn file(&self, path: &str, content: &str) {
+        let path = self.workspace().join(path);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, content).expect("a file");
+    }
+
+    /// Reads a file of the workspace.
+    #[must_use]
+    pub fn read(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.workspace().join(path)).ok()
+    }
+
+    /// Sets or, with `None`, removes a variable of the caller.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: Option<&str>) -> Self {
+        match value {
+            Some(value) => self.env.insert(name.into(), value.into()),
+            None => self.env.remove(name),
+        };
+        self
+    }
+
+    /// The caller's variables.
+    #[must_use]
+    pub fn variables(&self) -> &BTreeMap<String, String> {
+        &self.env
+    }
+
+    /// The library for this stage's user, with the real agent.
+    ///
+    /// # Panics
+    /// Real agents are left out; ask [`real_gemini`] first.
+    #[must_use]
+    pub fn agentline(&self) -> Agentline {
+        let program = real_gemini().expect("real agents are not left out");
+        let here = Here::new(self.env.clone(), self.home(), self.workspace());
+        Agentline::new(here).program("gemini", program.path)
+    }
+
+    /// A request that a test starts from: everything permitted, no extensions, a model with a price.
+    #[must_use]
+    pub fn request(&self, prompt: &str) -> RunRequest {
+        let mut request = RunRequest::new(prompt)
+            .model(MODEL)
+            .permission_mode(PermissionMode::Bypass)
+            .working_dir(self.workspace());
+        request.extensions = Some(Vec::new());
+        request
+    }
+
+    /// Runs to the end and gives everything that happened.
+    ///
+    /// # Panics
+    /// The request is refused.
+    #[must_use]
+    pub fn play(&self, request: RunRequest) -> (Vec<Record>, Outcome) {
+        let mut records = Vec::new();
+        let outcome = blocking::run(&self.agentline(), request, |record, _| {
+            if !matches!(record.event, Event::Outcome { .. }) {
+                records.push(record.clone());
+            }
+        });
+        (records, outcome.unwrap_or_else(|error| panic!("the request was refused: {error}")))
+    }
+
+    /// Runs to the end and gives the outcome.
+    #[must_use]
+    pub fn outcome(&self, request: RunRequest) -> Outcome {
+        self.play(request).1
+    }
+}
+
+/// Leaves the test out, aloud, where real agents are switched off.
+#[macro_export]
+macro_rules! needs_real_gemini {
+    () => {
+        if $crate::real_gemini().is_none() {
+            $crate::skipped(concat!(module_path!(), " line ", line!()));
+            return;
+        }
+    };
+}
