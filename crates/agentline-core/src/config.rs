@@ -16,12 +16,12 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-use crate::{Notice, PermissionMode, PriceTable, Problems, RunRequest, naming::snake_case, nearest};
+use crate::{Notice, PermissionMode, PriceTable, Problem, Problems, RunRequest, naming::snake_case, nearest};
 use check::{Findings, Given, disagreement};
 use keys::Place;
 use layer::LayerKind;
 use serde_json::{Map, Value};
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{cmp::Ordering, collections::BTreeMap, path::PathBuf};
 
 pub use docs::key_table;
 pub use keys::{KEYS, Key, find};
@@ -102,7 +102,7 @@ impl Config {
                 ranks.insert(setting, rank);
             }
         }
-        config.settle_agent_bin(&ranks);
+        config.settle_agent_bin(&ranks, &mut findings);
         let overrides = std::mem::replace(&mut config.prices, PriceTable::built_in());
         config.prices.overlay(&overrides);
         config.notices = findings.notices;
@@ -187,17 +187,23 @@ impl Config {
     }
 
     /// Gives `agent_bin` to the agent of the run, unless a higher layer names that agent's program.
-    fn settle_agent_bin(&mut self, ranks: &BTreeMap<String, usize>) {
+    fn settle_agent_bin(&mut self, ranks: &BTreeMap<String, usize>, findings: &mut Findings) {
         let Some(program) = self.agent_bin.take() else { return };
         let id = tables::agent_id(&self.request.agent);
         let name = format!("agents.{id}.program");
-        if ranks.get(&name) > ranks.get("agent_bin") {
-            return;
+        let origin = self.origins.remove("agent_bin").unwrap_or_default();
+        let settings = self.agents.entry(id).or_default();
+        match ranks.get(&name).cmp(&ranks.get("agent_bin")) {
+            Ordering::Greater => return,
+            Ordering::Equal if settings.program.as_ref() != Some(&program) => findings.problems.push(
+                Problem::new("agent_bin", format!("`agent_bin` and `{name}` say different things"))
+                    .hint("keep one of the two: they set the same thing")
+                    .source(origin.clone()),
+            ),
+            _ => {}
         }
-        if let Some(origin) = self.origins.remove("agent_bin") {
-            self.origins.insert(name, origin);
-        }
-        self.agents.entry(id).or_default().program = Some(program);
+        settings.program = Some(program);
+        self.origins.insert(name, origin);
     }
 }
 

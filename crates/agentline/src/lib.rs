@@ -13,6 +13,7 @@ pub mod look;
 mod prepare;
 pub mod process;
 mod run;
+pub mod settings;
 pub mod snapshot;
 mod tape_file;
 mod workspace;

@@ -88,7 +88,11 @@ impl<'a> Given<'a> {
     /// The value as a message may show it.
     pub(super) fn shown(&self) -> String {
         let is_inside_secret = self.name.split('.').any(|part| matches!(part, "env" | "headers"));
-        if self.key.is_secret || is_inside_secret { MARK.into() } else { shorten(&self.value.to_string()) }
+        match self.value {
+            _ if self.key.is_secret || is_inside_secret => MARK.into(),
+            Value::String(text) if self.is_loose => shorten(text),
+            value => shorten(&value.to_string()),
+        }
     }
 
     /// Where it stands: the layer, with the line where it has one.

@@ -34,7 +34,14 @@ pub(super) const KINDS: &[(&str, &str)] = &[
     ("program", "program name, or path"),
 ];
 
-const HOW_TO_WRITE_A_TIME: &str = "write seconds, or a time such as `10m`, `1h30m`, `500ms`";
+/// How many seconds a bare number counts for, and how to write the time.
+fn unit(given: &Given<'_>) -> (f64, &'static str) {
+    if snake_case(&given.name).ends_with("_ms") {
+        (0.001, "write milliseconds, or a time such as `500ms`, `10m`, `1h30m`")
+    } else {
+        (1.0, "write seconds, or a time such as `10m`, `1h30m`, `500ms`")
+    }
+}
 
 /// Any text.
 pub(super) fn text(given: &Given<'_>, findings: &mut Findings) -> Option<String> {
@@ -118,10 +125,7 @@ pub(super) fn clock(given: &Given<'_>, findings: &mut Findings) -> Option<Durati
     match time(given, findings)? {
         Some(time) if time > Duration::ZERO => Some(time),
         _ => findings.refuse(
-            given
-                .problem(format!("{} must be > 0", given.name))
-                .value(given.shown())
-                .hint(HOW_TO_WRITE_A_TIME),
+            given.problem(format!("{} must be > 0", given.name)).value(given.shown()).hint(unit(given).1),
         ),
     }
 }
@@ -131,17 +135,14 @@ pub(super) fn pause(given: &Given<'_>, findings: &mut Findings) -> Option<Durati
     match time(given, findings)? {
         Some(time) => Some(time),
         None => findings.refuse(
-            given
-                .problem(format!("{} must be >= 0", given.name))
-                .value(given.shown())
-                .hint(HOW_TO_WRITE_A_TIME),
+            given.problem(format!("{} must be >= 0", given.name)).value(given.shown()).hint(unit(given).1),
         ),
     }
 }
 
 /// A time as a number or as words; `None` inside says that it is negative.
 fn time(given: &Given<'_>, findings: &mut Findings) -> Option<Option<Duration>> {
-    let unit = if snake_case(&given.name).ends_with("_ms") { 0.001 } else { 1.0 };
+    let (unit, way_out) = unit(given);
     let number = match given.value {
         Value::Number(number) => number.as_f64(),
         Value::String(text) => text.trim().parse().ok(),
@@ -156,12 +157,9 @@ fn time(given: &Given<'_>, findings: &mut Findings) -> Option<Option<Duration>> 
     match read {
         Some(time) => Some(Some(time)),
         None if given.value.is_string() => findings.refuse(
-            given
-                .problem(format!("{} must be a time", given.name))
-                .value(given.shown())
-                .hint(HOW_TO_WRITE_A_TIME),
+            given.problem(format!("{} must be a time", given.name)).value(given.shown()).hint(way_out),
         ),
-        None => findings.refuse(given.must_be("a time").hint(HOW_TO_WRITE_A_TIME)),
+        None => findings.refuse(given.must_be("a time").hint(way_out)),
     }
 }
 

@@ -112,8 +112,7 @@ pub(super) fn agents(given: &Given<'_>, findings: &mut Findings) -> Option<BTree
         return findings
             .refuse(given.must_be("a table").hint("write `[agents.gemini]` and its keys below it"));
     };
-    every(table, |name, value| {
-        let id = agent_id(name);
+    let said = every(table, |name, value| {
         let given = given.part(name, value);
         let Value::Object(table) = value else {
             return findings.refuse(
@@ -133,8 +132,13 @@ pub(super) fn agents(given: &Given<'_>, findings: &mut Findings) -> Option<BTree
             surface: surface?.flatten(),
             command: command?,
         };
-        Some((id, settings))
-    })
+        Some((name.to_owned(), settings))
+    })?;
+    let mut by_id: BTreeMap<String, AgentSettings> = BTreeMap::new();
+    for (name, settings) in said {
+        by_id.entry(agent_id(&name)).or_default().overlay(&settings);
+    }
+    Some(by_id)
 }
 
 /// A program: a bare name is looked for on PATH, anything else is a path.

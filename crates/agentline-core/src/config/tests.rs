@@ -344,6 +344,11 @@ fn agent_bin_is_the_program_of_the_runs_agent_unless_a_higher_layer_names_it() {
     assert_eq!(config.origins["agents.gemini.program"], "bin");
     let config = Config::build(&[bin, table]).unwrap();
     assert_eq!(config.agents["gemini"].program, Some("other".into()));
+    let both = Layer::file("both", "agent_bin = 'a'\n[agents.gemini-cli]\nprogram = 'b'");
+    assert_eq!(
+        Config::build(&[both]).unwrap_err().to_string(),
+        "`agent_bin`: `agent_bin` and `agents.gemini.program` say different things (from both)\n  hint: keep one of the two: they set the same thing"
+    );
     let preset = from_json(json!({"agent": "gemini_acp", "agent_bin": "g"}));
     assert_eq!(preset.agents["gemini"].program, Some("g".into()));
 }

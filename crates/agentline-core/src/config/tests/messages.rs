@@ -22,7 +22,7 @@ fn each_bad_value_has_its_message() {
         ),
         (
             json!({"timeout_ms": 0}),
-            "`timeout_ms`: timeout_ms must be > 0 (`0` from configuration)\n  hint: write seconds, or a time such as `10m`, `1h30m`, `500ms`",
+            "`timeout_ms`: timeout_ms must be > 0 (`0` from configuration)\n  hint: write milliseconds, or a time such as `500ms`, `10m`, `1h30m`",
         ),
         (
             json!({"timeout": "soon"}),
@@ -38,7 +38,7 @@ fn each_bad_value_has_its_message() {
         ),
         (
             json!({"quiet_period_ms": -1}),
-            "`quiet_period_ms`: quiet_period_ms must be >= 0 (`-1` from configuration)\n  hint: write seconds, or a time such as `10m`, `1h30m`, `500ms`",
+            "`quiet_period_ms`: quiet_period_ms must be >= 0 (`-1` from configuration)\n  hint: write milliseconds, or a time such as `500ms`, `10m`, `1h30m`",
         ),
         (
             json!({"approval_mode": "bogus"}),

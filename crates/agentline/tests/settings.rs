@@ -1,0 +1,237 @@
+//! Settings on a real disk: which files are found, and what is said about those that cannot be read.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail")]
+
+use agentline::settings::{find_layers, workspace_file};
+use agentline_core::{Config, Problems};
+use std::{ffi::OsString, fs, path::Path};
+
+/// A home and a workspace below it.
+struct Machine {
+    temp: tempfile::TempDir,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let machine = Self { temp: tempfile::tempdir().unwrap() };
+        fs::create_dir_all(machine.path("home/project/deep/er")).unwrap();
+        machine
+    }
+
+    fn path(&self, path: &str) -> std::path::PathBuf {
+        fs::canonicalize(self.temp.path()).unwrap().join(path)
+    }
+
+    fn write(&self, path: &str, content: impl AsRef<[u8]>) {
+        fs::create_dir_all(self.path(path).parent().unwrap()).unwrap();
+        fs::write(self.path(path), content).unwrap();
+    }
+
+    fn build(&self, workspace: &str, variables: &[(&str, &str)]) -> Result<Config, Problems> {
+        let variables = variables.iter().map(|(k, v)| (OsString::from(k), OsString::from(v)));
+        Config::build(&find_layers(&self.path(workspace), Some(&self.path("home")), variables))
+    }
+
+    fn config(&self, workspace: &str, variables: &[(&str, &str)]) -> Config {
+        self.build(workspace, variables).unwrap_or_else(|problems| panic!("{problems}"))
+    }
+
+    /// Everything that is wrong, with the folder of the test left out of the paths.
+    fn problems(&self, workspace: &str, variables: &[(&str, &str)]) -> String {
+        let problems = self.build(workspace, variables).unwrap_err().to_string();
+        problems.replace(self.path("").to_str().unwrap(), "/")
+    }
+}
+
+#[test]
+fn without_files_and_variables_the_defaults_hold() {
+    let config = Machine::new().config("home/project", &[("PATH", "/bin")]);
+    assert_eq!(config, Config::build(&[]).unwrap());
+}
+
+#[test]
+fn the_user_file_stands_below_the_workspace_and_the_environment() {
+    let machine = Machine::new();
+    machine.write("home/.config/agentline/config.toml", "model = 'user'\nname = 'user'\nresume = 'user'");
+    machine.write("home/project/agentline.toml", "name = 'workspace'\nresume = 'workspace'");
+    let config = machine.config("home/project", &[("AGENTLINE_RESUME", "latest")]);
+    let request = &config.request;
+    let found = [&request.model, &request.name, &request.resume].map(|value| value.as_deref().unwrap());
+    assert_eq!(found, ["user", "workspace", "latest"]);
+    assert_eq!(config.origins["name"], machine.path("home/project/agentline.toml").display().to_string());
+    assert_eq!(config.origins["resume"], "environment");
+}
+
+#[test]
+fn the_nearest_file_above_the_workspace_counts_and_only_that() {
+    let machine = Machine::new();
+    machine.write("home/project/agentline.toml", "model = 'near'\nworking_dir = 'x'\nrecord = '~/t'");
+    machine.write("home/agentline.toml", "model = 'far'\nname = 'far'");
+    let config = machine.config("home/project/deep/er", &[]);
+    assert_eq!(config.request.model.as_deref(), Some("near"));
+    assert_eq!(config.request.name, None);
+    assert_eq!(config.request.working_dir, Some(machine.path("home/project/x")), "from the file's folder");
+    assert_eq!(config.request.record, Some(machine.path("home/t")));
+}
+
+#[test]
+fn the_search_ends_at_home() {
+    let machine = Machine::new();
+    machine.write("agentline.toml", "model = 'outside'");
+    assert_eq!(machine.config("home/project", &[]).request.model, None);
+    fs::create_dir(machine.path("elsewhere")).unwrap();
+    assert_eq!(machine.config("elsewhere", &[]).request.model.as_deref(), Some("outside"));
+}
+
+#[test]
+fn a_named_user_file_replaces_the_usual_one() {
+    let machine = Machine::new();
+    machine.write("home/.config/agentline/config.toml", "model = 'usual'");
+    machine.write("xdg/agentline/config.toml", "model = 'xdg'");
+    machine.write("mine.toml", "model = 'mine'");
+    let (xdg, mine) = (machine.path("xdg"), machine.path("mine.toml"));
+    let model = |variables: &[(&str, &str)]| machine.config("home/project", variables).request.model.unwrap();
+    assert_eq!(model(&[]), "usual");
+    assert_eq!(model(&[("XDG_CONFIG_HOME", xdg.to_str().unwrap())]), "xdg");
+    assert_eq!(model(&[("AGENTLINE_CONFIG", mine.to_str().unwrap())]), "mine");
+    assert_eq!(model(&[("AGENTLINE_CONFIG", ""), ("XDG_CONFIG_HOME", "relative")]), "usual");
+}
+
+#[test]
+fn what_cannot_be_a_file_of_settings_is_told_with_everything_else() {
+    let machine = Machine::new();
+    let gone = machine.path("gone.toml");
+    let variables = [("AGENTLINE_CONFIG", gone.to_str().unwrap()), ("AGENTLINE_TIMEOUT", "0")];
+    machine.write("home/project/agentline.toml", b"model = 'caf\xe9'");
+    assert_eq!(
+        machine.problems("home/project", &variables),
+        "`AGENTLINE_CONFIG`: there is no file `/gone.toml` (from environment)\n  hint: create it, or unset AGENTLINE_CONFIG\n\
+         `/home/project/agentline.toml`: is not UTF-8 text, from line 1 on\n  hint: save it as UTF-8\n\
+         `AGENTLINE_TIMEOUT`: timeout must be > 0 (`0` from environment)\n  hint: write seconds, or a time such as `10m`, `1h30m`, `500ms`"
+    );
+    machine.write("home/project/agentline.toml", "timeout = = 3");
+    let told = machine.problems("home/project", &[]);
+    assert!(told.starts_with("`line 1, column 11`: is not TOML: "), "{told}");
+    assert!(told.contains("(from /home/project/agentline.toml:1)"), "{told}");
+    machine.write("home/project/agentline.toml", vec![b'#'; (1 << 20) + 1]);
+    assert_eq!(
+        machine.problems("home/project", &[]),
+        "`/home/project/agentline.toml`: is longer than 1 MiB, which no file of settings is\n  hint: move it away, or put a TOML file there"
+    );
+    fs::create_dir(machine.path("home/project/deep/agentline.toml")).unwrap();
+    assert_eq!(
+        machine.problems("home/project/deep", &[]),
+        "`/home/project/deep/agentline.toml`: is a folder, not a file\n  hint: move it away, or put a TOML file there"
+    );
+}
+
+#[test]
+fn a_byte_order_mark_is_no_problem() {
+    let machine = Machine::new();
+    machine.write("home/project/agentline.toml", "\u{feff}model = 'm'\r\nname = 'n'\r\n");
+    let config = machine.config("home/project", &[]);
+    assert_eq!((config.request.model.as_deref(), config.request.name.as_deref()), (Some("m"), Some("n")));
+}
+
+#[cfg(unix)]
+mod unix {
+    use super::*;
+    use std::{
+        os::unix::{
+            ffi::OsStringExt,
+            fs::{PermissionsExt, chown, symlink},
+        },
+        process::Command,
+    };
+
+    #[test]
+    fn a_variable_that_is_not_text_is_named() {
+        let machine = Machine::new();
+        let variables = [(OsString::from("AGENTLINE_MODEL"), OsString::from_vec(vec![0xff]))];
+        let layers = find_layers(&machine.path("home"), None, variables);
+        assert_eq!(
+            Config::build(&layers).unwrap_err().to_string(),
+            "`AGENTLINE_MODEL`: is not UTF-8 text (from environment)\n  hint: write it in UTF-8, or unset it"
+        );
+    }
+
+    #[test]
+    fn links_are_followed_and_pipes_are_not_waited_for() {
+        let machine = Machine::new();
+        machine.write("real.toml", "model = 'real'");
+        symlink(machine.path("real.toml"), machine.path("home/project/agentline.toml")).unwrap();
+        assert_eq!(machine.config("home/project", &[]).request.model.as_deref(), Some("real"));
+        fs::remove_file(machine.path("real.toml")).unwrap();
+        assert_eq!(
+            machine.problems("home/project", &[]),
+            "`/home/project/agentline.toml`: is a link that leads nowhere\n  hint: repair the link, or remove it"
+        );
+        let pipe = machine.path("home/project/deep/agentline.toml");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert_eq!(
+            machine.problems("home/project/deep", &[]),
+            "`/home/project/deep/agentline.toml`: is neither a file nor a link to one\n  hint: move it away, or put a TOML file there"
+        );
+    }
+
+    #[test]
+    fn a_file_that_a_stranger_put_above_the_workspace_is_left_alone() {
+        let machine = Machine::new();
+        machine.write("agentline.toml", "model = 'planted'");
+        fs::create_dir(machine.path("mine")).unwrap();
+        let file = machine.path("agentline.toml");
+        let found = || workspace_file(&machine.path("mine"), None);
+        assert_eq!(found(), Some(file.clone()));
+        // Only root can give files away; anyone else has seen the half that can be seen.
+        if chown(&file, Some(65533), None).is_ok() {
+            assert_ne!(found(), Some(file.clone()));
+            chown(machine.path("mine"), Some(65533), None).unwrap();
+            assert_eq!(found(), Some(file));
+        }
+    }
+
+    /// Root may read everything, so the test runs itself again as a user who may not.
+    #[test]
+    fn a_file_that_may_not_be_read_is_told_with_the_way_out() {
+        const INSIDE: &str = "AGENTLINE_TEST_UNREADABLE_SETTINGS";
+        if let Some(root) = std::env::var_os(INSIDE) {
+            return read_as_ordinary_user(Path::new(&root));
+        }
+        let machine = Machine::new();
+        machine.write("home/project/agentline.toml", "model = 'm'");
+        for folder in ["", "home", "home/project"] {
+            fs::set_permissions(machine.path(folder), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        fs::set_permissions(machine.path("home/project/agentline.toml"), fs::Permissions::from_mode(0o000))
+            .unwrap();
+        if fs::read(machine.path("home/project/agentline.toml")).is_err() {
+            return read_as_ordinary_user(&machine.path(""));
+        }
+        // The user that we become may not reach the build folder either.
+        let copy = machine.path("test");
+        fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = Command::new(&copy);
+        std::os::unix::process::CommandExt::uid(&mut command, 65534);
+        command.current_dir(machine.path("")).env(INSIDE, machine.path(""));
+        command.args([
+            "--exact",
+            "unix::a_file_that_may_not_be_read_is_told_with_the_way_out",
+            "--nocapture",
+        ]);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+    }
+
+    fn read_as_ordinary_user(root: &Path) {
+        let file = root.join("home/project/agentline.toml");
+        let layers = find_layers(&root.join("home/project"), Some(&root.join("home")), []);
+        assert_eq!(
+            Config::build(&layers).unwrap_err().to_string(),
+            format!(
+                "`{0}`: cannot be read: Permission denied (os error 13)\n  hint: make it readable with `chmod u+r {0}`, or move it away",
+                file.display()
+            )
+        );
+    }
+}
