@@ -106,6 +106,30 @@ fn every_key_reaches_its_place_from_a_file_a_map_a_flag_and_a_variable() {
 }
 
 #[test]
+fn every_key_of_a_run_sets_the_field_of_its_name_and_no_other() {
+    fn changed(path: &str, before: &Value, after: &Value) -> Vec<String> {
+        match (before, after) {
+            (Value::Object(before), Value::Object(after)) if path.is_empty() || path == "limits" => {
+                after.iter().flat_map(|(name, value)| changed(name, &before[name], value)).collect()
+            }
+            _ if before != after => vec![path.to_owned()],
+            _ => vec![],
+        }
+    }
+    let as_json = |config: &Config| serde_json::to_value(&config.request).unwrap();
+    let nothing = as_json(&Config::build(&[]).unwrap());
+    let elsewhere = ["agents", "prices", "supervisor", "agent_bin"];
+    for key in KEYS {
+        let fields = changed("", &nothing, &as_json(&from_json(json!({ key.name: example(key) }))));
+        if key.is_for_acp || elsewhere.contains(&key.name) {
+            assert_eq!(fields, Vec::<String>::new(), "{}", key.name);
+        } else {
+            assert_eq!(fields, [key.name.trim_end_matches("_ms")], "{}", key.name);
+        }
+    }
+}
+
+#[test]
 fn a_higher_layer_wins_for_every_key() {
     for key in KEYS {
         let value = map(json!({ key.name: example(key) }));

@@ -298,3 +298,40 @@ fn no_secret_is_in_any_problem() {
     let told = Config::build(&[Layer::file("a.toml", broken)]).unwrap_err().to_string();
     assert!(!told.contains(secret), "{told}");
 }
+
+#[test]
+fn no_value_of_any_key_is_a_panic_and_every_refusal_names_the_key() {
+    let odd = [
+        json!(true),
+        json!(-1),
+        json!(1e308),
+        json!(u64::MAX),
+        json!(""),
+        json!("'\"\u{0}é…"),
+        json!("x".repeat(10_000)),
+        json!([]),
+        json!([[], {}, null, 1]),
+        json!({}),
+        json!({"": null, "a.b": {"c": [1]}, "models": {"m": 1}}),
+    ];
+    for key in crate::config::KEYS {
+        for value in &odd {
+            let table = map(json!({ key.name: value }));
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            for layer in [
+                Layer::map("m", table.clone()),
+                Layer::flags(table),
+                Layer::environment([(key.variable(), text)]),
+            ] {
+                let Err(problems) = Config::build(&[layer]) else { continue };
+                for problem in problems.0 {
+                    let flag = key.flag.map(|flag| format!("--{flag}"));
+                    let is_named = problem.key.starts_with(key.name)
+                        || problem.key == key.variable()
+                        || Some(&problem.key) == flag.as_ref();
+                    assert!(is_named && problem.to_string().len() < 600, "{}: {problem}", key.name);
+                }
+            }
+        }
+    }
+}
