@@ -24,6 +24,7 @@ mod input;
 mod launch;
 mod ledger;
 mod line;
+mod line_veil;
 #[cfg(test)]
 mod map_look;
 mod naming;
@@ -52,6 +53,7 @@ pub use id::{AskId, Millis, RunId, Surface, Version};
 pub use input::{Answer, Ask, Clocks, Disk, Exit, Input, Order, Side, Stream, Want, What, Who};
 pub use launch::{Ground, Launch, Look, NewFile, Notice, Plan, Program};
 pub use line::{LineSplitter, Piece};
+pub use line_veil::LineVeil;
 pub use naming::looks_secret;
 pub use outcome::{Denial, OUTCOME_SCHEMA, Outcome, RunError};
 pub use output::{Output, Rung};

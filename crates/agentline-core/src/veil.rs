@@ -15,13 +15,16 @@ pub struct Veil {
     secrets: Vec<Vec<char>>,
 }
 
-/// How far a secret was found at a place in a text.
-enum Match {
-    No,
+/// How far a secret fits at a place in a text.
+pub(crate) struct Fit {
+    /// How many of its letters fit.
+    pub(crate) letters: usize,
+    /// Where they end.
+    pub(crate) end: usize,
+    /// All of them fit.
+    pub(crate) is_whole: bool,
     /// The text ended while everything fitted.
-    Partial,
-    /// It ends here.
-    Full(usize),
+    pub(crate) is_begun: bool,
 }
 
 impl Veil {
@@ -45,6 +48,11 @@ impl Veil {
         self.secrets.is_empty()
     }
 
+    /// The secrets as letters, longest first.
+    pub(crate) fn secrets(&self) -> &[Vec<char>] {
+        &self.secrets
+    }
+
     /// The text with every secret replaced.
     #[must_use]
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
@@ -61,10 +69,11 @@ impl Veil {
     /// Where the first secret at or after `from` stands.
     fn find(&self, text: &str, from: usize) -> Option<(usize, usize)> {
         self.candidates(text, from).find_map(|at| {
-            self.secrets.iter().find_map(|secret| match match_at(text, at, secret) {
-                Match::Full(end) => Some((at, end)),
-                _ => None,
-            })
+            self.secrets
+                .iter()
+                .map(|secret| fit(text, at, secret))
+                .find(|fit| fit.is_whole)
+                .map(|fit| (at, fit.end))
         })
     }
 
@@ -77,8 +86,7 @@ impl Veil {
         while !text.is_char_boundary(from) {
             from -= 1;
         }
-        self.candidates(text, from)
-            .find(|at| self.secrets.iter().any(|s| matches!(match_at(text, *at, s), Match::Partial)))
+        self.candidates(text, from).find(|at| self.secrets.iter().any(|s| fit(text, *at, s).is_begun))
     }
 
     /// Places where a secret could begin: its first letter, or an escape of it.
@@ -181,38 +189,32 @@ impl Veil {
     }
 }
 
-/// Fits a secret at a place, each character as itself or as any escape that JSON knows, at any depth of nesting.
-fn match_at(text: &str, at: usize, secret: &[char]) -> Match {
-    let mut at = at;
-    for &want in secret {
-        let rest = &text[at..];
+/// Fits a secret at a place, each letter as itself or as any escape that JSON knows, at any depth of nesting.
+pub(crate) fn fit(text: &str, at: usize, secret: &[char]) -> Fit {
+    let mut end = at;
+    let stop = |letters, end, is_begun| Fit { letters, end, is_whole: false, is_begun };
+    for (letters, &want) in secret.iter().enumerate() {
+        let rest = &text[end..];
         let slashes = rest.bytes().take_while(|b| *b == b'\\').count();
         let after = &rest[slashes..];
-        if after.is_empty() {
+        let length = match (after.chars().next(), slashes, want) {
             // Only backslashes, or nothing: more may come.
-            return Match::Partial;
-        }
-        if slashes == 0 || want == '\\' {
-            if want == '\\' {
-                if slashes == 0 {
-                    return Match::No;
-                }
-                at += slashes;
-                continue;
-            }
-            match after.chars().next() {
-                Some(c) if c == want => at += c.len_utf8(),
-                _ => return Match::No,
-            }
-            continue;
-        }
-        match escaped(after, want) {
-            Some(Ok(len)) => at += slashes + len,
-            Some(Err(())) => return Match::Partial,
-            None => return Match::No,
+            (None, ..) => return stop(letters, end, true),
+            (Some(_), 0, '\\') => None,
+            (Some(_), _, '\\') => Some(slashes),
+            (Some(c), 0, _) => (c == want).then(|| c.len_utf8()),
+            (Some(_), ..) => match escaped(after, want) {
+                Some(Ok(length)) => Some(slashes + length),
+                Some(Err(())) => return stop(letters, end, true),
+                None => None,
+            },
+        };
+        match length {
+            Some(length) => end += length,
+            None => return stop(letters, end, false),
         }
     }
-    Match::Full(at)
+    Fit { letters: secret.len(), end, is_whole: true, is_begun: false }
 }
 
 /// Whether what follows a backslash spells the character: its length, or `Err` when the text ends in the middle.

@@ -1,0 +1,209 @@
+//! Hides secrets on a tape, also those that an agent spread over several lines a few letters at a time.
+//!
+//! A line is held back while one of its strings ends like the beginning of a secret. When later lines complete it, the
+//! pieces are taken out of the lines before and the mark stands in the last one, which is where the events have it too.
+
+use crate::veil::{MARK, Veil, fit};
+use std::{collections::VecDeque, ops::Range};
+
+/// Lines are held back no longer than this, and no more beginnings are watched than this.
+const MOST_HELD: usize = 256;
+
+/// Hides secrets in a stream of lines.
+#[derive(Debug, Default)]
+pub struct LineVeil {
+    veil: Veil,
+    held: VecDeque<Held>,
+    /// The number of the first line that is held.
+    first: usize,
+    begun: VecDeque<Begun>,
+}
+
+#[derive(Debug)]
+struct Held {
+    text: String,
+    /// Parts that are to be replaced, in any order.
+    edits: Vec<(Range<usize>, &'static str)>,
+}
+
+/// A secret of which the beginning was seen.
+#[derive(Clone, Debug)]
+struct Begun {
+    secret: usize,
+    /// How many of its letters were seen.
+    letters: usize,
+    /// Where they stand: the number of the line and the place in it.
+    places: Vec<(usize, Range<usize>)>,
+}
+
+impl LineVeil {
+    /// Hides what this veil hides.
+    #[must_use]
+    pub fn new(veil: Veil) -> Self {
+        Self { veil, ..Self::default() }
+    }
+
+    /// Takes a line and hands out every line that is safe.
+    pub fn push(&mut self, line: &str, mut each: impl FnMut(&str)) {
+        if self.veil.is_empty() {
+            return each(line);
+        }
+        let number = self.first + self.held.len();
+        self.held.push_back(Held { text: self.veil.text(line).into_owned(), edits: Vec::new() });
+        self.watch(number);
+        while self.begun.len() > MOST_HELD {
+            self.begun.pop_front();
+        }
+        self.begun.retain(|b| b.places.first().is_some_and(|(line, _)| line + MOST_HELD > number));
+        let oldest = self.begun.iter().filter_map(|b| b.places.first()).map(|(line, _)| *line).min();
+        self.give(oldest.unwrap_or(number + 1), &mut each);
+    }
+
+    /// Hands out what is still held.
+    pub fn finish(&mut self, mut each: impl FnMut(&str)) {
+        self.begun.clear();
+        self.give(usize::MAX, &mut each);
+    }
+
+    fn give(&mut self, before: usize, each: &mut impl FnMut(&str)) {
+        while self.first < before
+            && let Some(mut line) = self.held.pop_front()
+        {
+            line.edits.sort_by_key(|(place, _)| std::cmp::Reverse(place.start));
+            for (place, with) in line.edits {
+                line.text.replace_range(place, with);
+            }
+            each(&line.text);
+            self.first += 1;
+        }
+    }
+
+    /// Looks for beginnings and continuations of secrets in the strings of the newest line.
+    fn watch(&mut self, number: usize) {
+        let Some(text) = self.held.back().map(|h| h.text.clone()) else { return };
+        let (mut more, mut done) = (Vec::new(), Vec::new());
+        for string in strings(&text).filter(|s| !s.is_empty()) {
+            let piece = &text[string.clone()];
+            // What was begun last goes on here; an older beginning that would fit as well was only a likeness.
+            let (mut whole, mut longer) = (None, Vec::new());
+            for begun in self.begun.iter().rev() {
+                let fitted = fit(piece, 0, &self.veil.secrets()[begun.secret][begun.letters..]);
+                let mut next = begun.clone();
+                next.letters += fitted.letters;
+                next.places.push((number, string.start..string.start + fitted.end));
+                if fitted.is_whole {
+                    whole.get_or_insert(next);
+                } else if fitted.end == piece.len() && fitted.letters > 0 {
+                    longer.push(next);
+                }
+            }
+            done.extend(whole);
+            more.extend(longer.into_iter().rev());
+            if let Some(from) = self.veil.partial_from(piece) {
+                more.extend(self.beginnings(piece, from, number, &string));
+            }
+        }
+        for begun in done {
+            self.take_out(&begun);
+        }
+        self.begun.extend(more);
+    }
+
+    fn beginnings(&self, piece: &str, from: usize, number: usize, string: &Range<usize>) -> Vec<Begun> {
+        let secrets = self.veil.secrets().iter().enumerate();
+        let fits = secrets.map(|(secret, letters)| (secret, fit(piece, from, letters)));
+        fits.filter(|(_, fitted)| fitted.end == piece.len() && fitted.letters > 0)
+            .map(|(secret, fitted)| Begun {
+                secret,
+                letters: fitted.letters,
+                places: vec![(number, string.start + from..string.end)],
+            })
+            .collect()
+    }
+
+    fn take_out(&mut self, begun: &Begun) {
+        for (i, (line, place)) in begun.places.iter().enumerate() {
+            let with = if i + 1 == begun.places.len() { MARK } else { "" };
+            let Some(held) = line.checked_sub(self.first).and_then(|i| self.held.get_mut(i)) else {
+                continue;
+            };
+            let overlaps = |other: &Range<usize>| other.start < place.end && place.start < other.end;
+            if !held.edits.iter().any(|(other, _)| overlaps(other)) {
+                held.edits.push((place.clone(), with));
+            }
+        }
+        self.begun.retain(|b| b.places.first() != begun.places.first());
+    }
+}
+
+/// The places between quotation marks, however many backslashes stand before these: a line on a tape is JSON in JSON.
+fn strings(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
+    let mut from = 0;
+    let ends = text.match_indices('"').map(|(at, _)| at).chain(std::iter::once(text.len()));
+    ends.map(move |quote| {
+        let before = text[from..quote].trim_end_matches('\\').len();
+        let string = from..from + before;
+        from = (quote + 1).min(text.len());
+        string
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SECRET: &str = "sk-live-0123456789";
+
+    fn hide(lines: &[String]) -> Vec<String> {
+        let mut veil = LineVeil::new(Veil::new([SECRET]));
+        let mut out = Vec::new();
+        for line in lines {
+            veil.push(line, |l| out.push(l.to_owned()));
+        }
+        veil.finish(|l| out.push(l.to_owned()));
+        out
+    }
+
+    fn delta(text: &str) -> String {
+        let inner =
+            serde_json::json!({"type": "message", "role": "assistant", "content": text, "delta": true})
+                .to_string();
+        serde_json::json!({"at": 1, "ch": "out", "text": inner}).to_string()
+    }
+
+    fn content(line: &str) -> String {
+        let outer: serde_json::Value = serde_json::from_str(line).unwrap();
+        let inner: serde_json::Value = serde_json::from_str(outer["text"].as_str().unwrap()).unwrap();
+        inner["content"].as_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn lines_in_between_stay_and_come_in_order() {
+        let lines = [delta("key: sk-li"), "{\"ch\":\"clock\"}".to_owned(), delta("ve-0123456789 ok")];
+        let hidden = hide(&lines);
+        assert_eq!(content(&hidden[0]), "key: ");
+        assert_eq!(hidden[1], lines[1]);
+        assert_eq!(content(&hidden[2]), "[redacted] ok");
+    }
+
+    #[test]
+    fn what_only_looks_like_a_beginning_is_told_unchanged() {
+        let lines: Vec<String> = (0..600).map(|i| delta(&format!("words sk-{}", i % 7))).collect();
+        assert_eq!(hide(&lines), lines);
+    }
+
+    proptest! {
+        #[test]
+        fn no_split_over_lines_shows_it(cuts in proptest::collection::vec(0usize..40, 0..10)) {
+            let text = format!("a sk- b {SECRET} c sk-l");
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|c| c.min(text.len())).collect();
+            cuts.sort_unstable();
+            cuts.push(text.len());
+            let mut from = 0;
+            let lines: Vec<String> = cuts.into_iter().map(|cut| { let line = delta(&text[from..cut]); from = cut; line }).collect();
+            let told: String = hide(&lines).iter().map(|l| content(l)).collect();
+            prop_assert_eq!(told, "a sk- b [redacted] c sk-l");
+        }
+    }
+}
