@@ -1,0 +1,218 @@
+//! How runs and processes end: stops, limits, clocks, the closing ladder, and the last outputs of a run.
+
+use super::{Connection, Here, Life, SETTLE_ASK};
+use crate::{
+    Answer, Ask, AskId, Clock, Event, Exit, FileRow, Millis, Origin, Output, Record, Room, RunId, Rung, Stop,
+    ToolStatus,
+    run::{Run, Stage},
+};
+
+impl Connection {
+    /// Stops a run: in the surface's own words where it has them, else by the ladder.
+    pub(super) fn stop(&mut self, id: RunId, why: Stop, here: Here, out: &mut Vec<Output>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        if !run.is_live() {
+            return;
+        }
+        run.seen.stop = Some(why);
+        self.halt(id, here, out);
+    }
+
+    /// The run must end now, for a reason that is already noted.
+    pub(super) fn halt(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.stage = Stage::Stopping(here.at + run.order.clocks.rung);
+        for ask in std::mem::take(&mut run.asks) {
+            self.asks.remove(&ask);
+            out.push(Output::Withdraw(ask));
+        }
+        let in_band = self.life != Life::Gone && self.talk.cancel(id, &mut self.say);
+        if !in_band {
+            self.close(here.at, out);
+        }
+    }
+
+    /// Steps onto the ladder, once; whoever else wants the process gone joins it where it is.
+    pub(super) fn close(&mut self, at: Millis, out: &mut Vec<Output>) {
+        self.retiring = true;
+        if matches!(self.life, Life::Starting(_) | Life::Ready) {
+            let first = if self.stdin_open { Rung::CloseStdin } else { Rung::Interrupt };
+            self.climb(first, at, out);
+        }
+    }
+
+    fn climb(&mut self, rung: Rung, at: Millis, out: &mut Vec<Output>) {
+        self.life = Life::Closing(rung, at + self.clocks.rung);
+        if rung == Rung::CloseStdin {
+            self.stdin_open = false;
+        }
+        out.push(Output::Close(rung));
+    }
+
+    /// Limits and clocks. An input that came in time counts before the clock does.
+    pub(super) fn watch(&mut self, here: Here, out: &mut Vec<Output>) {
+        self.watch_process(here.at, out);
+        let due: Vec<(RunId, Option<Stop>, Option<Clock>)> = self
+            .runs
+            .values()
+            .filter_map(|run| {
+                let limit = if run.is_live() { run.over_limit() } else { None };
+                let clock = self.run_deadline(run).filter(|(when, _)| here.at >= *when).map(|d| d.1);
+                (limit.is_some() || clock.is_some()).then_some((run.id, limit, clock))
+            })
+            .collect();
+        for (id, limit, clock) in due {
+            match (limit, clock) {
+                (Some(limit), _) => self.stop(id, limit, here, out),
+                (None, Some(clock)) => self.clock_ran_out(id, clock, here, out),
+                (None, None) => {}
+            }
+        }
+        self.route(here, out);
+    }
+
+    fn watch_process(&mut self, at: Millis, out: &mut Vec<Output>) {
+        match self.life {
+            Life::Starting(since) if self.runs.is_empty() && at >= since + self.clocks.startup => {
+                self.close(at, out)
+            }
+            Life::Closing(rung, until) if at >= until => match rung {
+                Rung::CloseStdin => self.climb(Rung::Interrupt, at, out),
+                Rung::Interrupt => self.climb(Rung::Terminate, at, out),
+                Rung::Terminate => self.climb(Rung::Kill, at, out),
+                // Nobody told us of its end, so we say it.
+                Rung::Kill => self.exited(Exit::Lost),
+            },
+            Life::Starting(_) | Life::Ready if self.runs.is_empty() && self.retiring => self.close(at, out),
+            _ => {}
+        }
+    }
+
+    fn clock_ran_out(&mut self, id: RunId, clock: Clock, here: Here, out: &mut Vec<Output>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        match clock {
+            Clock::Answer if matches!(run.stage, Stage::Settling(_)) => {
+                run.stage = Stage::Over;
+                let disk = crate::Disk { unknown: true, ..crate::Disk::default() };
+                run.disk = Some(disk);
+                for ask in std::mem::take(&mut run.asks) {
+                    self.asks.remove(&ask);
+                    out.push(Output::Withdraw(ask));
+                }
+            }
+            // Nobody answered: that is a no, not a hang.
+            Clock::Answer => {
+                for ask in run.asks.clone() {
+                    out.push(Output::Withdraw(ask));
+                    self.answer(ask, &Answer::Deny("no answer in time".into()), here, out);
+                }
+            }
+            // It does not listen: on a shared process this run is given up, else the ladder is climbed.
+            Clock::Cancel => {
+                let once = self.talk.room() == Room::Once;
+                if !once {
+                    run.stage = Stage::Ended(here.at);
+                }
+                if once || self.runs.len() == 1 {
+                    self.close(here.at, out);
+                } else {
+                    self.retiring = true;
+                }
+            }
+            Clock::Linger => self.close(here.at, out),
+            Clock::Quiet => {}
+            clock => {
+                let why = run.clock_text(clock, here.at);
+                self.stop(id, Stop::Clock(clock, why), here, out);
+            }
+        }
+    }
+
+    /// Runs that are over: settle, judge, hand out.
+    pub(super) fn reap(&mut self, here: Here, out: &mut Vec<Output>) {
+        let gone = self.life == Life::Gone;
+        let once = self.talk.room() == Room::Once;
+        for id in self.runs.keys().copied().collect::<Vec<_>>() {
+            let Some(run) = self.runs.get_mut(&id) else { continue };
+            let ended = match run.stage {
+                Stage::Ended(_) if once => gone,
+                Stage::Ended(_) => gone || run.deadline().is_some_and(|(when, _)| here.at >= when),
+                Stage::Settling(_) | Stage::Over => false,
+                _ => gone,
+            };
+            if ended {
+                self.settle(id, here, out);
+            }
+            if self.runs.get(&id).is_some_and(|run| run.stage == Stage::Over) {
+                self.finish(id, here, out);
+            }
+        }
+    }
+
+    /// Asks the shell to read side files to their end and to look at the disk.
+    fn settle(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
+        self.flush(id, here, out);
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        for ask in std::mem::take(&mut run.asks) {
+            self.asks.remove(&ask);
+            out.push(Output::Withdraw(ask));
+        }
+        if !run.order.settle {
+            run.stage = Stage::Over;
+            self.talk.settled(id, &mut self.say);
+            return;
+        }
+        let ask = AskId(id.0 << 8 | SETTLE_ASK);
+        let question = Ask::Settle { reported: run.ledger.reported() };
+        run.stage = Stage::Settling(here.at);
+        run.asks.insert(ask);
+        self.asks.insert(ask, (id, question.clone()));
+        out.push(Output::Ask(id, ask, question));
+    }
+
+    /// The last outputs of a run.
+    fn finish(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
+        let here = Here { from: Origin::Agentline, line: None, ..here };
+        self.route(here, out);
+        self.flush(id, here, out);
+        // Every tool that was begun is closed once, by the agent or by us.
+        let open = self.runs.get(&id).map(Run::open_tools).unwrap_or_default();
+        for tool in open {
+            self.emit(id, Event::tool_result(tool, ToolStatus::Cancelled, None), here, out);
+        }
+        self.warn_about_disk(id, here, out);
+        let Some(mut run) = self.runs.remove(&id) else { return };
+        let mut outcome = run.outcome(here.at);
+        self.veil.outcome(&mut outcome);
+        for file in &outcome.files {
+            let (seq, since) = run.note(&file_change(file), here.at);
+            out.push(Output::Event(id, Record::new(seq, since, Origin::Disk, None, file_change(file))));
+        }
+        out.push(Output::Done(id, Box::new(outcome)));
+        if self.talk.room() == Room::Once {
+            self.retiring = true;
+        }
+    }
+
+    fn warn_about_disk(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
+        let Some(disk) = self.runs.get(&id).and_then(|run| run.disk.clone()) else { return };
+        if disk.shared {
+            let message = "another run was active in this workspace, so it cannot be told who changed what";
+            self.emit(id, Event::warning("shared_workspace", message), here, out);
+        }
+        if disk.unknown {
+            let message = "the workspace could not be compared; `files` holds only what tools reported";
+            self.emit(id, Event::warning("workspace_not_compared", message), here, out);
+        }
+    }
+}
+
+fn file_change(file: &FileRow) -> Event {
+    Event::FileChange {
+        path: file.path.clone(),
+        change: file.change,
+        source: file.source,
+        tool_use_id: file.tool_use_id.clone(),
+        verified: file.verified,
+    }
+}

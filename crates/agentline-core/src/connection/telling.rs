@@ -1,0 +1,94 @@
+//! From what a dialogue told to the events of a run: our own facts put in, tools kept in pairs, secrets hidden.
+
+use super::{Connection, Here};
+use crate::{Event, Output, Record, RunId};
+
+impl Connection {
+    /// Takes an event of the agent: puts our own facts in, keeps tools in pairs, hides secrets, hands it on.
+    pub(super) fn event(&mut self, id: RunId, mut event: Event, here: Here, out: &mut Vec<Output>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        match &mut event {
+            Event::Started(started) => {
+                let who = &run.order.who;
+                started.run_id.clone_from(&who.run_id);
+                started.agent.clone_from(&who.agent);
+                started.cwd.clone_from(&who.cwd);
+                started.name.clone_from(&who.name);
+                started.surface = who.surface;
+                if started.agent_version.is_none() {
+                    started.agent_version.clone_from(&who.agent_version);
+                }
+                if started.model.is_none() {
+                    started.model.clone_from(&who.model);
+                }
+                if let Some(model) = &started.model {
+                    run.set_model(model.clone());
+                }
+                if let Some(session) = &started.session_id {
+                    run.session = Some(session.clone());
+                    if let Some(total) = self.totals.get(session) {
+                        run.book.start_from(*total);
+                    }
+                }
+            }
+            Event::ToolUse(tool) if run.is_open(&tool.id) => event = again("tool_use", &tool.id),
+            // A tool is closed once; what comes after is passed on, not counted.
+            Event::ToolResult { tool_use_id, .. } if !run.is_open(tool_use_id) => {
+                event = again("tool_result", tool_use_id)
+            }
+            Event::Text { text } | Event::Thinking { text } if text.is_empty() => return,
+            _ => {}
+        }
+        if self.veil.is_empty() {
+            return self.emit(id, event, here, out);
+        }
+        match event {
+            Event::Text { text } => {
+                run.touch(here.at);
+                if let Some(text) = run.held_text.push(&self.veil, text) {
+                    self.emit(id, Event::Text { text }, here, out);
+                }
+            }
+            Event::Thinking { text } => {
+                run.touch(here.at);
+                if let Some(text) = run.held_thought.push(&self.veil, text) {
+                    self.emit(id, Event::Thinking { text }, here, out);
+                }
+            }
+            Event::Warning { .. } | Event::Unreadable { .. } | Event::Usage(_) | Event::Agent { .. } => {
+                // These come in between and do not end the text that is held.
+                self.emit(id, event, here, out);
+            }
+            event => {
+                self.flush(id, here, out);
+                self.emit(id, event, here, out);
+            }
+        }
+    }
+
+    /// Tells what was held back because it might have been a secret.
+    pub(super) fn flush(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        let (thought, text) = (run.held_thought.flush(), run.held_text.flush());
+        if let Some(text) = thought {
+            self.emit(id, Event::Thinking { text }, here, out);
+        }
+        if let Some(text) = text {
+            self.emit(id, Event::Text { text }, here, out);
+        }
+    }
+
+    pub(super) fn emit(&mut self, id: RunId, mut event: Event, here: Here, out: &mut Vec<Output>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        self.veil.event(&mut event);
+        let (seq, since) = run.note(&event, here.at);
+        out.push(Output::Event(id, Record::new(seq, since, here.from, here.line, event)));
+    }
+}
+
+fn again(what: &str, id: &str) -> Event {
+    Event::agent(&format!(
+        "{{\"again\":\"{what}\",\"id\":{}}}",
+        serde_json::to_string(id).unwrap_or_default()
+    ))
+}
