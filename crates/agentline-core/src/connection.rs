@@ -9,7 +9,7 @@ mod telling;
 
 use crate::{
     Answer, Ask, AskId, Clock, Clocks, Dialogue, Event, Exit, Input, Line, Millis, Order, Origin, Output,
-    Room, RunId, Rung, Say, Span, Stop, Stream, Tokens, Veil, Want, What,
+    Room, RunId, Rung, Say, Span, Stream, Tokens, Veil, Want, What,
     dialogue::Said,
     run::{Run, Stage},
 };
@@ -164,7 +164,7 @@ impl Connection {
             What::Pulse { stream } => self.touch(*stream, at),
             What::Prompt { run, order } => self.begin(*run, order, at),
             What::Answer { ask, answer } => self.answer(*ask, answer, here, out),
-            What::Cancel { run, signal } => self.stop(*run, Stop::Cancel(*signal), here, out),
+            What::Cancel { run, signal } => self.cancel(*run, *signal, here, out),
             What::Notice { run, notice } => {
                 self.say.event(*run, Event::warning(notice.code.clone(), notice.message.clone()));
             }
@@ -175,6 +175,8 @@ impl Connection {
         self.route(here, out);
         self.watch(here, out);
         self.reap(here, out);
+        // A process that nobody needs any more is closed now: after the last run no clock would bring us back here.
+        self.leave_when_empty(at, out);
     }
 
     fn number(&mut self, stream: Stream, at: Millis) -> Here {
@@ -212,7 +214,9 @@ impl Connection {
     }
 
     fn exited(&mut self, exit: Exit) {
-        self.life = Life::Gone;
+        if std::mem::replace(&mut self.life, Life::Gone) == Life::Gone {
+            return;
+        }
         for run in self.runs.values_mut() {
             match exit {
                 Exit::Code(code) => run.seen.exit = Some(code),
@@ -308,10 +312,7 @@ impl Connection {
                 }
             }
             Said::Hint(failure) => run.hint(failure),
-            Said::Retry(failure) => {
-                run.hint(failure.clone());
-                run.retry(failure, here.at);
-            }
+            Said::Retry(failure) => run.retry(failure, here.at),
             Said::End(end) => {
                 if run.seen.end.is_none() {
                     run.seen.end = Some(end);
@@ -321,10 +322,18 @@ impl Connection {
                 }
             }
             Said::Abort(failure) => {
-                if run.is_live() {
+                // It counts also where the agent was faster: what it did is not what was ordered.
+                let live = run.is_live();
+                if !matches!(run.stage, Stage::Settling(_) | Stage::Over) {
                     run.seen.end = Some(crate::End::failed(Some(failure)));
+                }
+                if live {
                     self.halt(id, here, out);
                 }
+            }
+            // Nobody shall be asked for a run that is being stopped or is over; the agent still wants an answer.
+            Said::Ask(ask, _) if !run.is_live() => {
+                self.talk.answer(ask, &Answer::Deny("the run is over".into()), &mut self.say);
             }
             Said::Ask(ask, question) => {
                 run.touch(here.at);
@@ -333,19 +342,23 @@ impl Connection {
                 out.push(Output::Ask(id, ask, question));
             }
             Said::Withdraw(ask) => {
-                self.asks.remove(&ask);
-                run.answered(ask, here.at);
-                out.push(Output::Withdraw(ask));
+                if self.asks.remove(&ask).is_some() {
+                    run.answered(ask, here.at);
+                    out.push(Output::Withdraw(ask));
+                }
             }
             Said::Follow(side, name) => {
                 if run.order.follow {
                     out.push(Output::Follow(id, side, name));
                 }
             }
-            Said::Stderr(text) => run.keep_stderr(&text),
-            Said::TurnText(text) => run.record_text(text),
+            // Only the end of stderr is kept: a secret must be hidden before a cut can halve it.
+            Said::Stderr(text) => run.keep_stderr(&self.veil.text(&text)),
+            Said::TurnText(text) => run.record_text(&self.veil.text(&text)),
             Said::ToolFact(fact) => run.learn(&fact),
             Said::Model(model) => run.set_model(model),
+            Said::Silent => run.silent = true,
+            Said::Tally { turns, tool_calls } => run.tally(turns, tool_calls),
         }
     }
 }

@@ -107,6 +107,8 @@ pub(crate) enum Said {
     TurnText(String),
     ToolFact(ToolFact),
     Model(String),
+    Silent,
+    Tally { turns: u32, tool_calls: u32 },
     Abort(Failure),
 }
 
@@ -217,6 +219,16 @@ impl Say {
         self.runs.push((Some(run), Said::Model(model.into())));
     }
 
+    /// Nothing will be heard before the end of this run: only the clock of the whole run can mean something.
+    pub fn silent(&mut self, run: RunId) {
+        self.runs.push((Some(run), Said::Silent));
+    }
+
+    /// What the agent itself counted, for a surface that does not show each turn and call.
+    pub fn tally(&mut self, run: RunId, turns: u32, tool_calls: u32) {
+        self.runs.push((Some(run), Said::Tally { turns, tool_calls }));
+    }
+
     /// Something that a promise rests on does not hold: the run must not go on.
     pub fn abort(&mut self, failure: Failure) {
         self.runs.push((None, Said::Abort(failure)));
@@ -235,5 +247,10 @@ impl Say {
     /// The agent is up and can take a prompt.
     pub fn ready(&mut self) {
         self.ready = true;
+    }
+
+    /// A run is over: its questions need no numbers any more.
+    pub(crate) fn forget(&mut self, run: RunId) {
+        self.asked.remove(&run);
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Run {
     pub(crate) session: Option<String>,
     pub(crate) disk: Option<Disk>,
     pub(crate) value: Option<Box<serde_json::value::RawValue>>,
+    /// Nothing is heard of it before its end.
+    pub(crate) silent: bool,
     begun: Millis,
     touched: Millis,
     /// Time spent waiting for the host, which no clock of the agent counts.
@@ -67,6 +69,7 @@ pub(crate) struct Run {
     turns: u32,
     turn_is_over: bool,
     turn_has_text: bool,
+    started: bool,
     seq: u32,
     first: Option<Millis>,
     unreadable: u32,
@@ -100,6 +103,7 @@ impl Run {
             session: None,
             disk: None,
             value: None,
+            silent: false,
             begun: at,
             touched: at,
             waited: 0,
@@ -114,6 +118,7 @@ impl Run {
             turns: 0,
             turn_is_over: true,
             turn_has_text: false,
+            started: false,
             seq: 0,
             first: None,
             unreadable: 0,
@@ -130,6 +135,10 @@ impl Run {
     /// The agent is still at work and nobody has told it to stop.
     pub(crate) fn is_live(&self) -> bool {
         matches!(self.stage, Stage::Starting | Stage::Going)
+    }
+
+    pub(crate) fn has_started(&self) -> bool {
+        self.started
     }
 
     pub(crate) fn is_open(&self, tool: &str) -> bool {
@@ -182,11 +191,11 @@ impl Run {
                     self.warnings.push(Notice::new(code.clone(), message.clone()));
                 }
             }
-            Event::Unreadable { .. } => {
-                self.touch(at);
-                self.unreadable += 1;
+            Event::Unreadable { .. } => self.unreadable += 1,
+            Event::Started(_) => {
+                self.started = true;
+                self.progress("started", at);
             }
-            Event::Started(_) => self.progress("started", at),
             Event::Agent { .. } => self.progress("agent", at),
             Event::Usage(_) | Event::FileChange { .. } | Event::Outcome { .. } => {}
         }
@@ -266,10 +275,16 @@ impl Run {
     }
 
     /// What the agent recorded as the text of a turn; the last one that is not blank counts.
-    pub(crate) fn record_text(&mut self, text: String) {
+    pub(crate) fn record_text(&mut self, text: &str) {
         if !text.trim().is_empty() {
-            self.recorded = Some(text);
+            self.recorded = Some(text.to_owned());
         }
+    }
+
+    /// What the agent counted itself, where it saw more than we were shown.
+    pub(crate) fn tally(&mut self, turns: u32, tool_calls: u32) {
+        self.turns = self.turns.max(turns);
+        self.tool_calls = self.tool_calls.max(tool_calls);
     }
 
     pub(crate) fn keep_stderr(&mut self, text: &str) {
@@ -291,6 +306,12 @@ impl Run {
     pub(crate) fn asked(&mut self, id: crate::AskId, at: Millis) {
         self.asks.insert(id);
         self.asked_at.get_or_insert(at);
+    }
+
+    /// The questions that are open, which nobody needs to answer any more.
+    pub(crate) fn no_more_asks(&mut self) -> BTreeSet<crate::AskId> {
+        self.asked_at = None;
+        std::mem::take(&mut self.asks)
     }
 
     pub(crate) fn answered(&mut self, id: crate::AskId, at: Millis) {
@@ -354,6 +375,7 @@ impl Run {
             Stage::Starting | Stage::Going if self.asked_at.is_some() => {
                 self.asked_at.map(|since| (since + clocks.answer, Clock::Answer))
             }
+            Stage::Starting | Stage::Going if self.silent => Some(self.with_patience(whole)),
             Stage::Starting => {
                 let first = earlier(whole, (self.begun + clocks.startup + self.waited, Clock::Startup));
                 Some(self.with_patience(first))
@@ -412,7 +434,6 @@ impl Run {
 
     /// Everything that the run came to. Called once.
     pub(crate) fn outcome(&mut self, at: Millis) -> Outcome {
-        self.correct_text();
         if self.seen.stop.is_none() {
             // A limit that the last turn crossed acts after it.
             self.seen.stop = self.over_limit();
@@ -456,19 +477,16 @@ impl Run {
         }
     }
 
-    /// Where the agent repeated text on its way, its record of the turn is right.
-    fn correct_text(&mut self) {
-        let Some(recorded) = self.recorded.take() else { return };
+    /// Where the agent repeated text on its way, its record of the turn is right; says whether it did.
+    pub(crate) fn correct_text(&mut self) -> bool {
+        let Some(recorded) = self.recorded.take() else { return false };
         let repeated =
             self.text.len() > recorded.len() && self.text.trim_end().ends_with(recorded.trim_end());
         if self.text.trim().is_empty() || repeated {
             self.seen.answer = true;
             self.text = recorded;
-            if repeated {
-                let message = "the agent sent part of its answer more than once; `text` is what it recorded in its session";
-                self.warnings.push(Notice::new("text_repeated", message));
-            }
         }
+        repeated
     }
 }
 

@@ -180,7 +180,12 @@ impl UsageBook {
         let models = self.models.values().fold(Tokens::default(), |sum, t| sum.plus(*t));
         let file = self.sums.get(&Source::SessionFile).copied().unwrap_or_default();
         let stream = self.sums.get(&Source::Stream).copied().unwrap_or_default();
-        let mut total = self.run.unwrap_or_default().or(session).or(models).or(stream).or(file);
+        let told = self.run.unwrap_or_default().or(session).or(models).or(stream);
+        let mut total = told.or(file);
+        if told.input.is_some() && told.input != file.input {
+            // The file does not know the agent's helpers, so its thoughts are not all of them.
+            total.thoughts = told.thoughts;
+        }
         // A surface that tells only sums leaves the thoughts as what remains.
         if let (None, Some(all), Some(i), Some(o)) = (total.thoughts, total.total, total.input, total.output)
         {

@@ -1,6 +1,6 @@
 //! Secrets leave by no door: one veil a connection, laid over what leaves it, never over frames to the agent.
 
-use crate::{Event, Outcome};
+use crate::{Event, Outcome, Usage};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
@@ -8,6 +8,8 @@ use std::borrow::Cow;
 pub const MARK: &str = "[redacted]";
 /// Shorter values are too common to be hidden everywhere.
 pub const SHORTEST_SECRET: usize = 8;
+/// From this many bytes on, the beginning of a secret tells something about it.
+const TELLING_PART: usize = 4;
 
 /// Knows the secrets of a run and hides them, however a JSON string may have spelled them.
 #[derive(Default, Debug, Clone)]
@@ -102,6 +104,22 @@ impl Veil {
         }
     }
 
+    /// For a text that may have been cut: its end may be the beginning of a secret.
+    fn own_cut(&self, text: &mut String) {
+        self.own(text);
+        if let Some(from) = self.partial_from(text).filter(|from| text.len() - from >= TELLING_PART) {
+            text.truncate(from);
+            text.push_str(MARK);
+        }
+    }
+
+    fn usage(&self, usage: &mut Usage) {
+        if usage.by_model.keys().any(|model| matches!(self.text(model), Cow::Owned(_))) {
+            let models = std::mem::take(&mut usage.by_model);
+            usage.by_model = models.into_iter().map(|(m, t)| (self.text(&m).into_owned(), t)).collect();
+        }
+    }
+
     fn own_some(&self, text: &mut Option<String>) {
         if let Some(text) = text {
             self.own(text);
@@ -134,28 +152,36 @@ impl Veil {
                 self.own_some(&mut started.model);
                 self.own_some(&mut started.session_id);
                 self.own_some(&mut started.name);
+                self.own_some(&mut started.agent_version);
+                self.own(&mut started.cwd);
             }
             Event::ToolUse(tool) => {
+                self.own(&mut tool.id);
                 self.raw_some(&mut tool.input);
                 self.raw_some(&mut tool.raw_input);
                 self.own_some(&mut tool.path);
                 self.own(&mut tool.native_name);
                 self.own(&mut tool.name);
             }
-            Event::ToolResult { content, reason, .. } => {
+            Event::ToolResult { tool_use_id, content, reason, .. } => {
+                self.own(tool_use_id);
                 self.own_some(content);
                 self.own_some(reason);
             }
-            Event::FileChange { path, .. } => self.own(path),
-            Event::Permission { tool, request, reason, .. } => {
+            Event::FileChange { path, tool_use_id, .. } => {
+                self.own(path);
+                self.own_some(tool_use_id);
+            }
+            Event::Permission { tool_use_id, tool, request, reason, .. } => {
+                self.own(tool_use_id);
                 self.own(tool);
                 self.raw_some(request);
                 self.own_some(reason);
             }
-            Event::Warning { message, .. } => self.own(message),
-            Event::Unreadable { sample, .. } => self.own(sample),
+            Event::Warning { message, .. } => self.own_cut(message),
+            Event::Unreadable { sample, .. } => self.own_cut(sample),
             Event::Agent { raw } => self.raw(raw),
-            Event::Usage(_) => {}
+            Event::Usage(usage) => self.usage(usage),
             Event::Outcome { outcome } => self.outcome(outcome),
         }
     }
@@ -170,21 +196,30 @@ impl Veil {
         self.own_some(&mut outcome.model);
         self.own_some(&mut outcome.session_id);
         self.own_some(&mut outcome.name);
+        self.own_some(&mut outcome.agent_version);
+        self.own_some(&mut outcome.stop_reason);
+        self.own(&mut outcome.cwd);
+        self.usage(&mut outcome.usage);
         self.raw_some(&mut outcome.output);
         if let Some(error) = &mut outcome.error {
-            self.own(&mut error.message);
+            self.own_cut(&mut error.message);
             self.own(&mut error.stderr_tail);
             self.own_some(&mut error.hint);
         }
         for file in &mut outcome.files {
             self.own(&mut file.path);
+            self.own_some(&mut file.tool);
+            self.own_some(&mut file.tool_use_id);
         }
         for denial in &mut outcome.denied {
             self.own(&mut denial.reason);
+            self.own(&mut denial.tool);
+            self.own(&mut denial.native_tool);
+            self.own(&mut denial.tool_use_id);
             self.own_some(&mut denial.rule);
         }
         for warning in &mut outcome.warnings {
-            self.own(&mut warning.message);
+            self.own_cut(&mut warning.message);
         }
     }
 }

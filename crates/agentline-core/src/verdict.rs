@@ -205,7 +205,12 @@ fn on_clock(seen: &Seen, clock: Clock, why: &str) -> (Verdict, Option<Failure>) 
 /// The run failed: the more telling of the agent's own word and of what was seen on the way.
 fn most_telling(seen: &Seen) -> Failure {
     let own = seen.end.as_ref().and_then(|end| end.failure.clone());
-    match (own, seen.hint.clone()) {
+    // A refusal that the agent was trying to get over counts where it had no last word of its own.
+    let hint = match (seen.hint.clone(), seen.retrying.clone().filter(|_| own.is_none())) {
+        (Some(hint), Some(retrying)) => Some(hint.or_more_telling(retrying)),
+        (hint, retrying) => hint.or(retrying),
+    };
+    match (own, hint) {
         (Some(own), Some(hint)) => own.or_more_telling(hint),
         (Some(one), None) | (None, Some(one)) => one,
         (None, None) => match (seen.signal, seen.exit) {

@@ -8,6 +8,16 @@ use crate::{
 };
 
 impl Connection {
+    /// The caller wants a run stopped. One that has said its last word keeps it, but is not waited for any longer.
+    pub(super) fn cancel(&mut self, id: RunId, signal: i32, here: Here, out: &mut Vec<Output>) {
+        let Some(run) = self.runs.get(&id) else { return };
+        if matches!(run.stage, Stage::Ended(_)) && self.talk.room() == Room::Once {
+            self.close(here.at, out);
+        } else {
+            self.stop(id, Stop::Cancel(signal), here, out);
+        }
+    }
+
     /// Stops a run: in the surface's own words where it has them, else by the ladder.
     pub(super) fn stop(&mut self, id: RunId, why: Stop, here: Here, out: &mut Vec<Output>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
@@ -22,13 +32,27 @@ impl Connection {
     pub(super) fn halt(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.stage = Stage::Stopping(here.at + run.order.clocks.rung);
-        for ask in std::mem::take(&mut run.asks) {
+        self.withdraw_all(id, out);
+        let in_band = self.life != Life::Gone && self.talk.cancel(id, &mut self.say);
+        if !in_band {
+            self.close_for(id, here.at, out);
+        }
+    }
+
+    fn withdraw_all(&mut self, id: RunId, out: &mut Vec<Output>) {
+        for ask in self.runs.get_mut(&id).map(Run::no_more_asks).unwrap_or_default() {
             self.asks.remove(&ask);
             out.push(Output::Withdraw(ask));
         }
-        let in_band = self.life != Life::Gone && self.talk.cancel(id, &mut self.say);
-        if !in_band {
-            self.close(here.at, out);
+    }
+
+    /// Closes the process for the sake of one run, at once or when the others on it are over.
+    fn close_for(&mut self, id: RunId, at: Millis, out: &mut Vec<Output>) {
+        let needs_it = |run: &Run| !matches!(run.stage, Stage::Settling(_) | Stage::Over);
+        if self.runs.values().any(|run| run.id != id && needs_it(run)) {
+            self.retiring = true;
+        } else {
+            self.close(at, out);
         }
     }
 
@@ -83,8 +107,14 @@ impl Connection {
                 // Nobody told us of its end, so we say it.
                 Rung::Kill => self.exited(Exit::Lost),
             },
-            Life::Starting(_) | Life::Ready if self.runs.is_empty() && self.retiring => self.close(at, out),
-            _ => {}
+            _ => self.leave_when_empty(at, out),
+        }
+    }
+
+    /// Nobody is here and nobody may come: the process can go.
+    pub(super) fn leave_when_empty(&mut self, at: Millis, out: &mut Vec<Output>) {
+        if self.runs.is_empty() && self.retiring {
+            self.close(at, out);
         }
     }
 
@@ -95,10 +125,8 @@ impl Connection {
                 run.stage = Stage::Over;
                 let disk = crate::Disk { unknown: true, ..crate::Disk::default() };
                 run.disk = Some(disk);
-                for ask in std::mem::take(&mut run.asks) {
-                    self.asks.remove(&ask);
-                    out.push(Output::Withdraw(ask));
-                }
+                self.withdraw_all(id, out);
+                self.talk.settled(id, &mut self.say);
             }
             // Nobody answered: that is a no, not a hang.
             Clock::Answer => {
@@ -109,15 +137,10 @@ impl Connection {
             }
             // It does not listen: on a shared process this run is given up, else the ladder is climbed.
             Clock::Cancel => {
-                let once = self.talk.room() == Room::Once;
-                if !once {
+                if self.talk.room() != Room::Once {
                     run.stage = Stage::Ended(here.at);
                 }
-                if once || self.runs.len() == 1 {
-                    self.close(here.at, out);
-                } else {
-                    self.retiring = true;
-                }
+                self.close_for(id, here.at, out);
             }
             Clock::Linger => self.close(here.at, out),
             Clock::Quiet => {}
@@ -152,11 +175,8 @@ impl Connection {
     /// Asks the shell to read side files to their end and to look at the disk.
     fn settle(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
         self.flush(id, here, out);
+        self.withdraw_all(id, out);
         let Some(run) = self.runs.get_mut(&id) else { return };
-        for ask in std::mem::take(&mut run.asks) {
-            self.asks.remove(&ask);
-            out.push(Output::Withdraw(ask));
-        }
         if !run.order.settle {
             run.stage = Stage::Over;
             self.talk.settled(id, &mut self.say);
@@ -180,7 +200,14 @@ impl Connection {
         for tool in open {
             self.emit(id, Event::tool_result(tool, ToolStatus::Cancelled, None), here, out);
         }
+        if self.runs.get_mut(&id).is_some_and(Run::correct_text) {
+            let message =
+                "the agent sent part of its answer more than once; `text` is what it recorded in its session";
+            self.emit(id, Event::warning("text_repeated", message), here, out);
+        }
         self.warn_about_disk(id, here, out);
+        self.say.forget(id);
+        self.side_lines.remove(&id);
         let Some(mut run) = self.runs.remove(&id) else { return };
         let mut outcome = run.outcome(here.at);
         self.veil.outcome(&mut outcome);

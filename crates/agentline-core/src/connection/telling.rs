@@ -1,13 +1,35 @@
 //! From what a dialogue told to the events of a run: our own facts put in, tools kept in pairs, secrets hidden.
 
 use super::{Connection, Here};
-use crate::{Event, Output, Record, RunId};
+use crate::{Event, Origin, Output, Record, RunId};
 
 impl Connection {
-    /// Takes an event of the agent: puts our own facts in, keeps tools in pairs, hides secrets, hands it on.
+    /// Takes an event of the agent and hands it on.
     pub(super) fn event(&mut self, id: RunId, mut event: Event, here: Here, out: &mut Vec<Output>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         match &mut event {
+            Event::Text { text } | Event::Thinking { text } if text.is_empty() => return,
+            // Text may hold half a secret whose other half is still to come.
+            Event::Text { text } if !self.veil.is_empty() => {
+                run.touch(here.at);
+                if let Some(text) = run.held_text.push(&self.veil, std::mem::take(text)) {
+                    self.put(id, Event::Text { text }, here, out);
+                }
+                return;
+            }
+            Event::Thinking { text } if !self.veil.is_empty() => {
+                run.touch(here.at);
+                if let Some(text) = run.held_thought.push(&self.veil, std::mem::take(text)) {
+                    self.put(id, Event::Thinking { text }, here, out);
+                }
+                return;
+            }
+            _ => {}
+        }
+        // Hidden first, so that the same call has the same id wherever it is looked up.
+        self.veil.event(&mut event);
+        match &mut event {
+            Event::Started(_) if run.has_started() => event = again("started", &id.0.to_string()),
             Event::Started(started) => {
                 let who = &run.order.who;
                 started.run_id.clone_from(&who.run_id);
@@ -36,34 +58,15 @@ impl Connection {
             Event::ToolResult { tool_use_id, .. } if !run.is_open(tool_use_id) => {
                 event = again("tool_result", tool_use_id)
             }
-            Event::Text { text } | Event::Thinking { text } if text.is_empty() => return,
             _ => {}
         }
-        if self.veil.is_empty() {
-            return self.emit(id, event, here, out);
-        }
         match event {
-            Event::Text { text } => {
-                run.touch(here.at);
-                if let Some(text) = run.held_text.push(&self.veil, text) {
-                    self.emit(id, Event::Text { text }, here, out);
-                }
-            }
-            Event::Thinking { text } => {
-                run.touch(here.at);
-                if let Some(text) = run.held_thought.push(&self.veil, text) {
-                    self.emit(id, Event::Thinking { text }, here, out);
-                }
-            }
-            Event::Warning { .. } | Event::Unreadable { .. } | Event::Usage(_) | Event::Agent { .. } => {
-                // These come in between and do not end the text that is held.
-                self.emit(id, event, here, out);
-            }
-            event => {
-                self.flush(id, here, out);
-                self.emit(id, event, here, out);
-            }
+            // These come in between and do not end the text that is held.
+            Event::Warning { .. } | Event::Unreadable { .. } | Event::Usage(_) | Event::Agent { .. } => {}
+            _ => self.flush(id, here, out),
         }
+        // What our own order says of the run may hold a secret too.
+        self.emit(id, event, here, out);
     }
 
     /// Tells what was held back because it might have been a secret.
@@ -71,17 +74,26 @@ impl Connection {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let (thought, text) = (run.held_thought.flush(), run.held_text.flush());
         if let Some(text) = thought {
-            self.emit(id, Event::Thinking { text }, here, out);
+            self.put(id, Event::Thinking { text }, here, out);
         }
         if let Some(text) = text {
-            self.emit(id, Event::Text { text }, here, out);
+            self.put(id, Event::Text { text }, here, out);
         }
     }
 
+    /// Hides secrets in an event and hands it on.
     pub(super) fn emit(&mut self, id: RunId, mut event: Event, here: Here, out: &mut Vec<Output>) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
         self.veil.event(&mut event);
+        self.put(id, event, here, out);
+    }
+
+    fn put(&mut self, id: RunId, event: Event, here: Here, out: &mut Vec<Output>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
         let (seq, since) = run.note(&event, here.at);
+        // Nonsense shows life where the agent talks, but not where it only complains.
+        if matches!(event, Event::Unreadable { .. }) && here.from != Origin::Stderr {
+            run.touch(here.at);
+        }
         out.push(Output::Event(id, Record::new(seq, since, here.from, here.line, event)));
     }
 }

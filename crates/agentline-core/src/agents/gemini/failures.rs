@@ -1,6 +1,7 @@
 //! From Gemini's exit codes, error texts and stderr lines to our stable words.
 
 use crate::{Event, Failure, Kind, Say};
+use std::borrow::Cow;
 
 /// Exit codes that the CLI documents; API errors exit with the HTTP status modulo 256.
 const EXITS: &[(i32, Kind, &str)] = &[
@@ -102,15 +103,19 @@ fn status_in(message: &str) -> Option<u16> {
 /// A message without the CLI's wrapping, short enough for a person.
 fn tidy(message: &str) -> String {
     const MOST: usize = 1000;
-    let text = message.trim().trim_start_matches("[API Error: ");
-    let text =
-        if text.len() < message.trim().len() { text.replacen("]\n", "\n", 1) } else { text.to_owned() };
-    let text = text.strip_suffix(']').filter(|_| !text.contains('[')).unwrap_or(&text);
+    let text = match message.trim().strip_prefix("[API Error: ") {
+        // Advice may stand behind the closing bracket.
+        Some(inner) => match inner.split_once("]\n") {
+            Some((inner, advice)) => format!("{inner}\n{advice}"),
+            None => inner.strip_suffix(']').unwrap_or(inner).to_owned(),
+        },
+        None => message.trim().to_owned(),
+    };
     let body = text.find('{').and_then(|at| {
         let value: serde_json::Value = serde_json::from_str(text[at..].trim_end()).ok()?;
         Some(value.get("error")?.get("message")?.as_str()?.to_owned())
     });
-    let text = body.unwrap_or_else(|| text.to_owned());
+    let text = body.unwrap_or(text);
     text.chars().take(MOST).collect()
 }
 
@@ -130,6 +135,7 @@ const NOISE: &[&str] = &[
 
 /// Takes one line of stderr: what only appears there becomes events and hints, noise goes, the rest is kept.
 pub(super) fn stderr_line(text: &str, say: &mut Say) {
+    let text = &*without_colours(text);
     if NOISE.iter().any(|noise| text.starts_with(noise)) || text.trim().is_empty() {
         return;
     }
@@ -149,6 +155,11 @@ pub(super) fn stderr_line(text: &str, say: &mut Say) {
         || text.contains("Error during discovery for MCP server")
     {
         say.event_all(Event::warning("mcp", format!("an MCP server could not be used: {}", text.trim())));
+    } else if text.starts_with(TALK_FAILED) {
+        // The class of the error stands only here: a missing model looks like any other failure elsewhere.
+        if let Some((_, error)) = text.split_once(".json ") {
+            say.hint(None, of_text(error));
+        }
     } else {
         let failure = of_text(text);
         let only_here = matches!(
@@ -164,6 +175,28 @@ pub(super) fn stderr_line(text: &str, say: &mut Say) {
             say.hint(None, failure);
         }
     }
+}
+
+/// How a line begins that reports a request which failed for good.
+pub(super) const TALK_FAILED: &str = "Error when talking to Gemini API";
+
+/// The CLI colours some of its messages whether or not anybody looks.
+fn without_colours(text: &str) -> Cow<'_, str> {
+    if !text.contains("\u{1b}[") {
+        return Cow::Borrowed(text);
+    }
+    let mut parts = text.split("\u{1b}[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // A colour is digits and semicolons up to an `m`; anything else stays as it is.
+        match part.split_once('m') {
+            Some((codes, rest)) if codes.bytes().all(|b| b.is_ascii_digit() || b == b';') => {
+                plain.push_str(rest)
+            }
+            _ => plain.push_str(part),
+        }
+    }
+    Cow::Owned(plain)
 }
 
 /// `Attempt 1 failed with status 429. Retrying with backoff...`, `Attempt 2 failed: Please retry in 2s.`
@@ -215,11 +248,24 @@ mod tests {
                 Kind::RateLimited,
                 "The model is overloaded. Please try again later.",
             ),
+            (
+                r#"[API Error: {"error":{"code":400,"message":"API key not valid.","details":[{"reason":"API_KEY_INVALID"}]}}]"#,
+                Kind::NotAuthenticated,
+                "API key not valid.",
+            ),
+            ("[API Error: Quota exceeded]\nPlease wait.", Kind::RateLimited, "Quota exceeded\nPlease wait."),
+            ("[API Error: [ not json]", Kind::ApiError, "[ not json"),
             ("something else", Kind::ApiError, "something else"),
         ] {
             let failure = of_text(text);
             assert_eq!((failure.kind, failure.message.as_str()), (kind, message), "{text}");
         }
+    }
+
+    #[test]
+    fn colours_go_and_other_brackets_stay() {
+        assert_eq!(without_colours("\u{1b}[31mred\u{1b}[0m [m]"), "red [m]");
+        assert_eq!(without_colours("\u{1b}[1;31mred \u{1b}[2Kcleared"), "red 2Kcleared");
     }
 
     #[test]

@@ -17,9 +17,11 @@ wire! { struct Doc<'a> {
     warnings: List<Str<'a>> = "warnings", stats: Stats<'a> = "stats",
 } }
 wire! { struct DocError<'a> { message: Str<'a> = "message", code: Num = "code" } }
-wire! { struct Stats<'a> { models: Entries<'a, Model<'a>> = "models" } }
-wire! { struct Model<'a> { tokens: Counts<'a> = "tokens", api: Api<'a> = "api" } }
-wire! { struct Api<'a> { requests: Num = "totalRequests" } }
+wire! { struct Stats<'a> { models: Entries<'a, Model<'a>> = "models", tools: Tools<'a> = "tools" } }
+wire! { struct Tools<'a> { calls: Num = "totalCalls" } }
+wire! { struct Model<'a> { tokens: Counts<'a> = "tokens", api: Api<'a> = "api", roles: Option<Roles<'a>> = "roles" } }
+wire! { struct Roles<'a> { main: Api<'a> = "main" } }
+wire! { struct Api<'a> { requests: Num = "totalRequests", errors: Num = "totalErrors" } }
 wire! { struct Counts<'a> {
     prompt: Num = "prompt", output: Num = "candidates", total: Num = "total", cached: Num = "cached", thoughts: Num = "thoughts", tool: Num = "tool",
 } }
@@ -33,9 +35,14 @@ pub(super) struct GeminiJson {
     model: Option<String>,
     started: bool,
     out: String,
-    /// A JSON block in stderr, while it is being read and after.
-    err: String,
-    in_err: bool,
+    /// A JSON block in stderr that is being read.
+    block: Vec<String>,
+    /// The first whole one that looks like the document.
+    err: Option<String>,
+    /// A request failed for good.
+    talk_failed: bool,
+    /// The agent answered, but nothing came from its session file.
+    untold: bool,
 }
 
 impl GeminiJson {
@@ -47,8 +54,10 @@ impl GeminiJson {
             model: None,
             started: false,
             out: String::new(),
-            err: String::new(),
-            in_err: false,
+            block: Vec::new(),
+            err: None,
+            talk_failed: false,
+            untold: false,
         }
     }
 
@@ -69,7 +78,10 @@ impl GeminiJson {
         }
         self.start(run, doc.session.map(Str::own), say);
         let asked_the_model = !doc.stats.models.0.is_empty() || !doc.stats.is_object();
+        let mut turns = 0;
         for (name, model) in doc.stats.models.0 {
+            // Old versions do not tell which requests were the agent's own.
+            turns += model.roles.as_ref().map_or(&model.api, |roles| &roles.main).answered();
             let t = model.tokens;
             let tokens = Tokens {
                 input: t.prompt.0,
@@ -83,6 +95,7 @@ impl GeminiJson {
             count.requests = model.api.requests.0;
             say.count(run, count);
         }
+        let calls = doc.stats.tools.calls.0.unwrap_or(0);
         let failure = doc.error.as_ref().map(failure_of).or_else(|| {
             let soft = |w: &Str<'_>| {
                 Some(failures::of_text(w)).filter(|f| matches!(f.kind, Kind::Loop | Kind::Blocked))
@@ -99,8 +112,16 @@ impl GeminiJson {
             self.file.last_text.clone_from(&response);
             say.event(run, Event::Text { text: response });
         }
+        if !self.file.has_told() {
+            self.untold = asked_the_model;
+            // Requests that were tried again are no turns; where it failed they cannot be told apart.
+            if doc.error.is_none() {
+                let clip = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+                say.tally(run, clip(turns), clip(calls));
+            }
+        }
         let end = match failure {
-            None if !asked_the_model && !answered => End::failed(Some(stream::too_long())),
+            None if !asked_the_model && !answered => End::failed(Some(stream::unheard(self.talk_failed))),
             None => End::ok(),
             failure => End::failed(failure),
         };
@@ -130,16 +151,51 @@ impl GeminiJson {
 
     /// A failed run prints its document on stderr, between other lines, sometimes twice.
     fn stderr(&mut self, text: &str, say: &mut Say) {
-        if !self.in_err && (text == "{" || text == "[ERROR] {") {
-            self.err.clear();
-            self.in_err = true;
-        }
-        if !self.in_err {
+        self.talk_failed |= text.starts_with(failures::TALK_FAILED);
+        let begins = text == "{" || text == "[ERROR] {";
+        if begins {
+            // One that never ended was none.
+            self.give_back(say);
+        } else if self.block.is_empty() {
             return failures::stderr_line(text, say);
         }
-        self.err.push_str(text.trim_start_matches("[ERROR] "));
-        self.err.push('\n');
-        self.in_err = text != "}";
+        self.block.push(text.to_owned());
+        if text == "}" {
+            let mut lines = std::mem::take(&mut self.block);
+            lines[0] = "{".to_owned();
+            let block = lines.join("\n");
+            if is_document(&block) {
+                self.err.get_or_insert(block);
+            } else {
+                lines.iter().for_each(|line| failures::stderr_line(line, say));
+            }
+        } else if self.block.len() > LONGEST_BLOCK {
+            self.give_back(say);
+        }
+    }
+
+    /// Lines that were taken for the beginning of the document are lines like any others.
+    fn give_back(&mut self, say: &mut Say) {
+        for line in std::mem::take(&mut self.block) {
+            failures::stderr_line(&line, say);
+        }
+    }
+}
+
+/// A block of more lines than this is no document; its error is one line, however long.
+const LONGEST_BLOCK: usize = 1000;
+
+fn is_document(text: &str) -> bool {
+    let whole = |text: &str| {
+        serde_json::from_str::<Doc<'_>>(text)
+            .is_ok_and(|doc| doc.is_object() && (doc.response.is_some() || doc.error.is_some()))
+    };
+    whole(text) || mend_surrogates(text).is_some_and(|mended| whole(&mended))
+}
+
+impl Api<'_> {
+    fn answered(&self) -> u64 {
+        self.requests.0.unwrap_or(0).saturating_sub(self.errors.0.unwrap_or(0))
     }
 }
 
@@ -171,6 +227,9 @@ impl Dialogue for GeminiJson {
             self.session = Some(session.clone());
             say.follow(run, Side::SessionFile, session);
         }
+        if self.session.is_none() || !order.follow {
+            say.silent(run);
+        }
         say.frame(order.prompt.clone());
         say.shut();
     }
@@ -197,10 +256,18 @@ impl Dialogue for GeminiJson {
         {
             say.hint(Some(run), failure);
         }
-        let (out, err) = (std::mem::take(&mut self.out), std::mem::take(&mut self.err));
+        self.give_back(say);
+        let (out, err) = (std::mem::take(&mut self.out), self.err.take());
         let found = !out.trim().is_empty() && self.search(run, out.trim_end(), say);
-        if !found && !err.is_empty() {
+        if let Some(err) = err.filter(|_| !found) {
             self.search(run, &err, say);
+        }
+    }
+
+    fn settled(&mut self, run: RunId, say: &mut Say) {
+        if self.untold && !self.file.has_told() {
+            let message = "the session file could not be read: tools and earlier text are not told, and `files` comes from the disk alone";
+            say.event(run, Event::warning("no_session_file", message));
         }
     }
 }

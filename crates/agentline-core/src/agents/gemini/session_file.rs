@@ -50,6 +50,11 @@ impl SessionFile {
         Self { telling, told: BTreeSet::new(), last_text: String::new() }
     }
 
+    /// Whether anything of the run was found in the file.
+    pub(super) fn has_told(&self) -> bool {
+        !self.told.is_empty()
+    }
+
     /// Takes one line. A line that cannot be read is passed over: the file is another program's, and may be cut.
     pub(super) fn line(&mut self, run: RunId, text: &str, say: &mut Say) {
         // Most lines only move a date; the records that matter name their kind.
@@ -92,19 +97,19 @@ impl SessionFile {
 
     /// Tells a record as events, each part once however often the record is written.
     fn tell(&mut self, run: RunId, record: &Rec<'_>, written: &str, say: &mut Say) {
-        if self.told.insert(record.id.to_string()) {
+        if !record.thoughts.0.is_empty() && self.told.insert(format!("thoughts {}", &*record.id)) {
             for thought in &record.thoughts.0 {
                 let parts = [&*thought.subject, &*thought.description];
                 let text: Vec<&str> = parts.into_iter().filter(|p| !p.trim().is_empty()).collect();
                 say.event(run, Event::Thinking { text: text.join(": ") });
             }
-            if !written.trim().is_empty() {
-                self.last_text = written.to_owned();
-                say.event(run, Event::Text { text: written.to_owned() });
-            }
+        }
+        if !written.trim().is_empty() && self.told.insert(format!("text {}", &*record.id)) {
+            self.last_text = written.to_owned();
+            say.event(run, Event::Text { text: written.to_owned() });
         }
         for call in &record.calls.0 {
-            if self.told.insert(call.id.to_string()) {
+            if self.told.insert(format!("call {}", &*call.id)) {
                 say.event(
                     run,
                     Event::ToolUse(Box::new(tools::tool_use(call.id.to_string(), &call.name, call.args))),
@@ -129,8 +134,8 @@ fn result_of(call: &Call<'_>) -> Event {
     let error = body.and_then(|b| b.error.as_ref()).map(|e| e.to_string());
     let output = error.clone().or_else(|| body.and_then(|b| b.output.as_ref()).map(|o| o.to_string()));
     match &*call.status {
+        _ if was_cancelled(call) => Event::tool_result(&*call.id, ToolStatus::Cancelled, output),
         "success" => Event::tool_result(&*call.id, ToolStatus::Ok, output),
-        "cancelled" => Event::tool_result(&*call.id, ToolStatus::Cancelled, output),
         _ => match super::refusal::of_message(&call.name, error.as_deref().unwrap_or_default()) {
             Some(reason) => Event::refused(&*call.id, reason, output),
             None => Event::tool_result(&*call.id, ToolStatus::Error, output),
@@ -138,10 +143,19 @@ fn result_of(call: &Call<'_>) -> Event {
     }
 }
 
+/// A stopped call is seldom called so: a shell that was stopped is a success that only displays it.
+fn was_cancelled(call: &Call<'_>) -> bool {
+    let displayed = call.display.and_then(|d| serde_json::from_str::<Str<'_>>(d.get()).ok());
+    let error = call.result.0.first().and_then(|r| r.response.response.error.as_ref());
+    &*call.status == "cancelled"
+        || displayed.is_some_and(|d| d.trim() == "Command cancelled by user.")
+        || error.is_some_and(|e| e.trim_end().ends_with("was canceled by the user."))
+}
+
 fn fact_about(call: &Call<'_>) -> Option<ToolFact> {
     let display = call.display.map(RawValue::get).unwrap_or_default();
     let stat = serde_json::from_str::<Display<'_>>(display).map(|d| d.stat).unwrap_or_default();
-    let cancelled = &*call.status == "cancelled";
+    let cancelled = was_cancelled(call);
     (cancelled || stat.is_object()).then(|| ToolFact {
         cancelled,
         added: stat.added.0,

@@ -33,6 +33,12 @@ pub(super) struct GeminiStream {
     file: SessionFile,
     followed: bool,
     said_text: bool,
+    /// There was text since the last tool.
+    turn_has_text: bool,
+    /// The result says success, but the model was never heard of.
+    unheard: bool,
+    /// A request failed for good.
+    talk_failed: bool,
     /// The last `error` event that was serious.
     error: Option<Failure>,
     /// A warning that is a failure all the same: the result says success after it.
@@ -48,6 +54,9 @@ impl GeminiStream {
             file: SessionFile::new(Telling::Corrections),
             followed: false,
             said_text: false,
+            turn_has_text: false,
+            unheard: false,
+            talk_failed: false,
             error: None,
             stopped: None,
             open: BTreeMap::new(),
@@ -96,11 +105,13 @@ impl GeminiStream {
             }
             "message" if &*wire.role == "assistant" => {
                 if let Some(content) = wire.content {
-                    self.said_text |= !content.trim().is_empty();
+                    self.turn_has_text |= !content.trim().is_empty();
+                    self.said_text |= self.turn_has_text;
                     say.event(run, Event::Text { text: content.own() });
                 }
             }
             "tool_use" => {
+                self.turn_has_text = false;
                 self.open.insert(wire.id.to_string(), wire.tool.to_string());
                 let tool = tools::tool_use(wire.id.own(), &wire.tool, wire.parameters);
                 say.event(run, Event::ToolUse(Box::new(tool)));
@@ -129,7 +140,11 @@ impl GeminiStream {
     }
 
     fn error(&mut self, run: RunId, wire: &Wire<'_>, say: &mut Say) {
-        let failure = failures::of_text(&wire.message);
+        let mut failure = failures::of_text(&wire.message);
+        if failure.kind == Kind::Empty && self.turn_has_text {
+            // There was text, so the answer is not empty but broken off.
+            failure.kind = Kind::ApiError;
+        }
         if &*wire.severity == "error" {
             say.hint(Some(run), failure.clone());
             self.error = Some(failure);
@@ -159,8 +174,11 @@ impl GeminiStream {
         let failure = own.or_else(|| self.error.take()).or_else(|| self.stopped.take());
         let success = &*wire.status == "success";
         let end = match failure {
-            // The CLI leaves out a prompt that does not fit, and says success.
-            None if success && !asked_the_model && !self.said_text => End::failed(Some(too_long())),
+            // Why is known when everything has been read.
+            None if success && !asked_the_model && !self.said_text => {
+                self.unheard = true;
+                End::failed(None)
+            }
             None if success => End::ok(),
             failure => End::failed(failure),
         };
@@ -168,8 +186,15 @@ impl GeminiStream {
     }
 }
 
-/// A prompt that the CLI did not send.
-pub(super) fn too_long() -> Failure {
+/// Success was said, but no model answered: old versions hide a refusal of the service, and every version leaves out a
+/// prompt that does not fit.
+pub(super) fn unheard(talk_failed: bool) -> Failure {
+    if talk_failed {
+        return Failure::new(
+            Kind::ApiError,
+            "the model's service refused the request; this version of Gemini CLI does not say why",
+        );
+    }
     Failure::new(
         Kind::ContextOverflow,
         "the model was never asked: the prompt does not fit into its context window",
@@ -204,12 +229,18 @@ impl Dialogue for GeminiStream {
         let Some(run) = self.run else { return };
         match line.stream {
             Stream::Stdout => self.stdout(run, line.text, say),
-            Stream::Stderr => failures::stderr_line(line.text, say),
+            Stream::Stderr => {
+                self.talk_failed |= line.text.starts_with(failures::TALK_FAILED);
+                failures::stderr_line(line.text, say);
+            }
             Stream::Side(run, _) => self.file.line(run, line.text, say),
         }
     }
 
     fn exit(&mut self, exit: Exit, say: &mut Say) {
+        if self.unheard {
+            say.hint(self.run, unheard(self.talk_failed));
+        }
         if let Exit::Code(code) = exit
             && let Some(failure) = failures::of_exit(code)
         {
