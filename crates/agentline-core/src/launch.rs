@@ -117,6 +117,11 @@ pub struct Launch {
     pub links: Vec<(PathBuf, PathBuf)>,
     /// Folders to make before the start if they are not there.
     pub folders: Vec<PathBuf>,
+    /// Files that the agent may replace by renaming another over our link: where a file of its own stands after the
+    /// run, its content belongs at the second path.
+    pub copy_back: Vec<(PathBuf, PathBuf)>,
+    /// How it can be told, before the first turn, that the agent holds the rules that it was given.
+    pub proof: Option<Proof>,
     /// Folder that stands for the agent's home in this run.
     pub agent_home: PathBuf,
     /// The session that this run will write, where we can know it.
@@ -127,6 +132,25 @@ pub struct Launch {
     pub secrets: Vec<String>,
     /// Things the caller should hear about before the run.
     pub warnings: Vec<Notice>,
+}
+
+/// What an agent puts on stderr, before its first turn, about rules that it was given. A turn without `read`, or with
+/// `dropped`, means that the rules are not in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Proof {
+    /// Begins a line when the rules were read.
+    pub read: String,
+    /// Begins a line when a rule was dropped.
+    pub dropped: String,
+}
+
+impl Proof {
+    /// These two beginnings of lines.
+    #[must_use]
+    pub fn new(read: impl Into<String>, dropped: impl Into<String>) -> Self {
+        Self { read: read.into(), dropped: dropped.into() }
+    }
 }
 
 /// A file that a launch writes, in a private folder.

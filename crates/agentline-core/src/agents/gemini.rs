@@ -1,13 +1,22 @@
 //! Gemini CLI: its names, its abilities, and the way to its rooms.
 
+mod environment;
 mod failures;
 mod json;
+mod launch;
+mod overlay;
+mod pattern;
+mod policy;
+mod prompt;
 mod refusal;
 mod session_file;
+mod settings;
 mod sign_in;
+mod store;
 mod stream;
 mod tools;
 mod user;
+mod versions;
 
 use crate::{
     Abilities, Agent, Card, Dialogue, Ground, Launch, Look, Plan, Problem, RunRequest, SessionSpot, SignIn,
@@ -62,12 +71,12 @@ impl Agent for Gemini {
         Ok(Surface::StreamJson)
     }
 
-    fn check(&self, _request: &RunRequest, _surface: Surface) -> Vec<Problem> {
-        Vec::new()
+    fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
+        launch::check(request, surface)
     }
 
-    fn launch(&self, _plan: &Plan, _ground: &Ground, _look: &dyn Look) -> Result<Launch, Vec<Problem>> {
-        Err(Vec::new())
+    fn launch(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>> {
+        launch::launch(plan, ground, look)
     }
 
     fn dialogue(&self, surface: Surface, _version: Option<Version>) -> Box<dyn Dialogue> {
@@ -77,18 +86,12 @@ impl Agent for Gemini {
         }
     }
 
-    fn session_spot(
-        &self,
-        _home: &Path,
-        _cwd: &Path,
-        _session: &str,
-        _look: &dyn Look,
-    ) -> Option<SessionSpot> {
-        None
+    fn session_spot(&self, home: &Path, cwd: &Path, session: &str, look: &dyn Look) -> Option<SessionSpot> {
+        store::spot(home, cwd, session, look)
     }
 
-    fn leftovers(&self, _spot: &SessionSpot, _existed_before: &[PathBuf], _look: &dyn Look) -> Vec<PathBuf> {
-        Vec::new()
+    fn leftovers(&self, spot: &SessionSpot, existed_before: &[PathBuf], look: &dyn Look) -> Vec<PathBuf> {
+        store::twins(spot, existed_before, look)
     }
 
     fn sign_in(

@@ -56,6 +56,16 @@ impl<'a> User<'a> {
         self.env.get(name).map(String::as_str).filter(|v| !v.is_empty())
     }
 
+    /// The home that the CLI uses.
+    pub(super) fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// The text of a file in the user's `.gemini` folder.
+    pub(super) fn text(&self, name: &str) -> Option<String> {
+        self.look.text(&self.own(name))
+    }
+
     /// Where a file of the user's `.gemini` folder is.
     pub(super) fn own(&self, name: &str) -> PathBuf {
         self.home.join(".gemini").join(name)

@@ -1,0 +1,124 @@
+//! The environment of a run of Gemini CLI, and the secrets that it and the request hold.
+
+use super::{CARD, settings::expand_home, user::User};
+use crate::{
+    Divided, Ground, Launch, McpServer, Plan, Sandbox, Secrets, Trust, divide_environment, looks_secret,
+};
+use serde_json::Value;
+use std::{collections::BTreeMap, path::Path};
+
+/// Names of keys in the CLI's own files whose values are secrets.
+const STORED_SECRETS: &[&str] = &["access_token", "refresh_token", "id_token"];
+
+/// Where a run finds things: its own home if it has one, the user's home, and the folder of what it is given.
+pub(super) struct Places<'a> {
+    pub(super) home: Option<&'a Path>,
+    pub(super) users: &'a Path,
+    pub(super) given: &'a Path,
+}
+
+/// Fills in the environment.
+pub(super) fn fill(launch: &mut Launch, plan: &Plan, ground: &Ground, places: &Places<'_>) {
+    let Places { home, users, given } = *places;
+    let request = &plan.request;
+    let Divided { passed, withheld } = divide_environment(&ground.env, CARD.variables, &request.pass_env);
+    let mut env = passed;
+    env.extend(request.env.clone());
+    // The CLI would otherwise start itself a second time, and that second process gets no signal.
+    set(&mut env, "GEMINI_CLI_NO_RELAUNCH", "1");
+    set(&mut env, "NO_COLOR", "1");
+    if let Some(home) = home {
+        set(&mut env, "GEMINI_CLI_HOME", &home.to_string_lossy());
+        if let Some(path) = env.get("GEMINI_SYSTEM_MD").and_then(|p| expand_home(p, users)) {
+            set(&mut env, "GEMINI_SYSTEM_MD", &path);
+        }
+    }
+    // The request decides about trust, not a variable that the caller happens to have.
+    env.remove("GEMINI_CLI_TRUST_WORKSPACE");
+    if request.trust == Trust::Full {
+        set(&mut env, "GEMINI_CLI_TRUST_WORKSPACE", "true");
+    }
+    if let Some(key) = &request.api_key {
+        set(&mut env, "GEMINI_API_KEY", key);
+    }
+    if let Some(project) = &request.google_cloud_project {
+        set(&mut env, "GOOGLE_CLOUD_PROJECT", project);
+    }
+    if let Some(vertex) = request.use_vertex_ai {
+        set(&mut env, "GOOGLE_GENAI_USE_VERTEXAI", if vertex { "true" } else { "false" });
+    }
+    match &request.sandbox {
+        Sandbox::By(name) => set(&mut env, "GEMINI_SANDBOX", name),
+        Sandbox::Off | Sandbox::On => {}
+    }
+    if request.sandbox != Sandbox::Off {
+        // A container sees nothing of the overlay home but its settings, so what else a run needs is mounted.
+        let given = given.display();
+        let mount = format!("{given}:{given}:ro,{given}/commands:/home/node/.gemini/commands:ro");
+        let mounts = env.get("SANDBOX_MOUNTS").map_or(mount.clone(), |m| format!("{m},{mount}"));
+        set(&mut env, "SANDBOX_MOUNTS", &mounts);
+    }
+    launch.withheld = withheld.into_iter().filter(|name| !env.contains_key(name)).collect();
+    launch.env = env;
+}
+
+/// Every secret that a run could show.
+pub(super) fn secrets(
+    launch: &Launch,
+    plan: &Plan,
+    ground: &Ground,
+    user: &User<'_>,
+    settings: &[u8],
+) -> Vec<String> {
+    let request = &plan.request;
+    let mut secrets = Secrets::default();
+    secrets.add_variables(&ground.env);
+    secrets.add_variables(&launch.env);
+    for (name, variable) in user.env_files(true) {
+        secrets.add_variables([(&name, &variable.value)]);
+    }
+    if let Some(key) = &request.api_key {
+        secrets.add(key);
+    }
+    for server in request.mcp_servers.values() {
+        match server {
+            McpServer::Command { args, env, .. } => {
+                env.values().for_each(|v| secrets.add_server_variable(v));
+                args.iter().for_each(|a| secrets.add_url(a));
+            }
+            McpServer::Url { url, headers } => {
+                secrets.add_url(url);
+                headers.values().for_each(|v| secrets.add_header(v));
+            }
+        }
+    }
+    // The user's own servers have secrets too; they are in the settings of the run by now.
+    let settings: Value = serde_json::from_slice(settings).unwrap_or_default();
+    for server in settings.get("mcpServers").and_then(Value::as_object).into_iter().flat_map(|s| s.values()) {
+        for (name, value) in strings(server.get("env")) {
+            if looks_secret(name) {
+                secrets.add_server_variable(value);
+            }
+        }
+        strings(server.get("headers")).for_each(|(_, value)| secrets.add_header(value));
+        ["url", "httpUrl"]
+            .iter()
+            .filter_map(|k| server.get(k)?.as_str())
+            .for_each(|url| secrets.add_url(url));
+    }
+    let stored = user.text("oauth_creds.json").and_then(|t| serde_json::from_str::<Value>(&t).ok());
+    strings(stored.as_ref()).filter(|(k, _)| STORED_SECRETS.contains(k)).for_each(|(_, v)| secrets.add(v));
+    secrets.into_vec()
+}
+
+fn strings(object: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
+    object
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .filter_map(|(k, v)| Some((k.as_str(), v.as_str()?)))
+}
+
+fn set(env: &mut BTreeMap<String, String>, name: &str, value: &str) {
+    env.insert(name.to_owned(), value.to_owned());
+}

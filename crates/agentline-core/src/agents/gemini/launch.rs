@@ -1,0 +1,287 @@
+//! Turns a plan into a start of Gemini CLI without a terminal: arguments, environment, files, standard input.
+
+use super::{
+    CARD,
+    environment::{self, Places},
+    overlay::{self, Own},
+    policy,
+    prompt::{self, Delivery},
+    settings::{self, SignIn, Users},
+    store,
+    user::User,
+    versions::{self, has},
+};
+use crate::{
+    Ground, Launch, Look, NewFile, Notice, PermissionMode, Plan, Problem, Proof, RunRequest, Sandbox,
+    Surface, SystemMode, Trust, Version,
+};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// The sandboxes that the CLI knows by name.
+const SANDBOXES: &[&str] = &["docker", "podman", "sandbox-exec", "runsc", "lxc"];
+
+/// What is wrong with a request, before anything is looked up.
+pub(super) fn check(request: &RunRequest, surface: Surface) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (key, asked) in
+        [("attachments", !request.attachments.is_empty()), ("output_schema", request.output_schema.is_some())]
+    {
+        if asked {
+            problems.push(
+                Problem::new(key, format!("cannot be used on the surface `{surface}` of Gemini CLI"))
+                    .hint("only the surface `acp` can, which this version does not drive yet"),
+            );
+        }
+    }
+    if let Sandbox::By(name) = &request.sandbox
+        && !SANDBOXES.contains(&name.as_str())
+    {
+        problems.push(
+            Problem::new("sandbox", format!("`{name}` is not a sandbox of Gemini CLI"))
+                .hint(format!("use `true`, `false` or one of: {}", SANDBOXES.join(", "))),
+        );
+    }
+    let words = [("model", &request.model), ("session_id", &request.session_id), ("resume", &request.resume)];
+    for (key, word) in words {
+        if let Some(word) = word
+            && (word.trim().is_empty() || word.starts_with('-'))
+        {
+            problems.push(Problem::new(key, format!("`{word}` cannot be given to Gemini CLI")));
+        }
+    }
+    if let Some(id) = &request.session_id
+        && !id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+    {
+        problems.push(
+            Problem::new("session_id", format!("`{id}` holds more than letters, digits, `-` and `_`"))
+                .hint("use a UUID"),
+        );
+    }
+    if request.extensions.iter().flatten().any(|e| e.is_empty() || e.starts_with('-')) {
+        problems.push(Problem::new("extensions", "holds a name that cannot be given to Gemini CLI"));
+    }
+    problems.extend(policy::compile(request, &[]).err().unwrap_or_default());
+    problems
+}
+
+/// Turns a checked plan into what is to be started.
+pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>> {
+    let request = &plan.request;
+    let version = ground.program.version;
+    let user = User::new(&ground.cwd, &ground.env, &ground.home, look);
+    let mut problems = too_old(request, version);
+    let mut keep = |problem: Problem| problems.push(problem);
+
+    let include = include_directories(request, &ground.cwd, look).unwrap_or_else(|found| {
+        found.into_iter().for_each(&mut keep);
+        Vec::new()
+    });
+    let text = prompt::text(plan, &ground.cwd, look).map_err(&mut keep).unwrap_or_default();
+    if let Some(most) = CARD.max_prompt_bytes
+        && text.len() > most
+    {
+        keep(
+            Problem::new("prompt", format!("comes to {} bytes; Gemini CLI takes at most {most}", text.len()))
+                .hint("shorten it, or name a file for the agent to read"),
+        );
+    }
+    let servers = settings::servers(plan, &ground.cwd, look).map_err(&mut keep).unwrap_or_default();
+    let cwd = ground.cwd.to_string_lossy();
+    let spelled = request.working_dir.as_ref().filter(|w| w.is_absolute()).map(|w| w.to_string_lossy());
+    let roots: Vec<&str> = std::iter::once(&*cwd).chain(spelled.as_deref().filter(|s| *s != cwd)).collect();
+    let policy = policy::compile(request, &roots)
+        .map_err(|found| found.into_iter().for_each(&mut keep))
+        .unwrap_or_default();
+    let policy = policy.and_then(|p| p.to_toml().map_err(&mut keep).ok());
+    let resumed = request.resume.as_ref().and_then(|wanted| {
+        if !has(version, versions::SLUGS) {
+            return Some(wanted.clone());
+        }
+        store::resolve(wanted, user.home(), &ground.cwd, look).map_err(&mut keep).ok()
+    });
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+
+    let mut launch =
+        Launch { program: ground.program.path.clone(), cwd: ground.cwd.clone(), ..Launch::default() };
+    let has_home = has(version, versions::HOME);
+    let home = has_home.then(|| ground.private.join("home"));
+    let given = ground.private.join("given");
+    let pieces = given.join("prompt");
+    let commands = given.join("commands");
+    launch.folders.extend([given.clone(), commands.clone()]);
+    let name = format!("agentline-{}", ground.session_id.replace('-', ""));
+    let mut delivery = prompt::deliver(&text, plan, &name, &pieces);
+    if delivery.command.is_some() && !has_home {
+        launch.warnings.push(Notice::new(
+            "prompt_not_verbatim",
+            format!("Gemini CLI before {} may rewrite a prompt with `@` or a leading `/`", versions::HOME),
+        ));
+        delivery = Delivery { stdin: text, ..Delivery::default() };
+    }
+    let places = Places { home: home.as_deref(), users: user.home(), given: &given };
+    environment::fill(&mut launch, plan, ground, &places);
+    let mut include = include;
+    if !delivery.pieces.is_empty() {
+        include.push(pieces.clone());
+        launch.folders.push(pieces);
+        launch.files.extend(delivery.pieces);
+    }
+    launch.stdin = delivery.stdin;
+
+    let users = Users::read(&user.own("settings.json"), look);
+    let policies = policy.map(|text| {
+        let path = given.join(policy::FILE);
+        launch.files.push(NewFile::new(&path, text));
+        launch.proof = Some(Proof::new(policy::PROOF, policy::BROKEN));
+        policy_paths(path, &users, &user)
+    });
+    if let (Some(system), SystemMode::Replace) = (&request.system_prompt, request.system_mode) {
+        let path = given.join("system.md");
+        launch.env.insert("GEMINI_SYSTEM_MD".into(), path.to_string_lossy().into_owned());
+        launch.files.push(NewFile::new(path, system.as_str()));
+    }
+    let set = |name: &str| launch.env.get(name).is_some_and(|v| !v.is_empty());
+    let sign_in = SignIn {
+        key_given: request.api_key.is_some(),
+        key_set: set("GEMINI_API_KEY"),
+        base_url: set("GOOGLE_GEMINI_BASE_URL"),
+        vertex: request.use_vertex_ai == Some(true),
+    };
+    let settings = settings::compose(&users, plan, sign_in, servers, user.home());
+    launch.secrets = environment::secrets(&launch, plan, ground, &user, &settings);
+    launch.session_id = resumed.clone().or_else(|| {
+        has(version, versions::SESSION_ID)
+            .then(|| request.session_id.clone().unwrap_or_else(|| ground.session_id.clone()))
+    });
+    launch.args = ground.program.args.clone();
+    launch.args.extend(arguments(
+        plan,
+        version,
+        &include,
+        &policies.unwrap_or_default(),
+        resumed.as_deref(),
+        &launch,
+    ));
+    launch.agent_home = home.clone().unwrap_or_else(|| user.home().to_path_buf());
+    if let Some(home) = home {
+        overlay::fill(&mut launch, &home, Own { settings, command: delivery.command, commands }, &user, look);
+    }
+    Ok(launch)
+}
+
+fn arguments(
+    plan: &Plan,
+    version: Option<Version>,
+    include: &[PathBuf],
+    policies: &[String],
+    resumed: Option<&str>,
+    launch: &Launch,
+) -> Vec<String> {
+    let request = &plan.request;
+    let mut args = vec!["-o".to_owned(), plan.surface.name().to_owned()];
+    let mut add = |flag: &str, value: &str| args.extend([flag.to_owned(), value.to_owned()]);
+    if let Some(model) = &request.model {
+        add("-m", model);
+    }
+    match request.permission_mode {
+        PermissionMode::Default => {}
+        PermissionMode::AcceptEdits => add("--approval-mode", "auto_edit"),
+        PermissionMode::Bypass => add("--approval-mode", "yolo"),
+        PermissionMode::Plan => add("--approval-mode", "plan"),
+    }
+    for folder in include {
+        add("--include-directories", &folder.to_string_lossy());
+    }
+    for path in policies {
+        add("--policy", path);
+    }
+    match &request.extensions {
+        None => {}
+        Some(none) if none.is_empty() => add("-e", "none"),
+        Some(some) => some.iter().for_each(|name| add("-e", name)),
+    }
+    match (resumed, &launch.session_id) {
+        (Some(id), _) => add("--resume", id),
+        (None, Some(id)) => add("--session-id", id),
+        (None, None) => {}
+    }
+    if request.trust == Trust::Run && has(version, versions::SKIP_TRUST) {
+        args.push("--skip-trust".to_owned());
+    }
+    if request.sandbox == Sandbox::On {
+        args.push("-s".to_owned());
+    }
+    args
+}
+
+/// The folders that tools may use besides the workspace; the CLI ends with a stack trace over one that is not there.
+fn include_directories(
+    request: &RunRequest,
+    cwd: &Path,
+    look: &dyn Look,
+) -> Result<Vec<PathBuf>, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let mut found = Vec::new();
+    for folder in &request.include_directories {
+        let path = cwd.join(folder);
+        if !look.exists(&path) {
+            problems.push(
+                Problem::new("include_directories", format!("`{}` is not there", path.display()))
+                    .hint("make the folder, or leave it out"),
+            );
+        } else if path.to_string_lossy().contains(',') {
+            let wrong = format!("`{}` holds a comma, at which Gemini CLI would divide it", path.display());
+            problems.push(Problem::new("include_directories", wrong).hint("use a path without a comma"));
+        } else {
+            found.push(path);
+        }
+    }
+    if problems.is_empty() { Ok(found) } else { Err(problems) }
+}
+
+/// Our policy file, and those of the user, which the CLI leaves out once it is given one.
+fn policy_paths(ours: PathBuf, users: &Users, user: &User<'_>) -> Vec<String> {
+    let own = users.get("/policyPaths").and_then(Value::as_array).filter(|paths| !paths.is_empty());
+    let mut paths = vec![ours.to_string_lossy().into_owned()];
+    match own {
+        Some(own) => paths.extend(
+            own.iter()
+                .filter_map(Value::as_str)
+                .map(|path| settings::expand_home(path, user.home()).unwrap_or_else(|| path.to_owned())),
+        ),
+        None => paths.push(user.own("policies").to_string_lossy().into_owned()),
+    }
+    paths
+}
+
+/// What was asked for and this version cannot do.
+fn too_old(request: &RunRequest, version: Option<Version>) -> Vec<Problem> {
+    let asked = [
+        ("allow", !request.allow.is_empty(), versions::POLICY),
+        ("deny", !request.deny.is_empty(), versions::POLICY),
+        (
+            "permission_mode",
+            request.permission_mode == PermissionMode::Plan,
+            versions::PLAN.max(versions::POLICY),
+        ),
+        ("resume", request.resume.is_some(), versions::RESUME),
+        ("session_id", request.session_id.is_some(), versions::SESSION_ID),
+        ("mcp_servers", !request.mcp_servers.is_empty(), versions::HOME),
+        ("mcp_settings_path", request.mcp_settings_path.is_some(), versions::HOME),
+    ];
+    let missing = asked.into_iter().filter(|(_, asked, since)| *asked && !has(version, *since));
+    missing
+        .map(|(key, _, since)| {
+            let found = version.map(|v| v.to_string()).unwrap_or_default();
+            Problem::new(key, format!("needs Gemini CLI {since} or newer; found {found}"))
+                .hint(format!("run `npm install -g {}`", CARD.package))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+#[path = "launch_tests.rs"]
+mod tests;

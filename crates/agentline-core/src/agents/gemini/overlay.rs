@@ -1,0 +1,132 @@
+//! The home of one run: a private folder that shows the user's own files, with the few that a run needs to differ.
+//!
+//! Everything that the CLI keeps is reached through links, so sign-in, memory, policies, extensions and sessions are
+//! the user's, and what a run writes ends where a bare run would have put it. `settings.json` is ours;
+//! `projects.json` is a copy, since the CLI writes it by renaming, and the folders of the projects say themselves
+//! whose they are.
+
+use super::user::User;
+use crate::{Launch, Look, NewFile};
+use std::path::{Path, PathBuf};
+
+/// Folders that must be there for their links to work. A bare run makes them too.
+const FOLDERS: &[&str] = &["tmp", "history"];
+
+/// Files that a run may create and that are then the user's. A link to a file that is not there yet is written through.
+const BORN_LATER: &[&str] = &[
+    "installation_id",
+    "google_accounts.json",
+    "oauth_creds.json",
+    "gemini-credentials.json",
+    "mcp-oauth-tokens.json",
+    "a2a-oauth-tokens.json",
+    "state.json",
+    "trusted_hooks.json",
+    "policy_integrity.json",
+    "integrity.key",
+    "GEMINI.md",
+];
+
+/// Files that the CLI replaces by renaming a new one over them, which ends the link.
+const RENAMED: &[&str] = &["extension_integrity.json", "trustedFolders.json"];
+
+/// What stands beside `.gemini` and is read from the same home.
+const BESIDE: &[&str] = &[".agents", ".env"];
+
+/// Files of the run's own in the overlay.
+pub(super) struct Own {
+    /// The text of `settings.json`.
+    pub(super) settings: Vec<u8>,
+    /// A command: its name and the text of its file.
+    pub(super) command: Option<(String, String)>,
+    /// The folder for it.
+    pub(super) commands: PathBuf,
+}
+
+/// Lists what makes up the overlay at `home`.
+pub(super) fn fill(launch: &mut Launch, home: &Path, own: Own, user: &User<'_>, look: &dyn Look) {
+    let here = home.join(".gemini");
+    let there = user.own("");
+    launch.folders.push(here.clone());
+    launch.files.push(NewFile::new(here.join("settings.json"), own.settings));
+    if let Some(projects) = look.read(&there.join("projects.json")) {
+        launch.files.push(NewFile::new(here.join("projects.json"), projects));
+    }
+    let mut linked: Vec<String> = look.list(&there).unwrap_or_default();
+    linked.extend(FOLDERS.iter().chain(BORN_LATER).map(|name| (*name).to_owned()));
+    linked.sort();
+    linked.dedup();
+    linked.retain(|name| name != "settings.json" && name != "projects.json");
+    if let Some((name, text)) = own.command {
+        // A folder of our own, which shows the user's commands too.
+        linked.retain(|name| name != "commands");
+        let users = there.join("commands");
+        for entry in look.list(&users).unwrap_or_default() {
+            launch.links.push((own.commands.join(&entry), users.join(&entry)));
+        }
+        launch.links.push((here.join("commands"), own.commands.clone()));
+        launch.files.push(NewFile::new(own.commands.join(format!("{name}.toml")), text));
+    }
+    launch.links.extend(linked.iter().map(|name| (here.join(name), there.join(name))));
+    launch.folders.extend(FOLDERS.iter().map(|name| there.join(name)));
+    launch.copy_back.extend(RENAMED.iter().map(|name| (here.join(name), there.join(name))));
+    for name in BESIDE {
+        let there = user.home().join(name);
+        if look.exists(&there) {
+            launch.links.push((home.join(name), there));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::map_look::MapLook;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_overlay_shows_the_users_files_and_ours() {
+        let look = MapLook::default()
+            .plain("/u/.gemini/settings.json", "{}")
+            .plain("/u/.gemini/projects.json", "P")
+            .plain("/u/.gemini/policies/mine.toml", "")
+            .plain("/u/.gemini/commands/hi.toml", "")
+            .plain("/u/.env", "A=1");
+        let env = BTreeMap::new();
+        let user = User::new(Path::new("/ws"), &env, Path::new("/u"), &look);
+        let made = |command: Option<(String, String)>| {
+            let mut launch = Launch::default();
+            let own = Own { settings: b"S".to_vec(), command, commands: "/g/commands".into() };
+            fill(&mut launch, Path::new("/o"), own, &user, &look);
+            launch
+        };
+        let launch = made(None);
+        let to = |launch: &Launch, path: &str| {
+            launch.links.iter().find(|(at, _)| at == Path::new(path)).map(|(_, to)| to.clone())
+        };
+        let expect = |path: &str| Some(PathBuf::from(path));
+        assert_eq!(to(&launch, "/o/.gemini/policies"), expect("/u/.gemini/policies"));
+        assert_eq!(to(&launch, "/o/.gemini/commands"), expect("/u/.gemini/commands"));
+        assert_eq!(to(&launch, "/o/.gemini/tmp"), expect("/u/.gemini/tmp"));
+        assert_eq!(to(&launch, "/o/.gemini/oauth_creds.json"), expect("/u/.gemini/oauth_creds.json"));
+        assert_eq!(to(&launch, "/o/.env"), expect("/u/.env"));
+        assert_eq!(to(&launch, "/o/.agents"), None);
+        assert_eq!(to(&launch, "/o/.gemini/settings.json"), None);
+        assert_eq!(to(&launch, "/o/.gemini/projects.json"), None);
+        let files: Vec<(&Path, &[u8])> =
+            launch.files.iter().map(|f| (f.path.as_path(), &*f.content)).collect();
+        assert_eq!(
+            files,
+            [
+                (Path::new("/o/.gemini/settings.json"), &b"S"[..]),
+                (Path::new("/o/.gemini/projects.json"), &b"P"[..])
+            ]
+        );
+        assert!(launch.folders.contains(&"/u/.gemini/tmp".into()));
+
+        let launch = made(Some(("say".into(), "T".into())));
+        assert_eq!(to(&launch, "/o/.gemini/commands"), expect("/g/commands"));
+        assert_eq!(to(&launch, "/g/commands/hi.toml"), expect("/u/.gemini/commands/hi.toml"));
+        assert!(launch.files.iter().any(|f| f.path == Path::new("/g/commands/say.toml")));
+    }
+}

@@ -1,0 +1,267 @@
+//! Brings a prompt to Gemini CLI byte for byte.
+//!
+//! A prompt goes to standard input as it is, unless the CLI would read something into it: a leading `/` is a command,
+//! and once one `@word` names a file the whole text is rewritten. Such a prompt becomes a command of the CLI, in a file
+//! of the overlay home, and standard input only calls it. Inside a command, `@{`, `!{` and `{{args}}` mean something;
+//! these few characters are read from files of their own, which the CLI puts in without looking at them again. (A
+//! whole prompt could not be read from a file: the CLI cuts it at 2,000 lines and changes its line ends.)
+
+use crate::{Look, NewFile, Plan, Problem, Rule, SystemMode};
+use std::{borrow::Cow, path::Path};
+
+/// What the CLI acts on inside a command, and the file that stands for it.
+const TRIGGERS: &[(&str, &str)] = &[("@{", "at.txt"), ("!{", "bang.txt"), ("{{args}}", "args.txt")];
+
+/// The CLI shows no more of a file than this many lines, and of a line no more than this many characters.
+const LONGEST_READ: usize = 2000;
+
+/// How a prompt is delivered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Delivery {
+    /// What goes to standard input.
+    pub(super) stdin: String,
+    /// The command that holds the prompt: its name, and the text of its file.
+    pub(super) command: Option<(String, String)>,
+    /// Files that the command reads; they need their folder among the include directories.
+    pub(super) pieces: Vec<NewFile>,
+}
+
+/// The whole text that the model shall get.
+pub(super) fn text(plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<String, Problem> {
+    let request = &plan.request;
+    let mut parts: Vec<Cow<'_, str>> = Vec::new();
+    if let (Some(system), SystemMode::Append) = (&request.system_prompt, request.system_mode) {
+        parts.push(system.into());
+    }
+    if !request.prompt.trim().is_empty() {
+        parts.push(request.prompt.as_str().into());
+    }
+    if let Some(file) = &request.prompt_file {
+        parts.push(of_file(plan, &cwd.join(file), cwd, look)?.into());
+    }
+    Ok(parts.join("\n\n"))
+}
+
+/// Delivers a text. `name` cannot be guessed, so that no command of the workspace can take its place.
+pub(super) fn deliver(text: &str, plan: &Plan, name: &str, pieces: &Path) -> Delivery {
+    let is_read_into = text.trim_start().starts_with('/') || text.contains('@');
+    if plan.request.file_references || !is_read_into {
+        return Delivery { stdin: text.to_owned(), ..Delivery::default() };
+    }
+    let mut delivery = Delivery { stdin: format!("/{name}"), ..Delivery::default() };
+    let mut prompt = String::with_capacity(text.len() + 64);
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        if let Some((trigger, file)) = TRIGGERS.iter().find(|(trigger, _)| rest.starts_with(trigger)) {
+            let path = pieces.join(file);
+            prompt.push_str(&format!("@{{{}}}", path.display()));
+            if delivery.pieces.iter().all(|p| p.path != path) {
+                delivery.pieces.push(NewFile::new(path, *trigger));
+            }
+            rest = &rest[trigger.len()..];
+        } else {
+            prompt.push(c);
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+    delivery.command = Some((name.to_owned(), format!("prompt = {}\n", toml_string(&prompt))));
+    delivery
+}
+
+/// What is said about a prompt file: that the agent shall read it, or its content where the agent could not.
+fn of_file(plan: &Plan, file: &Path, cwd: &Path, look: &dyn Look) -> Result<String, Problem> {
+    let wrong = |what: &str| {
+        Problem::new("prompt_file", format!("`{}` {what}", file.display()))
+            .hint("name a text file that is there")
+    };
+    let bytes = look.read(file).ok_or_else(|| wrong("cannot be read"))?;
+    let text = String::from_utf8(bytes).map_err(|_| wrong("is not UTF-8 text"))?;
+    if text.trim().is_empty() {
+        return Err(wrong("is empty"));
+    }
+    if text.contains('\0') {
+        return Err(wrong("holds a NUL byte"));
+    }
+    if can_read(plan, file, &text, cwd, look) {
+        return Ok(format!("Process the prompt in {}", file.display()));
+    }
+    Ok(text)
+}
+
+/// Whether the CLI's own reading tool would show the whole file. Where it is not sure, the answer is no.
+fn can_read(plan: &Plan, file: &Path, text: &str, cwd: &Path, look: &dyn Look) -> bool {
+    let real = look.canonical(file).unwrap_or_else(|| file.to_path_buf());
+    let included = plan.request.include_directories.iter().map(|d| cwd.join(d));
+    let Some(root) = std::iter::once(cwd.to_path_buf()).chain(included).find(|root| real.starts_with(root))
+    else {
+        return false;
+    };
+    let short =
+        text.lines().count() <= LONGEST_READ && text.lines().all(|l| l.chars().count() <= LONGEST_READ);
+    let refused = plan.request.deny.iter().filter_map(|r| Rule::parse("deny", r).ok());
+    let permitted = refused.map(|r| r.tool).all(|t| !matches!(t.as_str(), "Read" | "read_file" | "*"));
+    short && permitted && !may_be_ignored(&real, &root, look)
+}
+
+/// Whether a line of an ignore file could mean this path. It errs on the side of yes.
+fn may_be_ignored(file: &Path, root: &Path, look: &dyn Look) -> bool {
+    let Ok(inner) = file.strip_prefix(root) else { return true };
+    let names: Vec<Cow<'_, str>> = inner.iter().map(|n| n.to_string_lossy()).collect();
+    if names.iter().any(|n| n == ".git" || n == "node_modules") {
+        return true;
+    }
+    let folders = file.ancestors().skip(1).filter(|f| f.starts_with(root));
+    folders.flat_map(|folder| [".gitignore", ".geminiignore"].map(|name| folder.join(name))).any(|ignore| {
+        look.text(&ignore).unwrap_or_default().lines().any(|line| {
+            let line = line.trim().trim_end_matches('/');
+            let last = line.rsplit('/').next().unwrap_or_default();
+            !line.is_empty() && !line.starts_with(['#', '!']) && names.iter().any(|n| covers(last, n))
+        })
+    })
+}
+
+/// A glob over one name; brackets count as anything.
+fn covers(glob: &str, name: &str) -> bool {
+    if glob.contains('[') {
+        return true;
+    }
+    let mut chars = glob.chars();
+    match chars.next() {
+        None => name.is_empty(),
+        Some('*') => {
+            let rest = chars.as_str();
+            (0..=name.len()).filter(|i| name.is_char_boundary(*i)).any(|i| covers(rest, &name[i..]))
+        }
+        Some(c) => {
+            let mut name = name.chars();
+            name.next().is_some_and(|n| c == '?' || n == c) && covers(chars.as_str(), name.as_str())
+        }
+    }
+}
+
+/// A basic string of TOML on one line: nothing of it can be read as the end of it.
+fn toml_string(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\u{0}'..='\u{1f}' | '\u{7f}' => out.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{RunRequest, Surface, map_look::MapLook};
+    use proptest::prelude::*;
+
+    fn plan(request: RunRequest) -> Plan {
+        Plan::new(request, Surface::StreamJson)
+    }
+
+    fn delivered(text: &str) -> Delivery {
+        deliver(text, &plan(RunRequest::new("x")), "cmd", Path::new("/p"))
+    }
+
+    /// What the CLI makes of a delivery.
+    fn received(delivery: &Delivery) -> String {
+        let Some((_, file)) = &delivery.command else { return delivery.stdin.clone() };
+        let table: toml::Table = file.parse().unwrap();
+        let prompt = table["prompt"].as_str().unwrap().to_owned();
+        let pieces = |p: &NewFile| (format!("@{{{}}}", p.path.display()), p.content.clone());
+        let mut out = String::new();
+        let mut rest = prompt.as_str();
+        while let Some(at) = rest.find("@{") {
+            out.push_str(&rest[..at]);
+            let (mark, content) =
+                delivery.pieces.iter().map(pieces).find(|(mark, _)| rest[at..].starts_with(mark)).unwrap();
+            out.push_str(&String::from_utf8(content).unwrap());
+            rest = &rest[at + mark.len()..];
+        }
+        out.push_str(rest);
+        assert!(!prompt.contains("!{") && !prompt.contains("{{args}}"), "{prompt}");
+        out
+    }
+
+    #[test]
+    fn plain_prompts_go_to_stdin_as_they_are() {
+        for text in ["hello\n", "-x", "a {{args}} !{ls}", "  lead", "!ls", "? /x"] {
+            assert_eq!(delivered(text), Delivery { stdin: text.into(), ..Delivery::default() });
+        }
+    }
+
+    #[test]
+    fn prompts_that_the_cli_would_act_on_become_a_command() {
+        for text in ["/init", " /init", "see @a.txt", "bob@example.com", "\"\"\" @ \\ \r\n\u{7f}\u{1b}é"] {
+            let delivery = delivered(text);
+            assert_eq!(delivery.stdin, "/cmd");
+            assert!(delivery.pieces.is_empty());
+            assert_eq!(received(&delivery), text);
+        }
+        let tricky = delivered("a {{args}} b !{touch x} @{a.txt} @{ c");
+        assert_eq!(received(&tricky), "a {{args}} b !{touch x} @{a.txt} @{ c");
+        assert_eq!(tricky.pieces.len(), 3);
+    }
+
+    #[test]
+    fn references_are_left_to_the_cli_when_asked_for() {
+        let plan = plan(RunRequest::new("x").file_references(true));
+        assert_eq!(deliver("see @a.txt", &plan, "cmd", Path::new("/p")).stdin, "see @a.txt");
+    }
+
+    proptest! {
+        #[test]
+        fn every_prompt_arrives_as_it_was(text in "(/|@|@\\{|!\\{|\\{\\{args\\}\\}|\\}|\"|\\\\|\r|\n|\\PC|[\u{0}-\u{ff}]){0,40}") {
+            prop_assert_eq!(received(&delivered(&text)), text);
+        }
+    }
+
+    #[test]
+    fn the_system_prompt_and_the_file_stand_around_the_prompt() {
+        let look = MapLook::default().plain("/ws/p.md", "do it").plain("/else/p.md", "do that");
+        let told = |request: RunRequest| text(&plan(request), Path::new("/ws"), &look);
+        assert_eq!(told(RunRequest::new("hi").system_prompt("be brief")).unwrap(), "be brief\n\nhi");
+        let replaced = RunRequest::new("hi").system_prompt("s").system_mode(SystemMode::Replace);
+        assert_eq!(told(replaced).unwrap(), "hi");
+        assert_eq!(told(RunRequest::new("").prompt_file("p.md")).unwrap(), "Process the prompt in /ws/p.md");
+        assert_eq!(
+            told(RunRequest::new("a").prompt_file("/ws/p.md")).unwrap(),
+            "a\n\nProcess the prompt in /ws/p.md"
+        );
+        assert_eq!(told(RunRequest::new("").prompt_file("/else/p.md")).unwrap(), "do that");
+        let included = RunRequest::new("").prompt_file("/else/p.md").include_dir("/else");
+        assert_eq!(told(included).unwrap(), "Process the prompt in /else/p.md");
+        let refused = RunRequest::new("").prompt_file("p.md").deny("Read(secret/**)");
+        assert_eq!(told(refused).unwrap(), "do it");
+        for missing in ["none.md", "/ws"] {
+            assert_eq!(told(RunRequest::new("").prompt_file(missing)).unwrap_err().key, "prompt_file");
+        }
+    }
+
+    #[test]
+    fn a_file_that_may_be_ignored_or_is_long_is_sent() {
+        let long = "line\n".repeat(2001);
+        let look = MapLook::default()
+            .plain("/ws/.gitignore", "# c\n*.tmp\n/build/\n!keep\n")
+            .plain("/ws/sub/.geminiignore", "secret?\n")
+            .plain("/ws/a.tmp", "t")
+            .plain("/ws/build/p", "b")
+            .plain("/ws/sub/secret1", "s")
+            .plain("/ws/sub/open", "o")
+            .plain("/ws/long", &long);
+        let told =
+            |file: &str| text(&plan(RunRequest::new("").prompt_file(file)), Path::new("/ws"), &look).unwrap();
+        assert_eq!(
+            (told("a.tmp").as_str(), told("build/p").as_str(), told("sub/secret1").as_str()),
+            ("t", "b", "s")
+        );
+        assert_eq!(told("sub/open"), "Process the prompt in /ws/sub/open");
+        assert_eq!(told("long"), long);
+    }
+}

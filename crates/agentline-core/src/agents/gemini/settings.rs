@@ -1,0 +1,296 @@
+//! The settings of a run: the user's own, with what a run depends on laid over them.
+
+use super::user;
+use crate::{Look, McpServer, PermissionMode, Plan, Problem};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+/// Settings that hold paths in which the CLI would read `~` as our overlay home.
+const HOME_PATHS: &[&str] = &["/context/includeDirectories", "/policyPaths", "/adminPolicyPaths"];
+
+/// How a run signs in, as far as the request and the environment decide it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SignIn {
+    /// The caller gave a key with the request.
+    pub(super) key_given: bool,
+    /// `GEMINI_API_KEY` is there.
+    pub(super) key_set: bool,
+    /// `GOOGLE_GEMINI_BASE_URL` is there, which the CLI otherwise takes for a gateway and refuses.
+    pub(super) base_url: bool,
+    /// Vertex AI was asked for.
+    pub(super) vertex: bool,
+}
+
+/// The user's settings, where they can be read.
+pub(super) enum Users {
+    /// There is no file.
+    None,
+    /// An object.
+    Read(Value),
+    /// Something that the CLI refuses too: it goes to the CLI as it is, which then says so.
+    Broken(Vec<u8>),
+}
+
+impl Users {
+    /// Reads them as the CLI does.
+    pub(super) fn read(path: &Path, look: &dyn Look) -> Self {
+        let Some(bytes) = look.read(path) else { return Self::None };
+        match user::parse(&String::from_utf8_lossy(&bytes)) {
+            Ok(value) if value.is_object() => Self::Read(value),
+            _ => Self::Broken(bytes),
+        }
+    }
+
+    /// A value in them.
+    pub(super) fn get(&self, pointer: &str) -> Option<&Value> {
+        match self {
+            Self::Read(value) => value.pointer(pointer),
+            _ => None,
+        }
+    }
+}
+
+/// The text of the run's settings file. `home` is the user's, for paths that begin with `~`.
+pub(super) fn compose(
+    users: &Users,
+    plan: &Plan,
+    sign_in: SignIn,
+    servers: Map<String, Value>,
+    home: &Path,
+) -> Vec<u8> {
+    let mut settings = match users {
+        Users::Broken(bytes) => return bytes.clone(),
+        Users::None => json!({}),
+        Users::Read(value) => value.clone(),
+    };
+    for pointer in HOME_PATHS {
+        for path in settings.pointer_mut(pointer).and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(text) = path.as_str()
+                && let Some(expanded) = expand_home(text, home)
+            {
+                *path = expanded.into();
+            }
+        }
+    }
+    lay(&mut settings, ours(users, plan, sign_in));
+    if !servers.is_empty() {
+        // A list of permitted servers would hide those that were given for this run.
+        if let Some(allowed) = settings.pointer_mut("/mcp/allowed").and_then(Value::as_array_mut) {
+            allowed.extend(servers.keys().map(|name| json!(name)));
+        }
+        lay(&mut settings, json!({ "mcpServers": {} }));
+        if let Some(all) = settings.get_mut("mcpServers").and_then(Value::as_object_mut) {
+            // A server that is given replaces one of the same name as a whole.
+            all.extend(servers);
+        }
+    }
+    format!("{settings:#}\n").into_bytes()
+}
+
+/// The servers of a request: those of its settings file, then those given by name. They are trusted, since headless
+/// the CLI offers no tool of another server; in plan mode it offers none all the same.
+pub(super) fn servers(plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Map<String, Value>, Problem> {
+    let mut all = Map::new();
+    if let Some(path) = &plan.request.mcp_settings_path {
+        let path = cwd.join(path);
+        let wrong = |what: &str| {
+            Problem::new("mcp_settings_path", format!("`{}` {what}", path.display()))
+                .hint("name a settings file of Gemini CLI with an object `mcpServers`")
+        };
+        let text = look.text(&path).ok_or_else(|| wrong("cannot be read"))?;
+        let value = user::parse(&text).map_err(|e| wrong(&format!("is not JSON: {e}")))?;
+        let found = value.get("mcpServers").and_then(Value::as_object);
+        for (name, server) in found.ok_or_else(|| wrong("has no object `mcpServers`"))? {
+            all.insert(name.clone(), server.clone());
+        }
+    }
+    for (name, server) in &plan.request.mcp_servers {
+        let server = match server {
+            McpServer::Command { command, args, env } => {
+                json!({"command": command, "args": args, "env": env})
+            }
+            McpServer::Url { url, headers } => json!({"httpUrl": url, "headers": headers}),
+        };
+        all.insert(name.clone(), server);
+    }
+    for server in all.values_mut().filter_map(Value::as_object_mut) {
+        server.entry("trust").or_insert(json!(true));
+    }
+    Ok(all)
+}
+
+/// A path of the user's that begins with `~`, made absolute.
+pub(super) fn expand_home(path: &str, home: &Path) -> Option<String> {
+    let rest = path.strip_prefix('~')?;
+    match rest.strip_prefix('/') {
+        Some(rest) => Some(home.join(rest).to_string_lossy().into_owned()),
+        None => rest.is_empty().then(|| home.to_string_lossy().into_owned()),
+    }
+}
+
+/// What a run depends on.
+fn ours(users: &Users, plan: &Plan, sign_in: SignIn) -> Value {
+    let request = &plan.request;
+    let mut ours = json!({
+        "general": {
+            // Ten attempts take four minutes of silence.
+            "maxAttempts": 2,
+            "enableAutoUpdate": false,
+            "enableAutoUpdateNotification": false,
+            // Cleaning up takes a resumed session for a broken one and deletes all of it.
+            "sessionRetention": {"enabled": false},
+            // Headless, a model that enters and leaves plan mode may do everything afterwards. In bypass it may anyway.
+            "plan": {"enabled": matches!(request.permission_mode, PermissionMode::Plan | PermissionMode::Bypass)},
+        },
+        // Otherwise the output of commands is kept back on some surfaces.
+        "tools": {"shell": {"enableInteractiveShell": false}},
+    });
+    if let Some(most) = request.limits.max_turns {
+        // The CLI stops before it asks for turn `most + 1`. A stricter setting of the user stays.
+        let own = users.get("/model/maxSessionTurns").and_then(Value::as_u64);
+        lay(
+            &mut ours,
+            json!({"model": {"maxSessionTurns": own.map_or(u64::from(most), |o| o.min(most.into()))}}),
+        );
+    }
+    if let Some(most) = request.limits.max_output_tokens {
+        // For each answer; the sum is watched.
+        let own = users.get("/modelConfigs/customOverrides").and_then(Value::as_array);
+        let mut overrides = own.cloned().unwrap_or_default();
+        let config = json!({"generateContentConfig": {"maxOutputTokens": most}});
+        overrides.push(json!({"match": {"overrideScope": "core"}, "modelConfig": config}));
+        lay(&mut ours, json!({"modelConfigs": {"customOverrides": overrides}}));
+    }
+    let chosen = users.get("/security/auth/selectedType").and_then(Value::as_str);
+    let method = if sign_in.vertex {
+        Some("vertex-ai")
+    } else if sign_in.key_given || (chosen.is_none() && sign_in.key_set && sign_in.base_url) {
+        Some("gemini-api-key")
+    } else {
+        None
+    };
+    if let Some(method) = method {
+        lay(&mut ours, json!({"security": {"auth": {"selectedType": method}}}));
+    }
+    ours
+}
+
+/// Lays one object over another, key by key.
+fn lay(under: &mut Value, over: Value) {
+    match over {
+        Value::Object(over) if under.is_object() => {
+            if let Some(under) = under.as_object_mut() {
+                for (key, value) in over {
+                    lay(under.entry(key).or_insert(Value::Null), value);
+                }
+            }
+        }
+        over => *under = over,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Limits, RunRequest, Surface, map_look::MapLook};
+
+    fn plan(request: RunRequest) -> Plan {
+        Plan::new(request, Surface::StreamJson)
+    }
+
+    fn composed(users: &str, request: RunRequest, sign_in: SignIn) -> Value {
+        let look = MapLook::default().file("/u/settings.json", users);
+        let users = Users::read(Path::new("/u/settings.json"), &look);
+        let plan = plan(request);
+        let servers = servers(&plan, Path::new("/ws"), &look).unwrap();
+        serde_json::from_slice(&compose(&users, &plan, sign_in, servers, Path::new("/u"))).unwrap()
+    }
+
+    #[test]
+    fn ours_lie_on_top_and_the_rest_is_the_users() {
+        let users = r#"{ // mine
+            "general": {"maxAttempts": 7, "vimMode": true}, /* more */
+            "context": {"includeDirectories": ["~/a", "b"]}, "ui": {"theme": "x // not a comment"}}"#;
+        let all = composed(users, RunRequest::new("x"), SignIn::default());
+        assert_eq!(all["general"]["maxAttempts"], 2);
+        assert_eq!(all["general"]["vimMode"], true);
+        assert_eq!(all["general"]["plan"]["enabled"], false);
+        assert_eq!(all["ui"]["theme"], "x // not a comment");
+        assert_eq!(all["context"]["includeDirectories"], json!(["/u/a", "b"]));
+        assert_eq!(all["tools"]["shell"]["enableInteractiveShell"], false);
+        assert!(
+            all.get("security").is_none() && all.get("mcpServers").is_none() && all.get("model").is_none()
+        );
+    }
+
+    #[test]
+    fn a_broken_file_goes_to_the_cli_as_it_is() {
+        for text in ["{ not json", "[1]", "null", ""] {
+            let look = MapLook::default().file("/s", text);
+            let users = Users::read(Path::new("/s"), &look);
+            let bytes =
+                compose(&users, &plan(RunRequest::new("x")), SignIn::default(), Map::new(), Path::new("/u"));
+            assert_eq!(bytes, text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn limits_become_settings_and_a_stricter_user_stays() {
+        let limits = Limits { max_turns: Some(3), max_output_tokens: Some(77), ..Limits::default() };
+        let request = || RunRequest::new("x").limits(limits);
+        let all = composed("{}", request(), SignIn::default());
+        assert_eq!(all["model"]["maxSessionTurns"], 3);
+        let config = &all["modelConfigs"]["customOverrides"][0]["modelConfig"];
+        assert_eq!(config["generateContentConfig"]["maxOutputTokens"], 77);
+        let turns = |users| composed(users, request(), SignIn::default())["model"]["maxSessionTurns"].clone();
+        assert_eq!(turns(r#"{"model":{"maxSessionTurns":2}}"#), 2);
+        assert_eq!(turns(r#"{"model":{"maxSessionTurns":-1}}"#), 3);
+        assert_eq!(turns(r#"{"model":{"maxSessionTurns":9}}"#), 3);
+    }
+
+    #[test]
+    fn the_method_of_signing_in_is_chosen_only_where_it_must_be() {
+        let chosen = |users: &str, sign_in| {
+            composed(users, RunRequest::new("x"), sign_in)["security"]["auth"]["selectedType"].clone()
+        };
+        let oauth = r#"{"security":{"auth":{"selectedType":"oauth-personal"}}}"#;
+        let proxy = SignIn { key_set: true, base_url: true, ..SignIn::default() };
+        assert_eq!(chosen("{}", proxy), "gemini-api-key");
+        assert_eq!(chosen(oauth, proxy), "oauth-personal");
+        assert_eq!(chosen("{}", SignIn { key_set: true, ..SignIn::default() }), Value::Null);
+        assert_eq!(chosen(oauth, SignIn { key_given: true, ..SignIn::default() }), "gemini-api-key");
+        assert_eq!(chosen(oauth, SignIn { vertex: true, ..SignIn::default() }), "vertex-ai");
+    }
+
+    #[test]
+    fn given_servers_are_trusted_replace_and_are_let_through() {
+        let users = r#"{"mcpServers":{"a":{"command":"old","cwd":"/x"},"b":{"command":"b"}},"mcp":{"allowed":["b"]}}"#;
+        let server = McpServer::Command { command: "new".into(), args: vec!["1".into()], env: [].into() };
+        let url = McpServer::Url { url: "http://h/mcp".into(), headers: [("A".into(), "B".into())].into() };
+        let request = RunRequest::new("x").mcp_server("a", server).mcp_server("u", url);
+        let all = composed(users, request, SignIn::default());
+        assert_eq!(
+            all["mcpServers"]["a"],
+            json!({"command":"new","args":["1"],"env":{},"trust":true}),
+            "nothing of the old one is left"
+        );
+        assert_eq!(all["mcpServers"]["b"], json!({"command":"b"}));
+        assert_eq!(all["mcpServers"]["u"]["httpUrl"], "http://h/mcp");
+        assert_eq!(all["mcp"]["allowed"], json!(["b", "a", "u"]));
+    }
+
+    #[test]
+    fn servers_come_from_a_settings_file_too() {
+        let mut request = RunRequest::new("x");
+        request.mcp_settings_path = Some("mcp.json".into());
+        let look = MapLook::default().file("/ws/mcp.json", r#"{"mcpServers":{"f":{"url":"http://x"}}}"#);
+        let found = servers(&plan(request.clone()), Path::new("/ws"), &look).unwrap();
+        assert_eq!(found["f"], json!({"url":"http://x","trust":true}));
+        for text in ["nope", "{}", "{\"mcpServers\":[]}"] {
+            let look = MapLook::default().file("/ws/mcp.json", text);
+            let problem = servers(&plan(request.clone()), Path::new("/ws"), &look).unwrap_err();
+            assert_eq!(problem.key, "mcp_settings_path");
+        }
+        assert!(servers(&plan(request), Path::new("/ws"), &MapLook::default()).is_err());
+    }
+}

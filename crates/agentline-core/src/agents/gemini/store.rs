@@ -1,0 +1,235 @@
+//! Where Gemini CLI keeps the sessions of a project, which one is meant by an id, and what a resumed one leaves behind.
+
+use crate::{Look, Problem, SessionSpot};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// The shortest beginning of an id that is taken for one.
+const SHORTEST_PREFIX: usize = 4;
+
+/// A session that is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stored {
+    id: String,
+    started: String,
+}
+
+/// The folder of a project's sessions, under a home that has a `.gemini`.
+pub(super) fn chats(home: &Path, cwd: &Path, look: &dyn Look) -> Option<PathBuf> {
+    let gemini = home.join(".gemini");
+    let cwd = spelled(cwd);
+    let registered = look
+        .text(&gemini.join("projects.json"))
+        .and_then(|text| serde_json::from_str::<Value>(&text).ok())
+        .and_then(|all| Some(all.get("projects")?.get(&cwd)?.as_str()?.to_owned()));
+    let tmp = gemini.join("tmp");
+    let owns = |slug: &str| {
+        look.text(&tmp.join(slug).join(".project_root"))
+            .is_some_and(|root| spelled(Path::new(root.trim())) == cwd)
+    };
+    // The registry may be older than the folders, which say themselves whose they are.
+    let slug =
+        registered.filter(|slug| owns(slug)).or_else(|| look.list(&tmp)?.into_iter().find(|s| owns(s)));
+    slug.map(|slug| tmp.join(slug).join("chats"))
+}
+
+/// The whole id of the session that a caller means by `latest`, an id or the beginning of one.
+pub(super) fn resolve(wanted: &str, home: &Path, cwd: &Path, look: &dyn Look) -> Result<String, Problem> {
+    let stored = chats(home, cwd, look).map(|folder| list(&folder, look)).unwrap_or_default();
+    let hint = "see `agentline sessions list`, or leave `resume` out to begin a new session";
+    let none = |what: String| Problem::new("resume", what).hint(hint);
+    if wanted == "latest" {
+        let last = stored.into_iter().max_by(|a, b| a.started.cmp(&b.started));
+        return last
+            .map(|s| s.id)
+            .ok_or_else(|| none(format!("Gemini CLI has no session of `{}` to go on with", cwd.display())));
+    }
+    if stored.iter().any(|s| s.id == wanted) {
+        return Ok(wanted.to_owned());
+    }
+    let mut matching: Vec<String> = stored.into_iter().map(|s| s.id).collect();
+    matching.retain(|id| wanted.len() >= SHORTEST_PREFIX && id.starts_with(wanted));
+    matching.dedup();
+    match matching.as_slice() {
+        [id] => Ok(id.clone()),
+        [] => Err(none(format!("Gemini CLI has no session `{wanted}` of `{}`", cwd.display()))),
+        many => {
+            Err(none(format!("`{wanted}` is the beginning of {} sessions: {}", many.len(), many.join(", "))))
+        }
+    }
+}
+
+/// Where the file of a session grows.
+pub(super) fn spot(home: &Path, cwd: &Path, session: &str, look: &dyn Look) -> Option<SessionSpot> {
+    let start: String = session.chars().take(8).collect();
+    Some(SessionSpot::new(chats(home, cwd, look)?, format!("-{start}.jsonl")))
+}
+
+/// The empty twins that a resumed run left. The CLI writes one in a later minute than the session's first, takes it
+/// for a broken session at one of its next starts, and deletes every file of that session with it.
+pub(super) fn twins(spot: &SessionSpot, existed_before: &[PathBuf], look: &dyn Look) -> Vec<PathBuf> {
+    let files = look.list(&spot.folder).unwrap_or_default();
+    let files =
+        files.into_iter().filter(|name| name.ends_with(&spot.suffix)).map(|name| spot.folder.join(name));
+    let is_session = |path: &PathBuf| path.to_string_lossy().ends_with(&spot.suffix);
+    if !existed_before.iter().any(is_session) {
+        return Vec::new();
+    }
+    let empty = |path: &PathBuf| look.text(path).is_some_and(|text| says_nothing(&text));
+    files.filter(|path| !existed_before.contains(path)).filter(empty).collect()
+}
+
+/// The sessions in a folder in which somebody said something, one entry for each id.
+fn list(folder: &Path, look: &dyn Look) -> Vec<Stored> {
+    let mut all: Vec<Stored> = Vec::new();
+    for name in look.list(folder).unwrap_or_default() {
+        let is_session =
+            name.starts_with("session-") && (name.ends_with(".jsonl") || name.ends_with(".json"));
+        let Some(text) = is_session.then(|| look.text(&folder.join(&name))).flatten() else { continue };
+        if says_nothing(&text) {
+            continue;
+        }
+        if let Some(stored) = header(&text)
+            && all.iter().all(|s| s.id != stored.id)
+        {
+            all.push(stored);
+        }
+    }
+    all.sort_by(|a, b| a.id.cmp(&b.id));
+    all
+}
+
+fn header(text: &str) -> Option<Stored> {
+    let first = text.lines().next()?;
+    let value: Value = serde_json::from_str(first).or_else(|_| serde_json::from_str(text)).ok()?;
+    let word = |key: &str| value.get(key).and_then(Value::as_str);
+    if word("kind").is_some_and(|kind| kind != "main") {
+        return None;
+    }
+    Some(Stored { id: word("sessionId")?.into(), started: word("startTime").unwrap_or_default().into() })
+}
+
+/// Whether a session file holds nothing but the context that the CLI itself puts first. What cannot be read counts
+/// as something said.
+fn says_nothing(text: &str) -> bool {
+    if let Ok(whole) = serde_json::from_str::<Value>(text)
+        && whole.get("messages").is_some()
+    {
+        return whole["messages"].as_array().is_some_and(|all| all.iter().all(is_context));
+    }
+    text.lines().filter(|line| !line.trim().is_empty()).all(|line| {
+        let Ok(Value::Object(record)) = serde_json::from_str::<Value>(line) else { return false };
+        if let Some(set) = record.get("$set") {
+            return set
+                .get("messages")
+                .and_then(Value::as_array)
+                .is_none_or(|all| all.iter().all(is_context));
+        }
+        record.contains_key("sessionId") || is_context(&Value::Object(record))
+    })
+}
+
+fn is_context(message: &Value) -> bool {
+    let text = match message.get("content") {
+        Some(Value::String(text)) => Some(text.as_str()),
+        Some(Value::Array(parts)) if parts.len() == 1 => parts[0].get("text").and_then(Value::as_str),
+        _ => None,
+    };
+    message.get("type").and_then(Value::as_str) == Some("user")
+        && text.is_some_and(|t| {
+            let t = t.trim();
+            t.starts_with("<session_context>") && t.ends_with("</session_context>")
+        })
+}
+
+/// A path as the CLI writes it into its registry.
+fn spelled(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    if cfg!(windows) { text.to_lowercase() } else { text.into_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::map_look::MapLook;
+
+    const CONTEXT: &str =
+        r#"{"id":"c","type":"user","content":[{"text":"<session_context>\nx\n</session_context>"}]}"#;
+
+    fn header_of(id: &str, started: &str) -> String {
+        format!(r#"{{"sessionId":"{id}","projectHash":"h","startTime":"{started}","kind":"main"}}"#)
+    }
+
+    fn session(id: &str, started: &str) -> String {
+        let said = r#"{"id":"1","type":"user","content":[{"text":"hi"}]}"#;
+        format!("{}\n{CONTEXT}\n{said}\n", header_of(id, started))
+    }
+
+    fn twin(id: &str) -> String {
+        format!("{}\n{CONTEXT}\n{{\"$set\":{{\"lastUpdated\":\"x\"}}}}\n", header_of(id, "2026-02-02"))
+    }
+
+    fn look() -> MapLook {
+        MapLook::default()
+            .plain("/h/.gemini/projects.json", r#"{"projects":{"/ws":"ws","/other":"gone"}}"#)
+            .plain("/h/.gemini/tmp/ws/.project_root", "/ws\n")
+            .plain("/h/.gemini/tmp/ws-1/.project_root", "/other")
+            .plain("/h/.gemini/tmp/ws/chats/session-a-aaaa1111.jsonl", &session("aaaa1111-1", "2026-01-01"))
+            .plain("/h/.gemini/tmp/ws/chats/session-b-aaaa2222.jsonl", &session("aaaa2222-2", "2026-01-03"))
+            .plain("/h/.gemini/tmp/ws/chats/session-c-cccc.jsonl", &twin("cccc3333-3"))
+            .plain("/h/.gemini/tmp/ws/chats/old-dddd.jsonl", &session("dddd4444-4", "2026-01-09"))
+            .plain(
+                "/h/.gemini/tmp/ws/chats/session-e-eeee.json",
+                r#"{"sessionId":"eeee5555-5","startTime":"2026-01-02","messages":[{"type":"user","content":"hi"}]}"#,
+            )
+    }
+
+    #[test]
+    fn the_folder_is_found_by_registry_or_by_its_owner() {
+        let at = |cwd| chats(Path::new("/h"), Path::new(cwd), &look());
+        assert_eq!(at("/ws"), Some("/h/.gemini/tmp/ws/chats".into()));
+        assert_eq!(at("/other"), Some("/h/.gemini/tmp/ws-1/chats".into()), "the registry is out of date");
+        assert_eq!(at("/new"), None);
+    }
+
+    #[test]
+    fn sessions_are_found_by_id_beginning_and_age() {
+        let find = |wanted: &str| resolve(wanted, Path::new("/h"), Path::new("/ws"), &look());
+        assert_eq!(find("aaaa1111-1").unwrap(), "aaaa1111-1");
+        assert_eq!(find("aaaa1").unwrap(), "aaaa1111-1");
+        assert_eq!(find("eeee5555").unwrap(), "eeee5555-5", "the old format");
+        assert_eq!(find("latest").unwrap(), "aaaa2222-2");
+        for (wanted, word) in [("aaaa", "2 sessions"), ("cccc3333-3", "no session"), ("1", "no session")] {
+            let problem = find(wanted).unwrap_err();
+            assert_eq!(problem.key, "resume");
+            assert!(problem.message.contains(word), "{problem}");
+        }
+        let none = resolve("latest", Path::new("/h"), Path::new("/new"), &look()).unwrap_err();
+        assert!(none.message.contains("no session of `/new`"));
+    }
+
+    #[test]
+    fn only_an_empty_twin_of_a_resumed_session_is_a_leftover() {
+        let real = "/c/session-1-aaaa1111.jsonl";
+        let spot = SessionSpot::new("/c".into(), "-aaaa1111.jsonl".into());
+        let look = |second: &str| {
+            MapLook::default()
+                .plain(real, &session("aaaa1111-1", "x"))
+                .plain("/c/session-2-aaaa1111.jsonl", second)
+                .plain("/c/session-2-bbbb.jsonl", &twin("bbbb"))
+        };
+        let left = |second: &str, before: &[&str]| {
+            let before: Vec<PathBuf> = before.iter().map(PathBuf::from).collect();
+            twins(&spot, &before, &look(second))
+        };
+        let expected = vec![PathBuf::from("/c/session-2-aaaa1111.jsonl")];
+        assert_eq!(left(&twin("aaaa1111-1"), &[real]), expected);
+        let replaced =
+            format!("{}\n{{\"$set\":{{\"messages\":[{CONTEXT}]}}}}\n", header_of("aaaa1111-1", "x"));
+        assert_eq!(left(&replaced, &[real]), expected);
+        assert!(left(&session("aaaa1111-1", "x"), &[real]).is_empty(), "something was said in it");
+        assert!(left("{\"half", &[real]).is_empty(), "it cannot be read");
+        assert!(left(&twin("aaaa1111-1"), &[]).is_empty(), "the session is new");
+        assert!(left(&twin("aaaa1111-1"), &[real, "/c/session-2-aaaa1111.jsonl"]).is_empty(), "it was there");
+    }
+}

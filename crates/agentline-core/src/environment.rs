@@ -1,0 +1,320 @@
+//! What an agent sees of the caller's environment, and which values in it must never be shown.
+
+use crate::veil::SHORTEST_SECRET;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Variables that every agent sees; a trailing `*` is a prefix. An agent's own variables stand on its card.
+const ALLOWED: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TERM",
+    "TZ",
+    "LANG",
+    "LC_*",
+    "TMPDIR",
+    "XDG_*",
+    // Proxies are read in both cases.
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "SSH_AUTH_SOCK",
+    "NODE_EXTRA_CA_CERTS",
+    "SSL_CERT_*",
+    "DOCKER_HOST",
+    // Homes of toolchains, and of the managers that choose which Node runs the agent.
+    "CARGO_HOME",
+    "RUSTUP_HOME",
+    "JAVA_HOME",
+    "GOPATH",
+    "VIRTUAL_ENV",
+    "NVM_DIR",
+    "PYENV_ROOT",
+    "VOLTA_HOME",
+    "FNM_DIR",
+    "ASDF_DIR",
+    "ASDF_DATA_DIR",
+    "MISE_DATA_DIR",
+];
+
+/// Variables without which no program starts on Windows.
+const ALLOWED_ON_WINDOWS: &[&str] = &[
+    "SYSTEMROOT",
+    "SYSTEMDRIVE",
+    "WINDIR",
+    "COMSPEC",
+    "PATHEXT",
+    "TEMP",
+    "TMP",
+    "USERNAME",
+    "USERPROFILE",
+    "HOMEDRIVE",
+    "HOMEPATH",
+    "APPDATA",
+    "LOCALAPPDATA",
+    "PROGRAMDATA",
+    "PROGRAMFILES*",
+    "PROCESSOR_ARCHITECTURE",
+    "NUMBER_OF_PROCESSORS",
+];
+
+/// The caller's variables, divided into what an agent sees and what it does not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Divided {
+    /// What the agent sees.
+    pub passed: BTreeMap<String, String>,
+    /// Names of what it does not see.
+    pub withheld: Vec<String>,
+}
+
+/// Divides the caller's variables by the allow-list, the agent's own names and the names that the caller adds.
+///
+/// ```
+/// use agentline_core::divide_environment;
+/// let caller = [("PATH", "/bin"), ("GEMINI_API_KEY", "k"), ("AWS_TOKEN", "t")];
+/// let caller = caller.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+/// let divided = divide_environment(&caller, &["GEMINI_*"], &[]);
+/// assert_eq!(divided.withheld, ["AWS_TOKEN"]);
+/// ```
+#[must_use]
+pub fn divide_environment(
+    caller: &BTreeMap<String, String>,
+    agents_own: &[&str],
+    added: &[String],
+) -> Divided {
+    let windows: &[&str] = if cfg!(windows) { ALLOWED_ON_WINDOWS } else { &[] };
+    let mut divided = Divided::default();
+    for (name, value) in caller {
+        let passes = ALLOWED.iter().chain(windows).chain(agents_own).any(|p| matches(p, name))
+            || added.iter().any(|p| matches(p, name));
+        if passes {
+            divided.passed.insert(name.clone(), value.clone());
+        } else {
+            divided.withheld.push(name.clone());
+        }
+    }
+    divided
+}
+
+/// Whole parts of a secret's name, between underscores.
+const SECRET_PARTS: &[&str] = &["AUTH", "PAT", "PASS", "PWD", "JWT", "DSN"];
+
+/// Ends of parts of a secret's name, as in `APIKEY`.
+const SECRET_ENDINGS: &[&str] = &["KEY", "KEYS"];
+
+/// Words anywhere in a secret's name.
+const SECRET_WORDS: &[&str] = &[
+    "TOKEN",
+    "SECRET",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "CREDENTIAL",
+    "COOKIE",
+    "AUTHORIZATION",
+    "BEARER",
+];
+
+/// Names that end like a secret's but hold the place where something is.
+const PLACE_ENDINGS: &[&str] = &["_SOCK", "_FILE", "_PATH", "_DIR", "_HOME", "_CREDENTIALS"];
+
+/// Names that look like a secret's and are none.
+const NOT_SECRET: &[&str] = &["PWD", "OLDPWD", "XAUTHORITY"];
+
+/// How values begin that are keys whatever they are called.
+const KEY_BEGINNINGS: &[&str] = &[
+    "AIza",
+    "sk-",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "ghu_",
+    "github_pat_",
+    "glpat-",
+    "xoxb-",
+    "xoxp-",
+    "AKIA",
+    "ASIA",
+    "ya29.",
+    "eyJ",
+    "Bearer ",
+];
+
+/// Whether a variable, header or parameter of this name holds a secret.
+///
+/// ```
+/// use agentline_core::looks_secret;
+/// assert!(looks_secret("GEMINI_API_KEY") && looks_secret("db_password") && looks_secret("GH_TOKEN"));
+/// assert!(!looks_secret("PATH") && !looks_secret("KEYBOARD_LAYOUT") && !looks_secret("PWD"));
+/// ```
+#[must_use]
+pub fn looks_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    if NOT_SECRET.contains(&name.as_str()) {
+        return false;
+    }
+    SECRET_WORDS.iter().any(|w| name.contains(w))
+        || name
+            .split(|c: char| !c.is_ascii_alphanumeric())
+            .any(|part| SECRET_PARTS.contains(&part) || SECRET_ENDINGS.iter().any(|w| part.ends_with(w)))
+}
+
+/// The values that must not leave in any output, gathered from wherever they come.
+#[derive(Clone, Debug, Default)]
+pub struct Secrets(BTreeSet<String>);
+
+impl Secrets {
+    /// Adds a value that is a secret. One that is too short to be told from ordinary text is left out.
+    pub fn add(&mut self, value: &str) {
+        let value = value.trim();
+        if value.len() >= SHORTEST_SECRET {
+            self.0.insert(value.to_owned());
+        }
+    }
+
+    /// Adds the values of all variables whose names look secret or that look like keys themselves.
+    pub fn add_variables<'a>(&mut self, variables: impl IntoIterator<Item = (&'a String, &'a String)>) {
+        for (name, value) in variables {
+            let upper = name.to_ascii_uppercase();
+            let is_place = PLACE_ENDINGS.iter().any(|e| upper.ends_with(e)) && is_path(value);
+            if (looks_secret(name) && !is_place) || is_key(value) {
+                self.add(value);
+            }
+            self.add_url(value);
+        }
+    }
+
+    /// Adds the value of a header: the whole of it, and what follows the name of its scheme.
+    pub fn add_header(&mut self, value: &str) {
+        self.add(value);
+        if let Some((_, credentials)) = value.split_once(' ') {
+            self.add(credentials);
+        }
+    }
+
+    /// Adds the password in an address, and parameters whose names look secret.
+    pub fn add_url(&mut self, url: &str) {
+        let Some((_, rest)) = url.split_once("://") else { return };
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        if let Some((user, _)) = rest[..end].rsplit_once('@') {
+            self.add(user.split_once(':').map_or(user, |(_, password)| password));
+        }
+        let query = rest.split_once('?').map_or("", |(_, q)| q);
+        for (name, value) in query.split(['&', '#']).filter_map(|p| p.split_once('=')) {
+            if looks_secret(name) || name.eq_ignore_ascii_case("sig") || is_key(value) {
+                self.add(value);
+            }
+        }
+    }
+
+    /// Adds every text in a variable that is given to a tool server, unless it is plainly a place.
+    pub fn add_server_variable(&mut self, value: &str) {
+        if is_path(value) || value.contains("://") {
+            self.add_url(value);
+        } else {
+            self.add(value);
+        }
+    }
+
+    /// All of them, once each.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<String> {
+        self.0.into_iter().collect()
+    }
+}
+
+fn is_key(value: &str) -> bool {
+    KEY_BEGINNINGS.iter().any(|b| value.starts_with(b))
+}
+
+fn is_path(value: &str) -> bool {
+    let mut chars = value.chars();
+    value.starts_with(['/', '~'])
+        || (chars.next().is_some_and(char::is_alphabetic) && chars.next() == Some(':'))
+}
+
+/// Whether a name is the pattern's, or begins with it where the pattern ends in `*`.
+fn matches(pattern: &str, name: &str) -> bool {
+    let same = |a: &str, b: &str| if cfg!(windows) { a.eq_ignore_ascii_case(b) } else { a == b };
+    match pattern.strip_suffix('*') {
+        Some(prefix) => name.get(..prefix.len()).is_some_and(|start| same(start, prefix)),
+        None => same(pattern, name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    #[test]
+    fn the_allow_list_is_that_of_the_contract() {
+        let caller = map(&[
+            ("PATH", "/bin"),
+            ("LC_ALL", "C"),
+            ("XDG_CONFIG_HOME", "/x"),
+            ("https_proxy", "p"),
+            ("SSL_CERT_FILE", "f"),
+            ("GEMINI_MODEL", "m"),
+            ("MINE", "1"),
+            ("NODE_OPTIONS", "--inspect"),
+            ("ANTHROPIC_API_KEY", "k"),
+        ]);
+        let divided = divide_environment(&caller, &["GEMINI_*"], &["MINE".into()]);
+        assert_eq!(divided.withheld, ["ANTHROPIC_API_KEY", "NODE_OPTIONS"]);
+        assert_eq!(divided.passed.len(), 7);
+        let all = divide_environment(&caller, &[], &["*".into()]);
+        assert_eq!((all.passed, all.withheld), (caller, Vec::new()));
+    }
+
+    #[test]
+    fn names_that_look_secret() {
+        for name in [
+            "OPENAI_API_KEY",
+            "APIKEY",
+            "AWS_SECRET_ACCESS_KEY",
+            "GITHUB_PAT",
+            "MYSQL_PWD",
+            "npm_config__authToken",
+            "X-Api-Key",
+            "SESSION_COOKIE",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+        ] {
+            assert!(looks_secret(name), "{name}");
+        }
+        for name in ["HOME", "AUTHOR", "PATH", "COMPASS_DIR", "KEYMAP", "OLDPWD"] {
+            assert!(!looks_secret(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn secrets_come_from_variables_headers_and_addresses() {
+        let mut secrets = Secrets::default();
+        secrets.add_variables(&map(&[
+            ("A_TOKEN", "tok-12345678"),
+            ("SHORT_KEY", "1234567"),
+            ("PLAIN", "nothing to hide"),
+            ("ODD", "sk-abcdefgh"),
+            ("SSH_AUTH_SOCK", "/tmp/ssh/agent.1"),
+            ("GOOGLE_APPLICATION_CREDENTIALS", "/home/me/c.json"),
+            ("DATABASE_URL", "postgres://me:hunter2222@db/x"),
+        ]));
+        secrets.add_header("Bearer abcdefghij");
+        secrets.add_url("https://x.test/mcp?api_key=qwertyuiop&page=12345678#top");
+        assert_eq!(
+            secrets.into_vec(),
+            ["Bearer abcdefghij", "abcdefghij", "hunter2222", "qwertyuiop", "sk-abcdefgh", "tok-12345678"]
+        );
+    }
+}
