@@ -1,6 +1,6 @@
 //! What an agent sees of the caller's environment, and which values in it must never be shown.
 
-use crate::veil::SHORTEST_SECRET;
+use crate::{looks_secret, veil::SHORTEST_SECRET};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Variables that every agent sees; a trailing `*` is a prefix. An agent's own variables stand on its card.
@@ -104,30 +104,8 @@ pub fn divide_environment(
     divided
 }
 
-/// Whole parts of a secret's name, between underscores.
-const SECRET_PARTS: &[&str] = &["AUTH", "PAT", "PASS", "PWD", "JWT", "DSN"];
-
-/// Ends of parts of a secret's name, as in `APIKEY`.
-const SECRET_ENDINGS: &[&str] = &["KEY", "KEYS"];
-
-/// Words anywhere in a secret's name.
-const SECRET_WORDS: &[&str] = &[
-    "TOKEN",
-    "SECRET",
-    "PASSWORD",
-    "PASSWD",
-    "PASSPHRASE",
-    "CREDENTIAL",
-    "COOKIE",
-    "AUTHORIZATION",
-    "BEARER",
-];
-
 /// Names that end like a secret's but hold the place where something is.
 const PLACE_ENDINGS: &[&str] = &["_SOCK", "_FILE", "_PATH", "_DIR", "_HOME", "_CREDENTIALS"];
-
-/// Names that look like a secret's and are none.
-const NOT_SECRET: &[&str] = &["PWD", "OLDPWD", "XAUTHORITY"];
 
 /// How values begin that are keys whatever they are called.
 const KEY_BEGINNINGS: &[&str] = &[
@@ -147,25 +125,6 @@ const KEY_BEGINNINGS: &[&str] = &[
     "eyJ",
     "Bearer ",
 ];
-
-/// Whether a variable, header or parameter of this name holds a secret.
-///
-/// ```
-/// use agentline_core::looks_secret;
-/// assert!(looks_secret("GEMINI_API_KEY") && looks_secret("db_password") && looks_secret("GH_TOKEN"));
-/// assert!(!looks_secret("PATH") && !looks_secret("KEYBOARD_LAYOUT") && !looks_secret("PWD"));
-/// ```
-#[must_use]
-pub fn looks_secret(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    if NOT_SECRET.contains(&name.as_str()) {
-        return false;
-    }
-    SECRET_WORDS.iter().any(|w| name.contains(w))
-        || name
-            .split(|c: char| !c.is_ascii_alphanumeric())
-            .any(|part| SECRET_PARTS.contains(&part) || SECRET_ENDINGS.iter().any(|w| part.ends_with(w)))
-}
 
 /// The values that must not leave in any output, gathered from wherever they come.
 #[derive(Clone, Debug, Default)]
@@ -276,26 +235,6 @@ mod tests {
         assert_eq!(divided.passed.len(), 7);
         let all = divide_environment(&caller, &[], &["*".into()]);
         assert_eq!((all.passed, all.withheld), (caller, Vec::new()));
-    }
-
-    #[test]
-    fn names_that_look_secret() {
-        for name in [
-            "OPENAI_API_KEY",
-            "APIKEY",
-            "AWS_SECRET_ACCESS_KEY",
-            "GITHUB_PAT",
-            "MYSQL_PWD",
-            "npm_config__authToken",
-            "X-Api-Key",
-            "SESSION_COOKIE",
-            "GOOGLE_APPLICATION_CREDENTIALS",
-        ] {
-            assert!(looks_secret(name), "{name}");
-        }
-        for name in ["HOME", "AUTHOR", "PATH", "COMPASS_DIR", "KEYMAP", "OLDPWD"] {
-            assert!(!looks_secret(name), "{name}");
-        }
     }
 
     #[test]

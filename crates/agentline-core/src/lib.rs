@@ -49,7 +49,7 @@ pub use change::{Change, ChangeSource, DiskChange, FileRow};
 pub use config::{Config, Layer};
 pub use connection::Connection;
 pub use dialogue::{Dialogue, End, Line, Room, Say, ToolFact};
-pub use environment::{Divided, Secrets, divide_environment, looks_secret};
+pub use environment::{Divided, Secrets, divide_environment};
 pub use event::{Event, Origin, Record, Started, ToolUse, sample};
 pub use failure::{Failure, Kind, Phase};
 pub use id::{AskId, Millis, RunId, Surface, Version};

@@ -26,6 +26,10 @@ const SECRET_PARTS: &[&str] = &[
     "tokens",
 ];
 
+/// Ends of parts written as one word, as in `GITHUBTOKEN`.
+const SECRET_ENDINGS: &[&str] =
+    &["token", "secret", "password", "passwd", "apikey", "accesskey", "secretkey", "privatekey"];
+
 /// Names that hold such a part and yet tell where something is, or that it exists, not what it is.
 const HARMLESS: &[&str] = &["pwd", "oldpwd", "ssh_auth_sock", "xauthority", "google_application_credentials"];
 
@@ -39,7 +43,9 @@ const HARMLESS: &[&str] = &["pwd", "oldpwd", "ssh_auth_sock", "xauthority", "goo
 #[must_use]
 pub fn looks_secret(name: &str) -> bool {
     let name = snake_case(name);
-    !HARMLESS.contains(&name.as_str()) && name.split('_').any(|part| SECRET_PARTS.contains(&part))
+    let is_secret =
+        |part: &str| SECRET_PARTS.contains(&part) || SECRET_ENDINGS.iter().any(|end| part.ends_with(end));
+    !HARMLESS.contains(&name.as_str()) && name.split('_').any(is_secret)
 }
 
 /// `useVertexAI`, `use-vertex-ai` and `USE_VERTEX_AI` are all `use_vertex_ai`.
@@ -62,6 +68,16 @@ pub(crate) fn snake_case(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_written_as_one_word_are_seen_through() {
+        for name in ["GITHUBTOKEN", "AWSSECRETKEY", "npm_config__authToken", "MYSQL_PWD", "SESSION_COOKIE"] {
+            assert!(looks_secret(name), "{name}");
+        }
+        for name in ["HOME", "AUTHOR", "COMPASS_DIR", "KEYMAP", "KEYBOARD_LAYOUT", "OLDPWD"] {
+            assert!(!looks_secret(name), "{name}");
+        }
+    }
 
     #[test]
     fn every_spelling_of_a_name_is_one_name() {
