@@ -11,7 +11,10 @@
 //! Known limits: links are not followed; `replace` corrects a relative path that does not exist to the one file that
 //! ends so; a refused command can hide behind another program (`env rm`); what `Read` is refused can still be searched.
 
-use super::pattern::{self, Lean};
+use super::{
+    pattern::{self, Lean},
+    tools,
+};
 use crate::{PermissionMode, Problem, Rule, RunRequest, nearest};
 use serde::{Deserialize, Serialize};
 
@@ -31,40 +34,21 @@ const WORKING_MODES: &[&str] = &["default", "autoEdit", "yolo"];
 
 const SHELL: &str = "run_shell_command";
 
-/// A tool of the CLI: its own name, the names that rules may use, and the argument that holds its path.
-struct Tool(&'static str, &'static [&'static str], Option<&'static str>);
+/// The rules that may name a path: how they begin, the tool, and the argument that holds its path.
+const PATHS: &[(&str, &str, &str)] = &[
+    ("Write", "write_file", "file_path"),
+    ("Edit", "replace", "file_path"),
+    ("Read", "read_file", "file_path"),
+    ("", "list_directory", "dir_path"),
+];
 
-const TOOLS: &[Tool] = &[
-    Tool("write_file", &["Write"], Some("file_path")),
-    Tool("replace", &["Edit", "MultiEdit"], Some("file_path")),
-    Tool("read_file", &["Read"], Some("file_path")),
-    Tool("list_directory", &["LS"], Some("dir_path")),
-    Tool("glob", &["Glob"], None),
-    Tool("grep_search", &["Grep", "search_file_content"], None),
-    Tool(SHELL, &["Bash", "Shell", "ShellTool"], None),
-    Tool("web_fetch", &["WebFetch"], None),
-    Tool("google_web_search", &["WebSearch"], None),
-    Tool("invoke_agent", &["Task", "Agent"], None),
-    Tool("write_todos", &["TodoWrite"], None),
-    Tool("read_many_files", &[], None),
-    Tool("activate_skill", &["Skill"], None),
-    Tool("ask_user", &["AskUserQuestion"], None),
-    Tool("enter_plan_mode", &["EnterPlanMode"], None),
-    Tool("exit_plan_mode", &["ExitPlanMode"], None),
-    Tool("save_memory", &[], None),
-    Tool("update_topic", &[], None),
-    Tool("get_internal_docs", &[], None),
-    Tool("complete_task", &[], None),
-    Tool("list_background_processes", &[], None),
-    Tool("read_background_output", &["BashOutput"], None),
-    Tool("read_mcp_resource", &[], None),
-    Tool("list_mcp_resources", &[], None),
-    Tool("tracker_create_task", &[], None),
-    Tool("tracker_update_task", &[], None),
-    Tool("tracker_get_task", &[], None),
-    Tool("tracker_list_tasks", &[], None),
-    Tool("tracker_add_dependency", &[], None),
-    Tool("tracker_visualize", &[], None),
+/// Names that other documents use for tools.
+const OTHER_NAMES: &[(&str, &str)] = &[
+    ("MultiEdit", "Edit"),
+    ("LS", "list_directory"),
+    ("Shell", "Bash"),
+    ("ShellTool", SHELL),
+    ("Agent", "Task"),
 ];
 
 /// A whole policy file.
@@ -180,21 +164,30 @@ fn entries_of(rule: &Rule, key: &str, text: &str, roots: &[&str], lean: Lean) ->
     if outside && rule.pattern.is_none() && !rule.tool.contains("__") {
         return Ok(vec![new(&rule.tool)]);
     }
-    let Some(tool) = TOOLS.iter().find(|t| t.0 == rule.tool || t.1.contains(&rule.tool.as_str())) else {
-        let names = || TOOLS.iter().flat_map(|t| t.1.iter().copied().chain([t.0]));
-        let meant = nearest(&rule.tool, names()).map(|n| format!("did you mean `{n}`? "));
+    let name = OTHER_NAMES
+        .iter()
+        .find(|(other, _)| *other == rule.tool)
+        .map_or(rule.tool.as_str(), |(_, name)| *name);
+    let natives = tools::native_names(name);
+    if natives.is_empty() {
+        let meant = nearest(&rule.tool, tools::names()).map(|n| format!("did you mean `{n}`? "));
         let common = "Write, Edit, Read, LS, Glob, Grep, Bash, WebFetch, WebSearch, mcp__server__tool";
         return Err(Problem::new(key, format!("`{text}`: Gemini CLI has no tool `{}`", rule.tool))
             .hint(format!("{}known: {common}, and Gemini's own names", meant.unwrap_or_default())));
-    };
+    }
     let Some(glob) = &rule.pattern else {
-        let all = tool.0 == SHELL && lean == Lean::Narrow;
-        return Ok(vec![Entry { allow_redirection: all.then_some(true), ..new(tool.0) }]);
+        let whole = |tool: &&str| {
+            let all = **tool == SHELL && lean == Lean::Narrow;
+            Entry { allow_redirection: all.then_some(true), ..new(tool) }
+        };
+        return Ok(natives.iter().map(whole).collect());
     };
-    let patterns = match tool.2 {
-        _ if tool.0 == SHELL => {
+    let on_path = PATHS.iter().find(|(canonical, native, _)| *canonical == name || *native == name);
+    let tool = on_path.map_or(natives[0], |(_, native, _)| native);
+    let patterns = match on_path {
+        _ if tool == SHELL => {
             // Gemini's own form, `run_shell_command(git)`, means every command that begins so.
-            let own = rule.tool != "Bash" && !glob.contains('*');
+            let own = name == SHELL && !glob.contains('*');
             vec![pattern::command(&if own { format!("{glob} *") } else { glob.clone() }, lean)]
         }
         Some(_) if glob.split(['/', '\\']).any(|part| part == "..") => {
@@ -203,10 +196,10 @@ fn entries_of(rule: &Rule, key: &str, text: &str, roots: &[&str], lean: Lean) ->
                 "write the path from the workspace or from the root",
             ));
         }
-        Some(argument) if lean == Lean::Wide => {
+        Some((.., argument)) if lean == Lean::Wide => {
             vec![pattern::path(argument, glob, roots, lean), pattern::unclear_path(argument)]
         }
-        Some(argument) => vec![pattern::path(argument, glob, roots, lean)],
+        Some((.., argument)) => vec![pattern::path(argument, glob, roots, lean)],
         None => {
             return Err(cannot(
                 "Gemini CLI can only be told to refuse or permit this tool as a whole",
@@ -218,7 +211,7 @@ fn entries_of(rule: &Rule, key: &str, text: &str, roots: &[&str], lean: Lean) ->
         let why = format!("its pattern comes to {} characters, of {} at most", long.len(), pattern::LONGEST);
         return Err(cannot(&why, "shorten it, or write several rules"));
     }
-    Ok(patterns.into_iter().map(|p| Entry { args_pattern: Some(p), ..new(tool.0) }).collect())
+    Ok(patterns.into_iter().map(|p| Entry { args_pattern: Some(p), ..new(tool) }).collect())
 }
 
 fn unwritable(why: &str) -> Problem {
@@ -293,6 +286,7 @@ mod tests {
         for (key, rule, word) in [
             ("allow", "WebFetch(domain:x.org)", "as a whole"),
             ("deny", "Grep(secret)", "as a whole"),
+            ("deny", "Glob(secret)", "as a whole"),
             ("allow", "Write(../x)", "climbs"),
             ("allow", "mcp__s__t(x)", "arguments"),
             ("deny", "mcp____t", "name"),

@@ -92,8 +92,13 @@ pub(super) fn canonical_name(native: &str) -> String {
     }
 }
 
+/// Every name of a tool, canonical or the agent's own.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    TOOLS.iter().flat_map(|r| [r.name, r.native])
+}
+
 /// The agent's own names of a canonical tool; empty for one that it does not have.
-pub(crate) fn native_names(canonical: &str) -> Vec<&'static str> {
+pub(super) fn native_names(canonical: &str) -> Vec<&'static str> {
     TOOLS.iter().filter(|r| r.name == canonical || r.native == canonical).map(|r| r.native).collect()
 }
 
