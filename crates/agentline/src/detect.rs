@@ -1,9 +1,11 @@
 //! Finds an agent's program on this machine. Nothing is started; it takes a few hundred looks at the disk.
 
+pub use agentline_core::detect::{Looked, Place};
+
 use crate::{cache::cache_dir, look::DiskLook};
 use agentline_core::{
     Agent, Problem, Program, Version,
-    detect::{Looked, Search, find, find_tool},
+    detect::{Search, find, find_tool},
 };
 use serde::Serialize;
 use std::{collections::BTreeMap, path::PathBuf};

@@ -5,6 +5,7 @@ mod agentline;
 pub mod blocking;
 pub mod cache;
 pub mod detect;
+pub mod doctor;
 mod drive;
 mod error;
 mod follow;

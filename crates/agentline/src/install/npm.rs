@@ -77,6 +77,8 @@ pub(super) fn install(
     let mut command = command(npm, node, here);
     command.args(["install", "--global=false", "--workspaces=false", "--ignore-scripts", "--omit=dev"]);
     command.args(["--no-audit", "--no-fund", "--no-progress", "--no-package-lock", "--no-update-notifier"]);
+    // npm's own pauses make a registry that cannot be reached cost more than a minute.
+    command.args(["--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000"]);
     command.args(["--loglevel=error", "--prefix"]).arg(folder).arg(exactly);
     command.current_dir(folder).stdout(Stdio::null());
     command.stderr(stderr.try_clone().map_err(|e| io("write in", e))?);

@@ -1,0 +1,107 @@
+//! The doctor's report for people: plain text, with what can be typed in backticks.
+
+use super::{AgentReport, Report};
+use agentline_core::{SignIn, detect::Place};
+use std::fmt::Write;
+
+/// The report as text.
+#[must_use]
+pub fn render(report: &Report) -> String {
+    let mut out = String::new();
+    let mut line = |text: String| {
+        out.push_str(text.trim_end());
+        out.push('\n');
+    };
+    line(format!("agentline {} on {}", report.agentline, report.system));
+    line(format!("  folder      {}", report.folder.display()));
+    let cache = report.cache.problem.as_ref().map(|p| format!(" ({p})")).unwrap_or_default();
+    line(format!("  cache       {}{cache}", report.cache.path.display()));
+    line(match &report.node {
+        None => "  Node.js     not found".into(),
+        Some(node) => {
+            let version = node.version.map_or_else(|| "does not answer".to_owned(), |v| v.to_string());
+            format!("  Node.js     {version}  {}", node.path.display())
+        }
+    });
+    if let Some(supervisor) = report.supervisor {
+        let what =
+            if supervisor { "ready: nothing outlives a run, even if agentline is killed" } else { "none" };
+        line(format!("  supervisor  {what}"));
+    }
+    for agent in &report.agents {
+        line(String::new());
+        agent_lines(agent, &mut line);
+    }
+    out
+}
+
+fn agent_lines(agent: &AgentReport, line: &mut dyn FnMut(String)) {
+    let state = if agent.ready { "ready" } else { "not ready" };
+    line(format!("{} ({}): {state}", agent.title, agent.id));
+    match &agent.program {
+        None => line("  program     not found".into()),
+        Some(program) => {
+            let version = agent.version.map_or_else(|| "unknown version".to_owned(), |v| v.to_string());
+            let args: String = program.args.iter().fold(String::new(), |mut all, arg| {
+                // Writing to a string cannot fail.
+                let _infallible = write!(all, " {arg}");
+                all
+            });
+            line(format!("  program     {version}  {}{args}", program.path.display()));
+        }
+    }
+    line(format!("  tested with {}", agent.tested));
+    let works = |(surface, works): &(agentline_core::Surface, bool)| {
+        if *works { surface.to_string() } else { format!("{surface} (not yet)") }
+    };
+    line(format!("  surfaces    {}", agent.surfaces.iter().map(works).collect::<Vec<_>>().join(", ")));
+    line(format!(
+        "  folder      {}",
+        match agent.trusted {
+            Some(true) => "trusted by the agent's own rules",
+            Some(false) => "not trusted by the agent's own rules",
+            None => "not known to the agent; runs use `--trust run`",
+        }
+    ));
+    line("  looked in".into());
+    for (place, found, paths) in by_place(agent) {
+        let mark = if found { '+' } else { '-' };
+        line(format!("    {mark} {:<13} {}", place.to_string(), paths.join(", ")));
+    }
+    line("  sign-in, in the agent's order (`*` is the one that it takes)".into());
+    for source in &agent.sign_in {
+        line(sign_in_line(source));
+    }
+    if !agent.withheld.is_empty() {
+        line(format!("  withheld    {} (see `--pass-env`)", agent.withheld.join(", ")));
+    }
+    agent.notes.iter().for_each(|note| line(format!("  note        {note}")));
+    agent.problems.iter().for_each(|problem| line(format!("  wrong       {}", problem.message)));
+    agent.fixes.iter().for_each(|fix| line(format!("  to do       {fix}")));
+}
+
+fn sign_in_line(source: &SignIn) -> String {
+    let mark = match (source.wins, source.found) {
+        (true, _) => '*',
+        (false, true) => '+',
+        (false, false) => '-',
+    };
+    let note = source.note.as_ref().map(|n| format!(": {n}")).unwrap_or_default();
+    format!("    {mark} {}{note}", source.source)
+}
+
+/// Places that follow each other and ended alike share a line.
+fn by_place(agent: &AgentReport) -> Vec<(Place, bool, Vec<String>)> {
+    let mut rows: Vec<(Place, bool, Vec<String>)> = Vec::new();
+    for looked in &agent.looked {
+        let note = looked.note.as_ref().map(|n| format!(" ({n})")).unwrap_or_default();
+        let text = format!("{}{note}", looked.path.display());
+        match rows.last_mut() {
+            Some((place, found, paths)) if *place == looked.place && *found == looked.found => {
+                paths.push(text)
+            }
+            _ => rows.push((looked.place, looked.found, vec![text])),
+        }
+    }
+    rows
+}
