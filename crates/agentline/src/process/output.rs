@@ -1,7 +1,7 @@
 //! The two streams of an agent, read fairly, and the sleep until one of them has more.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::tail::Tail;
 #[cfg(unix)]
@@ -18,6 +18,11 @@ const POLL_FIRST: Duration = Duration::from_millis(1);
 /// … and this often at least, when nothing comes.
 const POLL_LAST: Duration = Duration::from_millis(10);
 
+/// After this many writes, each right after our last read …
+const QUICK_WRITES: u32 = 8;
+/// … we let the next ones gather for this long: to wake for each line of a flood would cost the writer half its speed.
+const GATHER: Duration = Duration::from_millis(1);
+
 /// Both streams of an agent.
 #[derive(Debug)]
 pub(super) struct Output {
@@ -27,6 +32,9 @@ pub(super) struct Output {
     last: Std,
     watch: Option<os::Watch>,
     poll: Duration,
+    read_at: Instant,
+    /// How many writes in a row came right after our last read.
+    quick_writes: u32,
 }
 
 #[derive(Debug)]
@@ -58,7 +66,15 @@ impl Output {
                 (Source::File(stdout), theirs.into(), stderr, watch)
             }
         };
-        let output = Self { stdout, stderr, last: Std::Err, watch, poll: POLL_FIRST };
+        let output = Self {
+            stdout,
+            stderr,
+            last: Std::Err,
+            watch,
+            poll: POLL_FIRST,
+            read_at: Instant::now(),
+            quick_writes: 0,
+        };
         Ok((output, their_stdout, their_err.into()))
     }
 
@@ -78,6 +94,7 @@ impl Output {
         if let Some(stream) = found {
             self.last = stream;
             self.poll = POLL_FIRST;
+            self.read_at = Instant::now();
         }
         found
     }
@@ -86,7 +103,14 @@ impl Output {
     pub(super) async fn written(&mut self) {
         let file = async {
             match &mut self.watch {
-                Some(watch) => watch.written().await,
+                Some(watch) => {
+                    watch.written().await;
+                    let quick = self.read_at.elapsed() < GATHER;
+                    self.quick_writes = if quick { self.quick_writes.saturating_add(1) } else { 0 };
+                    if self.quick_writes > QUICK_WRITES {
+                        tokio::time::sleep(GATHER).await;
+                    }
+                }
                 None => {
                     tokio::time::sleep(self.poll).await;
                     self.poll = (self.poll * 2).min(POLL_LAST);

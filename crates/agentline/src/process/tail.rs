@@ -1,10 +1,10 @@
 //! Reads a file while somebody else appends to it, and gives back what was read.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 
 /// The most that one read brings.
-pub(super) const READ: usize = 256 * 1024;
+pub(super) const READ: u64 = 256 * 1024;
 
 /// Read bytes are given back to the system in steps of this size: large enough to cost nothing, small enough for
 /// neither disk nor memory to grow.
@@ -46,14 +46,11 @@ impl Tail {
         if cut {
             (self.offset, self.released) = (0, KEPT);
         }
-        let wanted = usize::try_from(size - self.offset).unwrap_or(READ).min(READ);
-        if wanted == 0 {
+        let wanted = (size - self.offset).min(READ);
+        if wanted == 0 || self.file.seek(SeekFrom::Start(self.offset)).is_err() {
             return 0;
         }
-        let before = into.len();
-        into.resize(before + wanted, 0);
-        let read = read_at(&self.file, &mut into[before..], self.offset).unwrap_or(0);
-        into.truncate(before + read);
+        let read = append(&mut self.file, wanted, into);
         if cut && read > 0 {
             // The first byte was read just now, so its place is free again. Should this fail, a file that shrinks is
             // still noticed.
@@ -81,6 +78,15 @@ impl Tail {
             self.released = whole_steps;
         }
     }
+}
+
+/// Appends up to `wanted` bytes, in one read and without filling the room for them first, and says how many there were.
+pub(super) fn append(from: &mut impl Read, wanted: u64, into: &mut Vec<u8>) -> usize {
+    let before = into.len();
+    into.reserve(usize::try_from(wanted).unwrap_or(0));
+    // What was read before an error is appended all the same.
+    let _ = from.take(wanted).read_to_end(into);
+    into.len() - before
 }
 
 /// A file for us to read and for others to append to, whose name is gone at once where the system allows that.

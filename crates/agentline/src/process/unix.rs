@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "system calls; each is a few lines with its own argument")]
 
-use std::io::{self, PipeReader, Read};
+use std::io::{self, PipeReader};
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -14,7 +14,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::Exit;
-use super::tail::READ;
+use super::tail::{READ, append};
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -164,8 +164,6 @@ pub(super) fn readable_by_runtime<T: AsRawFd + Into<OwnedFd>>(file: T) -> io::Re
 #[derive(Debug)]
 pub(super) struct Pipe {
     reader: AsyncFd<PipeReader>,
-    /// All writers have closed it. A closed pipe stays readable, which would wake us for ever.
-    closed: bool,
 }
 
 impl Pipe {
@@ -175,28 +173,26 @@ impl Pipe {
         super::os::widen_pipe(writer.as_raw_fd());
         // SAFETY: fcntl with this command takes plain numbers.
         check(unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) })?;
-        Ok((Self { reader: readable_by_runtime(reader)?, closed: false }, writer.into()))
+        Ok((Self { reader: readable_by_runtime(reader)? }, writer.into()))
     }
 
     /// Appends what is there to `into`, up to [`READ`] bytes, and says how much that was.
     pub(super) fn read(&mut self, into: &mut Vec<u8>) -> usize {
-        let before = into.len();
-        let wanted = usize::try_from(self.waiting()).unwrap_or(READ).clamp(1, READ);
-        into.resize(before + wanted, 0);
-        let read = self.reader.get_mut().read(&mut into[before..]);
-        self.closed |= matches!(read, Ok(0));
-        let read = read.unwrap_or(0);
-        into.truncate(before + read);
-        read
+        match self.waiting() {
+            0 => 0,
+            waiting => append(self.reader.get_mut(), waiting.min(READ), into),
+        }
     }
 
     /// Waits until there is something to read.
     pub(super) async fn readable(&mut self) {
-        while !self.closed {
-            let Ok(mut ready) = self.reader.readable_mut().await else { break };
-            let waits = wait_readable(ready.get_inner().as_raw_fd(), -1, Some(Duration::ZERO)).0;
-            if waits {
+        while let Ok(mut ready) = self.reader.readable_mut().await {
+            if bytes_waiting(ready.get_inner()) > 0 {
                 return;
+            }
+            // The end of the pipe counts as readable, for ever, but has nothing for us.
+            if ready.ready().is_read_closed() {
+                break;
             }
             ready.clear_ready();
         }
@@ -205,11 +201,15 @@ impl Pipe {
 
     /// How many bytes wait to be read.
     pub(super) fn waiting(&self) -> u64 {
-        let mut count: libc::c_int = 0;
-        // SAFETY: FIONREAD writes one int, which outlives the call.
-        unsafe { libc::ioctl(self.reader.as_raw_fd(), libc::FIONREAD, &raw mut count) };
-        u64::try_from(count).unwrap_or(0)
+        bytes_waiting(self.reader.get_ref())
     }
+}
+
+fn bytes_waiting(pipe: &PipeReader) -> u64 {
+    let mut count: libc::c_int = 0;
+    // SAFETY: FIONREAD writes one int, which outlives the call.
+    unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &raw mut count) };
+    u64::try_from(count).unwrap_or(0)
 }
 
 /// How many descriptors travel with a plan: stdin, stdout and stderr of the agent.
