@@ -177,7 +177,7 @@ fn entries_of(rule: &Rule, key: &str, text: &str, roots: &[&str], lean: Lean) ->
     }
     let Some(glob) = &rule.pattern else {
         let whole = |tool: &&str| {
-            let all = **tool == SHELL && lean == Lean::Narrow;
+            let all = *tool == SHELL && lean == Lean::Narrow;
             Entry { allow_redirection: all.then_some(true), ..new(tool) }
         };
         return Ok(natives.iter().map(whole).collect());
