@@ -12,7 +12,8 @@ fn stream_json_tells_the_whole_story() {
     let shown = serde_json::to_string_pretty(&outcome).unwrap();
     assert_eq!(outcome.verdict, Verdict::Done, "{shown}");
     assert!(!outcome.text.is_empty(), "{shown}");
-    let files: Vec<_> = outcome.files.iter().map(|f| (f.path.as_str(), f.change, f.source, f.verified)).collect();
+    let files: Vec<_> =
+        outcome.files.iter().map(|f| (f.path.as_str(), f.change, f.source, f.verified)).collect();
     assert_eq!(
         files,
         [

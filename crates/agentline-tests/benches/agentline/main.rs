@@ -1,0 +1,39 @@
+//! What agentline costs, measured side by side in one run: `cargo bench -p agentline-tests` (or with `-- decode`,
+//! `transport`, `overhead`, `snapshot` for one part). Each figure stands next to its floor; compare ratios, not seconds.
+#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+
+mod decode;
+mod overhead;
+mod snapshot;
+mod transport;
+
+/// One part: its name and what it does.
+type Part = (&'static str, fn());
+
+const PARTS: &[Part] = &[
+    ("decode", decode::run),
+    ("transport", transport::run),
+    ("snapshot", snapshot::run),
+    ("overhead", overhead::run),
+];
+
+fn main() {
+    agentline::process::supervisor_main_if_asked();
+    if let Ok(child) = std::env::var(transport::CHILD) {
+        return transport::child(&child);
+    }
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    for (name, part) in PARTS {
+        if wanted.is_empty() || wanted.iter().any(|w| w == name) {
+            println!("\n## {name}");
+            part();
+        }
+    }
+}
+
+/// The middle of the values.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}

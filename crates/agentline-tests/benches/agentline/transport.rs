@@ -1,0 +1,99 @@
+//! A million events, and one line of 50 MB, through the transport of the surface: from a process that writes them to
+//! the consumer of the library. Each is measured in a process of its own, so that its peak memory is its own.
+
+use agentline::{Agentline, RunRequest, blocking, detect::Here};
+use std::{
+    collections::BTreeMap, fmt::Write as _, os::unix::fs::PermissionsExt as _, path::Path, process::Command,
+    time::Instant,
+};
+
+/// Tells a child of this benchmark what to do.
+pub(crate) const CHILD: &str = "AGENTLINE_BENCH_CHILD";
+const FILE: &str = "AGENTLINE_BENCH_FILE";
+const ROUNDS: usize = 3;
+
+pub(crate) fn run() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let init = r#"{"type":"init","timestamp":"t","session_id":"bench","model":"m"}"#;
+    let result = r#"{"type":"result","status":"success","stats":{"total_tokens":3,"input_tokens":2,"output_tokens":1,"cached":0}}"#;
+    let mut deltas = format!("{init}\n");
+    for i in 0..1_000_000 {
+        let _ = writeln!(
+            deltas,
+            r#"{{"type":"message","role":"assistant","content":"w{}","delta":true}}"#,
+            i % 10
+        );
+    }
+    let long = format!(
+        "{init}\n{{\"type\":\"message\",\"role\":\"assistant\",\"content\":\"{}\",\"delta\":true}}\n",
+        "x".repeat(50 << 20)
+    );
+    let files = [("1,000,000 events", deltas), ("a line of 50 MB", long), ("one event", format!("{init}\n"))];
+    println!(
+        "{:<20} {:>8} {:>10} {:>14} {:>10} {:>12}",
+        "through a process", "best s", "events", "events/s", "peak MB", "our CPU s"
+    );
+    for (name, content) in files {
+        let file = dir.path().join("output.ndjson");
+        std::fs::write(&file, format!("{content}{result}\n")).expect("room for the output");
+        let rows: Vec<Row> = (0..ROUNDS).map(|_| in_a_process(&file)).collect();
+        let best = rows.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)).expect("a round");
+        println!(
+            "{name:<20} {:>8.3} {:>10} {:>14.0} {:>10.1} {:>12.3}",
+            best.seconds,
+            best.events,
+            best.events as f64 / best.seconds,
+            best.peak_mb,
+            best.cpu
+        );
+    }
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Row {
+    seconds: f64,
+    events: u64,
+    peak_mb: f64,
+    cpu: f64,
+}
+
+fn in_a_process(file: &Path) -> Row {
+    let program = std::env::current_exe().expect("this program");
+    let output = Command::new(program).env(CHILD, "run").env(FILE, file).output().expect("a child");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("a row")
+}
+
+/// In the child: a run whose agent copies the file to its standard output.
+pub(crate) fn child(_what: &str) {
+    let file = std::env::var(FILE).expect("the file");
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let agent = dir.path().join("agent");
+    std::fs::write(&agent, format!("#!/bin/sh\nexec cat '{file}'\n")).expect("a script");
+    std::fs::set_permissions(&agent, std::fs::Permissions::from_mode(0o700)).expect("a program");
+    let workspace = dir.path().join("ws");
+    std::fs::create_dir_all(&workspace).expect("a workspace");
+    let env: BTreeMap<String, String> =
+        [("PATH".to_owned(), std::env::var("PATH").unwrap_or_default())].into();
+    let agentline = Agentline::new(Here::new(env, dir.path(), &workspace)).program("gemini", &agent);
+    let start = Instant::now();
+    let mut events = 0;
+    let outcome = blocking::run(&agentline, RunRequest::new("go"), |_, _| events += 1).expect("a run");
+    let seconds = start.elapsed().as_secs_f64();
+    assert!(outcome.is_done(), "{outcome:?}");
+    let (cpu, peak_mb) = usage();
+    println!("{}", serde_json::to_string(&Row { seconds, events, peak_mb, cpu }).expect("a row"));
+}
+
+/// Processor time and peak memory of this process.
+#[expect(unsafe_code, reason = "there is no safe call for it")]
+pub(crate) fn usage() -> (f64, f64) {
+    // SAFETY: the struct is plain data that the call fills in.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        usage
+    };
+    let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
+    (seconds(usage.ru_utime) + seconds(usage.ru_stime), usage.ru_maxrss as f64 / 1024.0)
+}
