@@ -9,7 +9,9 @@ use crate::{
     install::{Node, find_node},
     look::DiskLook,
 };
-use agentline_core::{Agent, Problem, Program, SignIn, Surface, Version, agents::AGENTS, detect::Looked};
+use agentline_core::{
+    Agent, Problem, Program, SignIn, Surface, Version, agents::AGENTS, detect::Looked, divide_environment,
+};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -146,7 +148,7 @@ fn examine(agent: &dyn Agent, here: &Here, node: Option<&Node>) -> AgentReport {
         looked,
         sign_in,
         trusted,
-        withheld: Vec::new(),
+        withheld: divide_environment(&here.env, card.variables, &[]).withheld,
         notes,
         problems,
         fixes,

@@ -70,6 +70,14 @@ fn a_machine_that_is_ready() {
 }
 
 #[test]
+fn what_the_agent_will_not_see_is_named() {
+    let report = Machine::new("0.61.0").report(&[KEY, ("MY_TOKEN", "a-token-that-nobody-may-see")]);
+    assert_eq!(report.agents[0].withheld, ["MY_TOKEN"]);
+    let text = render(&report);
+    assert!(text.contains("withheld    MY_TOKEN") && !text.contains("a-token-that"), "{text}");
+}
+
+#[test]
 fn without_a_sign_in_it_says_how() {
     let report = Machine::new("0.61.0").report(&[]);
     assert!(!report.ok());

@@ -7,7 +7,7 @@ use super::{
     policy,
     prompt::{self, Delivery},
     settings::{self, SignIn, Users},
-    store,
+    sign_in, store,
     user::User,
     versions::{self, has},
 };
@@ -143,14 +143,12 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
         launch.env.insert("GEMINI_SYSTEM_MD".into(), path.to_string_lossy().into_owned());
         launch.files.push(NewFile::new(path, system.as_str()));
     }
-    let set = |name: &str| launch.env.get(name).is_some_and(|v| !v.is_empty());
-    let sign_in = SignIn {
+    let how = SignIn {
         key_given: request.api_key.is_some(),
-        key_set: set("GEMINI_API_KEY"),
-        base_url: set("GOOGLE_GEMINI_BASE_URL"),
+        missed: sign_in::method_to_name(&user.with_env(&launch.env)),
         vertex: request.use_vertex_ai == Some(true),
     };
-    let settings = settings::compose(&users, plan, sign_in, servers, user.home());
+    let settings = settings::compose(&users, plan, how, servers, user.home());
     launch.secrets = environment::secrets(&launch, plan, ground, &user, &settings);
     launch.session_id = resumed.clone().or_else(|| {
         has(version, versions::SESSION_ID)

@@ -109,6 +109,23 @@ fn sandboxes_by_flag_or_by_name_see_what_the_run_is_given() {
 }
 
 #[test]
+fn a_key_that_the_cli_would_miss_is_made_to_count() {
+    let method = |env: &[(&str, &str)], look: MapLook| {
+        let mut ground = ground("0.61.0");
+        ground.env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let launch = launch(&Plan::new(RunRequest::new("x"), Surface::Json), &ground, &look).unwrap();
+        let settings: Value = serde_json::from_str(&file(&launch, "/p/home/.gemini/settings.json")).unwrap();
+        settings["security"]["auth"]["selectedType"].clone()
+    };
+    let key = ("GEMINI_API_KEY", "key-of-the-caller");
+    assert_eq!(method(&[key], look()), Value::Null);
+    assert_eq!(method(&[key, ("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:1")], look()), "gemini-api-key");
+    let in_file = || look().plain("/u/.gemini/.env", "GEMINI_API_KEY=key-in-a-file");
+    assert_eq!(method(&[], in_file()), "gemini-api-key");
+    assert_eq!(method(&[("GOOGLE_GENAI_USE_VERTEXAI", "true")], in_file()), Value::Null);
+}
+
+#[test]
 fn sign_in_options_become_variables_and_settings() {
     let mut request = RunRequest::new("x").api_key("key-of-the-request");
     request.google_cloud_project = Some("proj".into());

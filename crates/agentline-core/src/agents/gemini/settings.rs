@@ -13,10 +13,8 @@ const HOME_PATHS: &[&str] = &["/context/includeDirectories", "/policyPaths", "/a
 pub(super) struct SignIn {
     /// The caller gave a key with the request.
     pub(super) key_given: bool,
-    /// `GEMINI_API_KEY` is there.
-    pub(super) key_set: bool,
-    /// `GOOGLE_GEMINI_BASE_URL` is there, which the CLI otherwise takes for a gateway and refuses.
-    pub(super) base_url: bool,
+    /// The method of a sign-in that is there and that the CLI would miss.
+    pub(super) missed: Option<&'static str>,
     /// Vertex AI was asked for.
     pub(super) vertex: bool,
 }
@@ -161,13 +159,12 @@ fn ours(users: &Users, plan: &Plan, sign_in: SignIn) -> Value {
         overrides.push(json!({"match": {"overrideScope": "core"}, "modelConfig": config}));
         lay(&mut ours, json!({"modelConfigs": {"customOverrides": overrides}}));
     }
-    let chosen = users.get("/security/auth/selectedType").and_then(Value::as_str);
     let method = if sign_in.vertex {
         Some("vertex-ai")
-    } else if sign_in.key_given || (chosen.is_none() && sign_in.key_set && sign_in.base_url) {
+    } else if sign_in.key_given {
         Some("gemini-api-key")
     } else {
-        None
+        sign_in.missed
     };
     if let Some(method) = method {
         lay(&mut ours, json!({"security": {"auth": {"selectedType": method}}}));
@@ -254,10 +251,10 @@ mod tests {
             composed(users, RunRequest::new("x"), sign_in)["security"]["auth"]["selectedType"].clone()
         };
         let oauth = r#"{"security":{"auth":{"selectedType":"oauth-personal"}}}"#;
-        let proxy = SignIn { key_set: true, base_url: true, ..SignIn::default() };
-        assert_eq!(chosen("{}", proxy), "gemini-api-key");
-        assert_eq!(chosen(oauth, proxy), "oauth-personal");
-        assert_eq!(chosen("{}", SignIn { key_set: true, ..SignIn::default() }), Value::Null);
+        let missed = SignIn { missed: Some("gemini-api-key"), ..SignIn::default() };
+        assert_eq!(chosen("{}", missed), "gemini-api-key");
+        assert_eq!(chosen(oauth, SignIn::default()), "oauth-personal");
+        assert_eq!(chosen("{}", SignIn::default()), Value::Null);
         assert_eq!(chosen(oauth, SignIn { key_given: true, ..SignIn::default() }), "gemini-api-key");
         assert_eq!(chosen(oauth, SignIn { vertex: true, ..SignIn::default() }), "vertex-ai");
     }

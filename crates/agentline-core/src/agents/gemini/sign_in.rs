@@ -63,6 +63,7 @@ impl Method {
                 "run `gemini` once in a terminal and sign in, or choose another method there with `/auth`"
             }
             Self::Compute => "use a machine of Google Cloud, or choose another method with `/auth`",
+            Self::Refused(word) if word == "gateway" => "set `GEMINI_API_KEY` too",
             Self::Refused(_) => {
                 "choose `gemini-api-key`, `vertex-ai` or `oauth-personal` in `security.auth.selectedType`"
             }
@@ -100,7 +101,7 @@ const CREDENTIALS: &[Credential] = &[
 /// Every way of signing in for a run with `--skip-trust`, with the one that wins.
 pub(super) fn sign_in(user: &User<'_>) -> Vec<SignIn> {
     let facts = Facts::new(user);
-    let (method, mut told) = choose(user, &facts);
+    let Choice { method, mut told, .. } = choose(user, &facts);
     let winner = method
         .as_ref()
         .and_then(|m| m.takes().iter().copied().find(|c| *c == Credential::Machine || facts.has(*c)));
@@ -131,8 +132,22 @@ pub(super) fn sign_in(user: &User<'_>) -> Vec<SignIn> {
     told
 }
 
-/// The method, and the settings and variables that can choose one; what chose it is marked as winning.
-fn choose(user: &User<'_>, facts: &Facts<'_>) -> (Option<Method>, Vec<SignIn>) {
+/// The method that a run must name in its settings, because the CLI would not come to it by itself: the one for a key
+/// that is there but read too late, or hidden by a base URL.
+pub(super) fn method_to_name(user: &User<'_>) -> Option<&'static str> {
+    choose(user, &Facts::new(user)).by_us.then_some("gemini-api-key")
+}
+
+/// Which method is taken.
+struct Choice {
+    method: Option<Method>,
+    /// The settings and variables that can choose one; what chose it is marked as winning.
+    told: Vec<SignIn>,
+    /// Whether it is only taken because our runs name it.
+    by_us: bool,
+}
+
+fn choose(user: &User<'_>, facts: &Facts<'_>) -> Choice {
     let mut told = Vec::new();
     let mut method = None;
     let layers = user.layers(user.trusts() == Some(true));
@@ -166,15 +181,10 @@ fn choose(user: &User<'_>, facts: &Facts<'_>) -> (Option<Method>, Vec<SignIn>) {
         told[0].wins = true;
         method = Some(Method::parse(word));
     }
-    let switches: [(&str, bool, Method); 4] = [
+    let switches: [(&str, bool, Method); 3] = [
         (compute.unwrap_or("GEMINI_CLI_USE_COMPUTE_ADC"), compute.is_some(), Method::Compute),
         ("GOOGLE_GENAI_USE_GCA", says_true("GOOGLE_GENAI_USE_GCA"), Method::Google),
         ("GOOGLE_GENAI_USE_VERTEXAI", says_true("GOOGLE_GENAI_USE_VERTEXAI"), Method::Vertex),
-        (
-            "GOOGLE_GEMINI_BASE_URL",
-            facts.chosen_with("GOOGLE_GEMINI_BASE_URL").is_some(),
-            Method::Refused("gateway".into()),
-        ),
     ];
     for (name, set, its_method) in switches {
         let mut entry = SignIn::new(format!("`{name}`"), set);
@@ -185,9 +195,21 @@ fn choose(user: &User<'_>, facts: &Facts<'_>) -> (Option<Method>, Vec<SignIn>) {
         }
         told.push(entry);
     }
-    if method.is_none() && facts.chosen_with("GEMINI_API_KEY").is_some() {
+    let mut by_us = false;
+    let gateway = facts.chosen_with("GOOGLE_GEMINI_BASE_URL").is_some();
+    let mut entry = SignIn::new("`GOOGLE_GEMINI_BASE_URL`", gateway);
+    if method.is_none() && facts.used("GEMINI_API_KEY").is_some() {
+        by_us = gateway || facts.chosen_with("GEMINI_API_KEY").is_none();
         method = Some(Method::ApiKey);
+        if gateway {
+            entry = entry.note("alone it makes `gemini` refuse; our runs name `gemini-api-key` for it");
+        }
+    } else if method.is_none() && gateway {
+        entry.wins = true;
+        entry = entry.note("chooses `gateway`");
+        method = Some(Method::Refused("gateway".into()));
     }
+    told.push(entry);
     if let Some(enforced) = pick(&layers, "/security/auth/enforcedType").and_then(|(_, v)| v.as_str())
         && let Some(chosen) = &method
         && chosen.word() != enforced
@@ -198,9 +220,9 @@ fn choose(user: &User<'_>, facts: &Facts<'_>) -> (Option<Method>, Vec<SignIn>) {
         let mut entry = SignIn::new(name, true).note(format!("allows only `{enforced}`"));
         entry.wins = true;
         told.insert(0, entry);
-        return (Some(refused), told);
+        return Choice { method: Some(refused), told, by_us: false };
     }
-    (method, told)
+    Choice { method, told, by_us }
 }
 
 /// What is there to sign in with.
@@ -240,14 +262,9 @@ impl<'a> Facts<'a> {
             Credential::GeminiKey => {
                 let entry = self.of_variable("GEMINI_API_KEY");
                 if entry.found && self.chosen_with("GEMINI_API_KEY").is_none() {
-                    let mut entry =
-                        entry.note("read only after a method is chosen, since the folder is not trusted");
-                    entry.fix = Some(
-                        "set `security.auth.selectedType` to `gemini-api-key` in the settings, or set \
-                         `GEMINI_API_KEY` in the environment"
-                            .into(),
-                    );
-                    return entry;
+                    let why = "in a folder that is not trusted `gemini` reads it too late; our runs name \
+                               `gemini-api-key` for it";
+                    return entry.note(why);
                 }
                 entry
             }

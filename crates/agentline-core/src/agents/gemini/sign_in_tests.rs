@@ -1,4 +1,4 @@
-use super::sign_in;
+use super::{method_to_name, sign_in};
 use crate::{SignIn, agents::gemini::user::User, map_look::MapLook};
 use std::{collections::BTreeMap, path::Path};
 
@@ -38,7 +38,9 @@ fn variables_alone_choose_in_the_order_of_the_cli() {
     // Exit 41: the switch hides a key that is there.
     assert_eq!(winner(&none, &[("GEMINI_API_KEY", "k"), vertex]), None);
     let base = ("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:1");
-    assert_eq!(winner(&none, &[("GEMINI_API_KEY", "k"), base]), None);
+    assert_eq!(winner(&none, &[base]), None);
+    // Alone the CLI refuses this with exit 41, so runs name the method.
+    assert_eq!(winner(&none, &[("GEMINI_API_KEY", "k"), base]), some("`GEMINI_API_KEY`"));
     assert_eq!(
         winner(&none, &[("GOOGLE_GENAI_USE_VERTEXAI", "1"), ("GEMINI_API_KEY", "k")]),
         some("`GEMINI_API_KEY`")
@@ -113,13 +115,10 @@ fn env_files_count_as_far_as_the_folder_is_trusted() {
     // An empty variable keeps the file's value out.
     assert_eq!(winner(&project, &[("GEMINI_API_KEY", "")]), None);
 
-    // The home's own file is not read before the method is chosen unless the folder is trusted.
+    // The home's own file is read too late in a folder that is not trusted, unless the settings name the method.
     let own = || MapLook::default().plain("/home/u/.gemini/.env", key);
-    assert_eq!(winner(&own(), &[]), None);
-    let entries = told(&own(), &[]);
-    let entry = entries.iter().find(|s| s.source.contains("GEMINI_API_KEY")).unwrap();
-    assert!(entry.found && entry.fix.as_deref().unwrap().contains("`gemini-api-key`"), "{entry:?}");
     let in_file = some("`GEMINI_API_KEY` in /home/u/.gemini/.env");
+    assert_eq!(winner(&own(), &[]), in_file);
     assert_eq!(winner(&own(), &[("GEMINI_CLI_TRUST_WORKSPACE", "true")]), in_file);
     let chosen = own().plain(SETTINGS, r#"{"security":{"auth":{"selectedType":"gemini-api-key"}}}"#);
     assert_eq!(winner(&chosen, &[]), in_file);
@@ -130,6 +129,25 @@ fn env_files_count_as_far_as_the_folder_is_trusted() {
     assert_eq!(winner(&switch, &[]), None);
     let trusted = [("GEMINI_CLI_TRUST_WORKSPACE", "true")];
     assert_eq!(winner(&switch, &trusted), some("`GOOGLE_API_KEY` in /w/.env"));
+}
+
+#[test]
+fn a_run_names_the_method_only_where_the_cli_would_miss_it() {
+    let key = ("GEMINI_API_KEY", "k");
+    let base = ("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:1");
+    let vertex = ("GOOGLE_GENAI_USE_VERTEXAI", "true");
+    let trusted = ("GEMINI_CLI_TRUST_WORKSPACE", "true");
+    let none = MapLook::default();
+    let own = MapLook::default().plain("/home/u/.gemini/.env", "GEMINI_API_KEY=k");
+    let named = |look: &MapLook, env: &[(&str, &str)]| {
+        let env: BTreeMap<String, String> = env.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+        method_to_name(&User::new(Path::new("/w/p"), &env, Path::new("/home/u"), look)).is_some()
+    };
+    assert!(named(&none, &[key, base]) && named(&own, &[]) && named(&own, &[base, trusted]));
+    assert!(
+        !named(&none, &[key]) && !named(&none, &[base]) && !named(&none, &[]) && !named(&own, &[trusted])
+    );
+    assert!(!named(&none, &[key, base, vertex]) && !named(&selected("oauth-personal"), &[key, base]));
 }
 
 #[test]

@@ -51,6 +51,17 @@ impl<'a> User<'a> {
         Self { cwd, env, home: moved.map_or_else(|| login_home.clone(), PathBuf::from), login_home, look }
     }
 
+    /// The same user in a run that has another environment.
+    pub(super) fn with_env<'b>(&'b self, env: &'b BTreeMap<String, String>) -> User<'b> {
+        User {
+            cwd: self.cwd,
+            env,
+            home: self.home.clone(),
+            login_home: self.login_home.clone(),
+            look: self.look,
+        }
+    }
+
     /// A variable of the caller's environment; an empty one counts as not set.
     pub(super) fn variable(&self, name: &str) -> Option<&'a str> {
         self.env.get(name).map(String::as_str).filter(|v| !v.is_empty())
