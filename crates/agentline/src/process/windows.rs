@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io;
-use std::mem::{size_of, zeroed};
+use std::mem::zeroed;
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::process::{ExitStatus, Stdio};
 use std::ptr::{null, null_mut};
