@@ -108,14 +108,15 @@ impl SessionFile {
             self.last_text = written.to_owned();
             say.event(run, Event::Text { text: written.to_owned() });
         }
-        for call in &record.calls.0 {
-            if self.told.insert(format!("call {}", &*call.id)) {
-                say.event(
-                    run,
-                    Event::ToolUse(Box::new(tools::tool_use(call.id.to_string(), &call.name, call.args))),
-                );
-                say.event(run, result_of(call));
-            }
+        // The calls of one answer belong to one turn: all are begun before the first is over.
+        let fresh: Vec<&Call<'_>> =
+            record.calls.0.iter().filter(|call| self.told.insert(format!("call {}", &*call.id))).collect();
+        for call in &fresh {
+            let tool = tools::tool_use(call.id.to_string(), &call.name, call.args);
+            say.event(run, Event::ToolUse(Box::new(tool)));
+        }
+        for call in fresh {
+            say.event(run, result_of(call));
         }
     }
 }

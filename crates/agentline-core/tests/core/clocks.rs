@@ -1,0 +1,235 @@
+//! Every wait has a clock, and a clock that ran out says which it was, how long it is, and what was seen last.
+
+use crate::play::{Player, order};
+use agentline_core::{Exit, Kind, Order, Rung, Stream, Surface, Verdict, What};
+
+const INIT: &str = r#"{"type":"init","session_id":"s","model":"m"}"#;
+const TEXT: &str = r#"{"type":"message","role":"assistant","content":"half","delta":true}"#;
+const TOOL: &str =
+    r#"{"type":"tool_use","tool_name":"run_shell_command","tool_id":"t1","parameters":{"command":"sleep"}}"#;
+const DONE: &str = r#"{"type":"result","status":"success","stats":{"total_tokens":3}}"#;
+const BUSY: &str =
+    r#"Attempt 1 failed with status 429. Retrying with backoff... _ApiError: {"error":{"code":429}}"#;
+const BROKEN: &str =
+    r#"Attempt 1 failed with status 500. Retrying with backoff... _ApiError: {"error":{"code":500}}"#;
+
+fn begun(order: Order, lines: &[&str]) -> Player {
+    let mut player = Player::new(Surface::StreamJson);
+    player.prompt(order);
+    lines.iter().for_each(|line| player.stdout(line));
+    player
+}
+
+/// Time alone passes; the verdict, the kind and the message are these, at that second.
+#[track_caller]
+fn ends(mut player: Player, verdict: Verdict, kind: Kind, at: u64, parts: &[&str]) -> Player {
+    player.wait(at * 1000 - player.now - 1);
+    assert!(player.rungs().len() < 2, "it was stopped too early: {:?}", player.rungs());
+    player.ticks_to_the_end();
+    player.check();
+    let outcome = player.outcome();
+    let error = outcome.error.as_ref().expect("it failed");
+    assert_eq!((outcome.verdict, error.kind), (verdict, kind), "{}", error.message);
+    for part in parts {
+        assert!(error.message.contains(part), "`{}` does not say `{part}`", error.message);
+    }
+    let stopped = player.now - 6000;
+    assert_eq!(stopped, at * 1000, "stopped at {stopped}");
+    player
+}
+
+#[test]
+fn start_up() {
+    let said = ["start-up timeout of 60 s", "nothing was seen before"];
+    ends(begun(order(), &[]), Verdict::TimedOut, Kind::TimeoutStartup, 60, &said);
+}
+
+#[test]
+fn idle() {
+    let said = ["idle timeout of 120 s", "last seen: text, 120 s before"];
+    let player = ends(begun(order(), &[INIT, TEXT]), Verdict::TimedOut, Kind::TimeoutIdle, 120, &said);
+    assert_eq!(player.outcome().text, "half");
+}
+
+#[test]
+fn bytes_without_a_line_are_a_sign_of_life_and_stderr_is_none() {
+    let mut player = begun(order(), &[INIT]);
+    player.wait(100_000);
+    player.take(What::Pulse { stream: Stream::Stdout });
+    player.wait(50_000);
+    player.stderr("still here");
+    player.take(What::Pulse { stream: Stream::Stderr });
+    player.take(What::TooLong { stream: Stream::Stderr, text: "x".into(), length: 1 << 30 });
+    ends(player, Verdict::TimedOut, Kind::TimeoutIdle, 220, &["last seen: started"]);
+}
+
+#[test]
+fn a_tool_may_take_longer() {
+    let mut order = order();
+    order.clocks.run = 10_000_000;
+    let said = ["tool timeout of 600 s", "last seen: tool_use run_shell_command, 600 s before"];
+    let player = ends(begun(order, &[INIT, TOOL]), Verdict::TimedOut, Kind::TimeoutIdle, 600, &said);
+    assert_eq!(player.outcome().tool_calls, 1);
+}
+
+#[test]
+fn the_whole_run_however_much_is_said() {
+    let mut player = begun(order(), &[INIT]);
+    for _ in 0..9 {
+        player.wait(60_000);
+        player.stdout(TEXT);
+    }
+    ends(
+        player,
+        Verdict::TimedOut,
+        Kind::TimeoutRun,
+        600,
+        &["timeout of 600 s", "last seen: text, 60 s before"],
+    );
+}
+
+#[test]
+fn a_flood_of_lines_cannot_hide_a_clock() {
+    let mut player = begun(order(), &[INIT]);
+    player.now = 700_000;
+    player.stdout(TEXT);
+    player.stdout(TEXT);
+    assert_eq!(player.rungs(), [Rung::CloseStdin, Rung::Interrupt]);
+    player.exit(Exit::Code(0));
+    assert_eq!(player.outcome().error.as_ref().map(|e| e.kind), Some(Kind::TimeoutRun));
+}
+
+#[test]
+fn patience_with_an_agent_that_is_refused() {
+    let mut player = begun(order(), &[INIT]);
+    player.wait(10_000);
+    for _ in 0..8 {
+        player.stderr(BUSY);
+        player.wait(10_000);
+    }
+    assert_eq!(player.warnings(), ["rate_limited"; 8]);
+    ends(player, Verdict::RateLimited, Kind::RateLimited, 100, &["retry patience of 90 s", "429"]);
+}
+
+#[test]
+fn patience_ends_when_the_agent_gets_on() {
+    let mut player = begun(order(), &[INIT]);
+    player.stderr(BUSY);
+    player.wait(80_000);
+    player.stdout(TEXT);
+    player.wait(60_000);
+    assert!(!player.is_over());
+    ends(player, Verdict::TimedOut, Kind::TimeoutIdle, 200, &["idle timeout of 120 s"]);
+}
+
+#[test]
+fn patience_with_a_service_that_is_broken() {
+    let mut player = begun(order(), &[INIT]);
+    player.stderr(BROKEN);
+    ends(player, Verdict::Failed, Kind::ApiError, 90, &["retry patience of 90 s", "500"]);
+}
+
+#[test]
+fn any_clock_that_runs_out_during_a_429_means_rate_limited() {
+    let mut order = order();
+    order.clocks.patience = 10_000_000;
+    let mut player = begun(order, &[INIT]);
+    player.stderr(BUSY);
+    ends(player, Verdict::RateLimited, Kind::RateLimited, 120, &["idle timeout of 120 s"]);
+}
+
+#[test]
+fn a_refusal_that_was_overcome_explains_nothing_later() {
+    let mut player = begun(order(), &[INIT]);
+    player.stderr(BUSY);
+    player.stdout(TEXT);
+    player.stdout(r#"{"type":"result","status":"error","error":{"type":"unknown","message":"[API Error: {\"error\":{\"code\":500,\"message\":\"broken\"}}]"}}"#);
+    player.exit(Exit::Code(244));
+    assert_eq!(player.outcome().verdict, Verdict::Failed);
+    assert_eq!(player.outcome().error.as_ref().map(|e| e.message.as_str()), Some("broken"));
+    let mut player = begun(order(), &[INIT]);
+    player.stderr(BUSY);
+    player.stdout(TEXT);
+    player.exit(Exit::Code(1));
+    assert_eq!(player.outcome().error.as_ref().map(|e| e.kind), Some(Kind::NoResult));
+}
+
+#[test]
+fn a_refusal_that_was_not_overcome_explains_the_end() {
+    let mut player = begun(order(), &[INIT]);
+    player.stderr(BUSY);
+    player.exit(Exit::Code(1));
+    assert_eq!(player.outcome().verdict, Verdict::RateLimited);
+}
+
+#[test]
+fn an_agent_that_says_that_it_is_not_signed_in_and_hangs_is_not_signed_in() {
+    let mut player = begun(order(), &[]);
+    player.stderr("Please set an Auth method in your settings.json");
+    ends(player, Verdict::NotAuthenticated, Kind::NotAuthenticated, 60, &["Auth method"]);
+}
+
+#[test]
+fn a_process_that_said_its_last_word_is_helped_out() {
+    let mut player = begun(order(), &[INIT, TEXT, DONE]);
+    player.wait(4_999);
+    assert_eq!(player.rungs(), [Rung::CloseStdin]);
+    player.wait(1);
+    assert_eq!(player.rungs(), [Rung::CloseStdin, Rung::Interrupt]);
+    player.wait(2_000);
+    player.wait(2_000);
+    assert_eq!(player.rungs(), [Rung::CloseStdin, Rung::Interrupt, Rung::Terminate, Rung::Kill]);
+    assert!(!player.is_over());
+    player.wait(2_000);
+    player.check();
+    assert!(player.conn.gone());
+    assert_eq!(player.outcome().verdict, Verdict::Done);
+    assert_eq!(player.outcome().agent_exit_code, None);
+}
+
+#[test]
+fn a_cancel_after_the_last_word_only_hurries() {
+    let mut player = begun(order(), &[INIT, TEXT, DONE]);
+    player.take(What::Cancel { run: crate::play::RUN, signal: 2 });
+    assert_eq!(player.rungs(), [Rung::CloseStdin, Rung::Interrupt]);
+    player.exit(Exit::Code(0));
+    assert_eq!(player.outcome().verdict, Verdict::Done);
+}
+
+#[test]
+fn cancelled_by_either_signal_with_what_there_was() {
+    for (signal, name) in [(2, "SIGINT"), (15, "SIGTERM")] {
+        let mut player = begun(order(), &[INIT, TEXT, TOOL]);
+        player.take(What::Cancel { run: crate::play::RUN, signal });
+        player.exit(Exit::Code(0));
+        player.check();
+        let outcome = player.outcome();
+        assert_eq!((outcome.verdict, &*outcome.text), (Verdict::Cancelled, "half"));
+        assert!(outcome.error.as_ref().is_some_and(|e| e.message.contains(name)));
+    }
+}
+
+#[test]
+fn a_shell_that_never_settles_is_not_waited_for_for_ever() {
+    let mut player = begun(order(), &[INIT, TEXT, DONE]);
+    player.disk = None;
+    player.exit(Exit::Code(0));
+    assert!(!player.is_over());
+    player.ticks_to_the_end();
+    player.check();
+    assert_eq!(player.now, 60_000);
+    assert_eq!(player.outcome().verdict, Verdict::Done);
+    assert_eq!(player.warnings(), ["workspace_not_compared"]);
+}
+
+#[test]
+fn a_surface_that_is_silent_until_the_end_has_only_the_clock_of_the_run() {
+    let mut player = Player::new(Surface::Json);
+    player.prompt(order());
+    ends(player, Verdict::TimedOut, Kind::TimeoutRun, 600, &["timeout of 600 s"]);
+    let mut player = Player::new(Surface::Json);
+    let mut order = order();
+    order.session = agentline_core::Want::Named("s".into());
+    player.prompt(order);
+    ends(player, Verdict::TimedOut, Kind::TimeoutStartup, 60, &["start-up timeout"]);
+}

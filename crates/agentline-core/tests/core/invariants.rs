@@ -1,0 +1,130 @@
+//! What holds for every run whatever came in: any cut of the bytes, any order of the streams, any moment to stop.
+
+use crate::capture::{self, Capture, Stderr};
+use crate::play::{Dice, Player, RUN, order};
+use agentline_core::{Answer, AskId, Exit, Output, What};
+
+fn told(player: &Player) -> String {
+    format!("{:?}", player.out)
+}
+
+#[test]
+fn any_cut_of_the_bytes_gives_the_same_outputs() {
+    let mut dice = Dice::new(1);
+    let mut replays = 0;
+    for capture in capture::all() {
+        let wanted = told(&capture.play());
+        let length = capture.stdout.len();
+        for _ in 0..12 {
+            let mut cuts: Vec<usize> = (0..1 + dice.below(9)).map(|_| dice.below(length)).collect();
+            cuts.sort_unstable();
+            let player = capture.play_with(order(), &cuts, Stderr::Last);
+            assert!(told(&player) == wanted, "{} cut at {cuts:?}", capture.name);
+            replays += 1;
+        }
+        if length < 8000 {
+            let every: Vec<usize> = (1..length).collect();
+            assert!(
+                told(&capture.play_with(order(), &every, Stderr::Last)) == wanted,
+                "{} byte by byte",
+                capture.name
+            );
+            replays += 1;
+        }
+    }
+    assert!(replays > 1500, "{replays}");
+}
+
+#[test]
+fn the_same_inputs_give_the_same_outputs() {
+    for capture in capture::all() {
+        assert!(told(&capture.play()) == told(&capture.play()), "{}", capture.name);
+    }
+}
+
+/// A recorded run that stops after some of its lines.
+fn begin(capture: &Capture, lines: usize, disk: bool) -> Player {
+    let mut player = Player::new(capture.surface);
+    if !disk {
+        player.disk = None;
+    }
+    player.prompt(order());
+    for line in String::from_utf8_lossy(&capture.stdout).lines().take(lines) {
+        player.now += 7;
+        player.stdout(line);
+    }
+    player
+}
+
+#[test]
+fn from_any_moment_time_alone_ends_it() {
+    for capture in capture::all() {
+        let lines = String::from_utf8_lossy(&capture.stdout).lines().count();
+        for stop in [0, 1, 2, lines / 2, lines] {
+            for disk in [true, false] {
+                let mut player = begin(&capture, stop, disk);
+                player.ticks_to_the_end();
+                player.check();
+                assert!(player.conn.gone(), "{} after {stop} lines: {:?}", capture.name, player.conn);
+                player.outcome();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cancel_at_any_moment_ends_it_in_four_steps_of_the_ladder() {
+    for capture in capture::all().into_iter().filter(|c| c.stdout.len() < 20_000) {
+        let lines = String::from_utf8_lossy(&capture.stdout).lines().count();
+        for stop in 0..=lines {
+            let mut player = begin(&capture, stop, true);
+            let began = player.now;
+            player.take(What::Cancel { run: RUN, signal: 2 });
+            player.take(What::Cancel { run: RUN, signal: 15 });
+            player.ticks_to_the_end();
+            player.check();
+            assert!(player.conn.gone());
+            assert!(player.now - began <= 4 * 2000, "{} took {} ms", capture.name, player.now - began);
+            player.outcome();
+        }
+    }
+}
+
+#[test]
+fn nothing_follows_the_outcome_and_late_answers_change_nothing() {
+    for capture in capture::all() {
+        let mut player = capture.play();
+        let before = player.out.len();
+        let asked: Vec<AskId> = player
+            .out
+            .iter()
+            .filter_map(|o| if let Output::Ask(_, id, _) = o { Some(*id) } else { None })
+            .collect();
+        for ask in asked.into_iter().chain([AskId(0), AskId(u32::MAX)]) {
+            for answer in [Answer::Allow, Answer::Settled(agentline_core::Disk::default())] {
+                player.take(What::Answer { ask, answer });
+            }
+        }
+        player.stdout(r#"{"type":"message","role":"assistant","content":"late"}"#);
+        player.stderr("Attempt 1 failed with status 429. Retrying with backoff...");
+        player.side(r#"{"id":"1","type":"gemini","content":"late","tokens":{"total":5}}"#);
+        player.take(What::Cancel { run: RUN, signal: 2 });
+        player.take(What::Retire);
+        player.take(What::Tick);
+        player.exit(Exit::Code(0));
+        assert_eq!(player.out.len(), before, "{}: {:?}", capture.name, &player.out[before..]);
+    }
+}
+
+#[test]
+fn a_prompt_that_comes_too_late_gets_its_outcome_too() {
+    for capture in capture::all().into_iter().take(5) {
+        let mut player = capture.play();
+        assert!(!player.conn.vacant());
+        player.prompt_as(agentline_core::RunId(2), order());
+        player.check();
+        let outcome = player.outcome_of(agentline_core::RunId(2));
+        assert_eq!(outcome.verdict, agentline_core::Verdict::Failed);
+        assert!(player.conn.gone());
+    }
+}

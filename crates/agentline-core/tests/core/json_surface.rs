@@ -1,0 +1,207 @@
+//! The surface that prints one document at the end: events come from the session file, the document from wherever it is.
+
+use crate::capture;
+use crate::play::{Player, order};
+use agentline_core::{Event, Exit, Kind, Order, Origin, Surface, ToolStatus, Verdict, Want};
+
+fn named() -> Order {
+    let mut order = order();
+    order.session = Want::Named("s-1".into());
+    order.who.model = Some("m".into());
+    order
+}
+
+fn player() -> Player {
+    let mut player = Player::new(Surface::Json);
+    player.prompt(named());
+    player
+}
+
+const ANSWER: &str = r#"{"session_id":"s-1","response":"All done. 4","stats":{"models":{"m":{"tokens":{"prompt":100,"candidates":20,"total":125,"cached":30,"thoughts":5}}}}}"#;
+
+fn failed(code: u16) -> Vec<String> {
+    let text = format!(
+        "{{\n  \"session_id\": \"s-1\",\n  \"error\": {{\n    \"type\": \"Error\",\n    \"message\": \"told {code}\",\n    \"code\": {code}\n  }}\n}}"
+    );
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn events_come_from_the_session_file_while_the_run_goes_on() {
+    let mut player = player();
+    for line in capture::session("full_tools") {
+        player.side(&line);
+    }
+    assert!(!player.is_over());
+    assert_eq!(player.texts(), ["Let me write it.", "All done. 4"]);
+    let uses: Vec<&str> = player
+        .events()
+        .filter_map(|e| if let Event::ToolUse(t) = e { Some(&*t.name) } else { None })
+        .collect();
+    assert_eq!(
+        uses,
+        ["Write", "Edit", "Read", "Glob", "Bash", "WebSearch", "Read", "Bash", "nonexistent_tool"]
+    );
+    let thoughts = player.events().filter(|e| matches!(e, Event::Thinking { .. })).count();
+    assert_eq!(thoughts, 2);
+    assert!(player.records().all(|r| r.from == Origin::SessionFile && r.line.is_some()));
+    player.stdout(ANSWER);
+    player.exit(Exit::Code(0));
+    player.check();
+    assert_eq!(player.texts(), ["Let me write it.", "All done. 4"], "the last text is told once");
+    let outcome = player.outcome();
+    assert_eq!((outcome.verdict, outcome.turns, outcome.tool_calls), (Verdict::Done, 7, 9));
+    assert_eq!(outcome.text, "All done. 4");
+    assert_eq!(outcome.session_id.as_deref(), Some("s-1"));
+    assert!(player.warnings().is_empty(), "{:?}", player.warnings());
+}
+
+#[test]
+fn refusals_come_from_the_session_file_too() {
+    let mut player = player();
+    player.late_lines = capture::session("default_denied");
+    player.stdout(r#"{"session_id":"s-1","response":"after deny","stats":{"models":{"m":{}}}}"#);
+    player.exit(Exit::Code(0));
+    player.check();
+    let outcome = player.outcome();
+    assert_eq!(outcome.verdict, Verdict::DoneWithDenials);
+    assert_eq!(outcome.denied[0].native_tool, "write_file");
+    assert_eq!(outcome.denied[0].reason, "not_offered");
+}
+
+#[test]
+fn a_stopped_tool_is_told_as_stopped() {
+    let mut player = player();
+    for line in capture::session("acp_reject_cancel_error") {
+        player.side(&line);
+    }
+    player.exit(Exit::Code(0));
+    player.check();
+    let cancelled = player
+        .events()
+        .filter(|e| matches!(e, Event::ToolResult { status: ToolStatus::Cancelled, .. }))
+        .count();
+    assert_eq!(cancelled, 1);
+}
+
+#[test]
+fn text_that_the_first_writing_of_a_record_did_not_have_is_told() {
+    let mut player = player();
+    player.side(r#"{"id":"1","type":"gemini","content":""}"#);
+    player.side(r#"{"id":"1","type":"gemini","content":"later"}"#);
+    player.side(r#"{"id":"1","type":"gemini","content":"later"}"#);
+    assert_eq!(player.texts(), ["later"]);
+}
+
+#[test]
+fn without_a_session_file_the_agent_s_own_counts_are_told_with_a_warning() {
+    let player = capture::find("json/json_tools").play();
+    let outcome = player.outcome();
+    assert_eq!((outcome.turns, outcome.tool_calls), (4, 4));
+    assert_eq!(outcome.usage.requests, Some(5));
+    assert_eq!(player.warnings(), ["no_session_file"]);
+    assert_eq!(outcome.usage.tokens.thoughts, Some(25));
+}
+
+#[test]
+fn the_document_may_stand_on_stderr() {
+    let mut player = player();
+    player.stderr("Ripgrep is not available. Falling back to GrepTool.");
+    failed(429).iter().for_each(|line| player.stderr(line));
+    player.stderr("goodbye");
+    player.exit(Exit::Code(173));
+    let outcome = player.outcome();
+    assert_eq!(outcome.verdict, Verdict::RateLimited);
+    assert_eq!(outcome.error.as_ref().map(|e| &*e.message), Some("told 429"));
+    assert_eq!(outcome.stderr_tail, "goodbye");
+}
+
+#[test]
+fn the_document_may_be_printed_twice_and_the_second_time_break_off() {
+    for kept in 0..=7 {
+        let mut player = player();
+        let lines = failed(401);
+        lines.iter().for_each(|line| player.stderr(line));
+        for (i, line) in lines.iter().take(kept).enumerate() {
+            player.stderr(&if i == 0 { format!("[ERROR] {line}") } else { line.clone() });
+        }
+        player.exit(Exit::Code(145));
+        let outcome = player.outcome();
+        assert_eq!(outcome.verdict, Verdict::NotAuthenticated, "{kept}");
+        assert_eq!(outcome.error.as_ref().map(|e| &*e.message), Some("told 401"));
+    }
+}
+
+#[test]
+fn a_brace_on_stderr_hides_nothing_that_follows() {
+    let mut player = player();
+    player.stderr("{");
+    player.stderr("  not: 'a document'");
+    player.stderr("Please set an Auth method in your settings.json");
+    player.exit(Exit::Code(1));
+    let outcome = player.outcome();
+    assert_eq!(outcome.verdict, Verdict::NotAuthenticated);
+    assert!(outcome.stderr_tail.contains("not: 'a document'"));
+    let mut player = self::player();
+    player.stderr("{");
+    for _ in 0..5000 {
+        player.stderr("line");
+    }
+    player.stderr("Please set an Auth method in your settings.json");
+    player.exit(Exit::Code(1));
+    assert_eq!(player.outcome().verdict, Verdict::NotAuthenticated);
+}
+
+#[test]
+fn noise_around_the_document_is_reported_and_does_not_hide_it() {
+    for (before, after) in [
+        ("Empty file created.\n", ""),
+        ("{broken\n", "\nbye {"),
+        ("{\"other\":1}\n", "\n[1,2]"),
+        ("\u{feff}log: ", " end"),
+    ] {
+        let mut player = player();
+        for line in format!("{before}{ANSWER}{after}").lines() {
+            player.stdout(line);
+        }
+        player.exit(Exit::Code(0));
+        player.check();
+        let outcome = player.outcome();
+        assert_eq!((outcome.verdict, &*outcome.text), (Verdict::Done, "All done. 4"), "{before:?} {after:?}");
+        assert!(outcome.unreadable_lines > 0);
+    }
+}
+
+#[test]
+fn a_document_that_is_cut_off_is_no_success() {
+    for kept in 0..ANSWER.len() {
+        let mut player = player();
+        player.stdout(&ANSWER[..kept]);
+        player.exit(Exit::Code(0));
+        let outcome = player.outcome();
+        assert_eq!(outcome.verdict, Verdict::Failed, "{kept}");
+        assert_eq!(outcome.error.as_ref().map(|e| e.kind), Some(Kind::NoResult));
+    }
+}
+
+#[test]
+fn half_of_a_character_pair_does_not_lose_the_document() {
+    let mut player = player();
+    player.stdout(r#"{"response":"half \ud83d pair","stats":{"models":{"m":{}}}}"#);
+    player.exit(Exit::Code(0));
+    assert_eq!(player.outcome().text, "half \u{fffd} pair");
+}
+
+#[test]
+fn a_prompt_that_was_never_sent_is_told_so() {
+    let mut player = player();
+    player.stdout(r#"{"session_id":"s","response":"","stats":{"models":{}}}"#);
+    player.exit(Exit::Code(0));
+    assert_eq!(player.outcome().error.as_ref().map(|e| e.kind), Some(Kind::ContextOverflow));
+    let mut player = Player::new(Surface::StreamJson);
+    player.prompt(order());
+    player.stdout(r#"{"type":"init","session_id":"s","model":"m"}"#);
+    player.stdout(r#"{"type":"result","status":"success","stats":{"total_tokens":0,"models":{}}}"#);
+    player.exit(Exit::Code(0));
+    assert_eq!(player.outcome().error.as_ref().map(|e| e.kind), Some(Kind::ContextOverflow));
+}

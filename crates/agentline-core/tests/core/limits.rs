@@ -1,0 +1,121 @@
+//! Limits are held by watching, also where the agent has no such flag; the outcome so far is kept.
+
+use crate::play::{Player, order};
+use agentline_core::{Exit, Kind, Limits, Price, PriceTable, Surface, Verdict};
+
+const INIT: &str = r#"{"type":"init","session_id":"s","model":"m"}"#;
+
+fn limited(set: impl Fn(&mut Limits)) -> Player {
+    let mut player = Player::new(Surface::StreamJson);
+    let mut order = order();
+    set(&mut order.limits);
+    let price = Price { input: 1.0, output: 10.0, cached: Some(0.5) };
+    order.prices = PriceTable::default().with([("m".to_owned(), price)].into());
+    player.prompt(order);
+    player.stdout(INIT);
+    player
+}
+
+fn tool(player: &mut Player, id: &str) {
+    player.stdout(&format!(
+        r#"{{"type":"tool_use","tool_name":"list_directory","tool_id":"{id}","parameters":{{}}}}"#
+    ));
+}
+
+fn result(player: &mut Player, id: &str) {
+    player.stdout(&format!(r#"{{"type":"tool_result","tool_id":"{id}","status":"success"}}"#));
+}
+
+/// One turn as the session file records it, and once more as the agent writes it again.
+fn turn(player: &mut Player, id: &str) {
+    for _ in 0..2 {
+        player.side(&format!(
+            r#"{{"id":"{id}","type":"gemini","content":"","model":"m","tokens":{{"input":100,"output":20,"cached":40,"thoughts":5,"tool":0,"total":125}}}}"#
+        ));
+    }
+}
+
+#[track_caller]
+fn stopped(mut player: Player, kind: Kind, message: &str) {
+    assert!(player.rungs().len() == 2, "it was not stopped");
+    // Whatever the agent says after our stop, the limit is the reason.
+    player.stdout(r#"{"type":"result","status":"success","stats":{"total_tokens":999}}"#);
+    player.exit(Exit::Code(0));
+    player.check();
+    let outcome = player.outcome();
+    assert_eq!(outcome.verdict, Verdict::LimitReached);
+    let error = outcome.error.as_ref().expect("it says why");
+    assert_eq!((error.kind, &*error.message), (kind, message));
+}
+
+#[test]
+fn turns() {
+    let mut player = limited(|l| l.max_turns = Some(2));
+    for id in ["a", "b"] {
+        tool(&mut player, id);
+        result(&mut player, id);
+    }
+    assert_eq!(player.rungs().len(), 1);
+    player.stdout(r#"{"type":"message","role":"assistant","content":"third"}"#);
+    stopped(player, Kind::MaxTurns, "turn 3 is over the limit of 2");
+}
+
+#[test]
+fn tool_calls_also_several_in_one_turn() {
+    let mut player = limited(|l| l.max_tool_calls = Some(2));
+    tool(&mut player, "a");
+    tool(&mut player, "b");
+    assert_eq!(player.rungs().len(), 1);
+    tool(&mut player, "c");
+    stopped(player, Kind::MaxToolCalls, "tool call 3 is over the limit of 2");
+}
+
+#[test]
+fn tokens_while_the_run_goes_on() {
+    let mut player = limited(|l| l.max_tokens = Some(250));
+    turn(&mut player, "1");
+    turn(&mut player, "2");
+    assert_eq!(player.rungs().len(), 1);
+    turn(&mut player, "3");
+    stopped(player, Kind::MaxTokens, "token 375 is over the limit of 250");
+}
+
+#[test]
+fn output_tokens_with_their_thoughts() {
+    let mut player = limited(|l| l.max_output_tokens = Some(49));
+    turn(&mut player, "1");
+    assert_eq!(player.rungs().len(), 1);
+    turn(&mut player, "2");
+    stopped(player, Kind::MaxOutputTokens, "output token 50 is over the limit of 49");
+}
+
+#[test]
+fn cost() {
+    // A turn costs 60 fresh, 40 cached and 25 produced tokens: 60 + 20 + 250 millionths.
+    let mut player = limited(|l| l.max_cost = Some(0.000_65));
+    turn(&mut player, "1");
+    assert_eq!(player.rungs().len(), 1);
+    turn(&mut player, "2");
+    stopped(player, Kind::MaxCost, "cost $0.0007 is over the limit of $0.0006");
+}
+
+#[test]
+fn a_cost_that_nobody_knows_stops_nothing_and_is_null() {
+    let mut player = limited(|l| l.max_cost = Some(0.0));
+    player.side(r#"{"id":"1","type":"gemini","content":"x","model":"unheard-of","tokens":{"input":9,"output":9,"total":18}}"#);
+    assert_eq!(player.rungs().len(), 1);
+    player.stdout(r#"{"type":"message","role":"assistant","content":"x"}"#);
+    player.stdout(r#"{"type":"result","status":"success"}"#);
+    player.exit(Exit::Code(0));
+    assert_eq!((player.outcome().verdict, player.outcome().cost_usd), (Verdict::Done, None));
+}
+
+#[test]
+fn a_limit_that_the_last_turn_crosses_acts_after_it() {
+    let mut player = limited(|l| l.max_tokens = Some(100));
+    player.stdout(r#"{"type":"message","role":"assistant","content":"the answer"}"#);
+    player.stdout(r#"{"type":"result","status":"success","stats":{"total_tokens":125,"input_tokens":100,"output_tokens":20}}"#);
+    player.exit(Exit::Code(0));
+    let outcome = player.outcome();
+    assert_eq!((outcome.verdict, &*outcome.text), (Verdict::LimitReached, "the answer"));
+}

@@ -1,0 +1,14 @@
+//! The core as a machine: recorded runs, invented ones and damaged ones go in, and what comes out is held to its promises.
+
+mod capture;
+mod clocks;
+mod corrections;
+mod damage;
+mod decoder;
+mod invariants;
+mod json_surface;
+mod limits;
+mod play;
+mod rooms;
+mod secrets;
+mod verdicts;

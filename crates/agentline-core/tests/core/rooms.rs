@@ -1,0 +1,420 @@
+//! Several runs on one process, with an invented agent whose every line names its run: what one says, asks, uses or
+//! forgets to say never touches its neighbour.
+
+use crate::play::{Player, order};
+use agentline_core::{
+    Answer, Ask, AskId, Clocks, Connection, Count, Dialogue, End, Event, Exit, Kind, Line, Order, Output,
+    Room, RunId, Rung, Say, Source, Span, Started, Stream, Tokens, ToolKind, ToolStatus, ToolUse, Verdict,
+    Want, What,
+};
+use std::collections::BTreeMap;
+
+const ONE: RunId = RunId(1);
+const TWO: RunId = RunId(2);
+
+/// Understands `RUN verb rest…`, and says every order and answer as a frame.
+struct Invented {
+    room: Room,
+    /// Whether it has words for a stop.
+    obeys: bool,
+    asks: BTreeMap<AskId, RunId>,
+}
+
+impl Dialogue for Invented {
+    fn room(&self) -> Room {
+        self.room
+    }
+
+    fn prompt(&mut self, run: RunId, order: &Order, say: &mut Say) {
+        say.frame(format!("{} prompt {}", run.0, order.prompt));
+    }
+
+    fn line(&mut self, line: Line<'_>, say: &mut Say) {
+        if line.stream != Stream::Stdout {
+            return;
+        }
+        let mut words = line.text.splitn(3, ' ');
+        let run = RunId(words.next().and_then(|n| n.parse().ok()).unwrap_or(0));
+        let (verb, rest) = (words.next().unwrap_or(""), words.next().unwrap_or("").to_owned());
+        match verb {
+            "ready" => say.ready(),
+            "started" => {
+                let mut started = Started::default();
+                started.session_id = Some(rest);
+                say.event(run, Event::Started(Box::new(started)));
+            }
+            "text" => say.event(run, Event::Text { text: rest }),
+            "tool" => {
+                let tool = ToolUse::new(rest, "Bash", "shell", ToolKind::Shell);
+                say.event(run, Event::ToolUse(Box::new(tool)));
+            }
+            "result" => say.event(run, Event::tool_result(rest, ToolStatus::Ok, None)),
+            "used" => {
+                let tokens = Tokens { total: rest.parse().ok(), ..Tokens::default() };
+                say.count(run, Count::new(Source::Stream, Span::Session, tokens));
+            }
+            "ask" => {
+                let ask = Ask::Permission { tool: "Bash".into(), id: rest, title: "?".into(), input: None };
+                let id = say.ask(run, ask);
+                self.asks.insert(id, run);
+            }
+            "never-mind" => {
+                for (id, _) in self.asks.iter().filter(|(_, r)| **r == run) {
+                    say.withdraw(run, *id);
+                }
+            }
+            "end" => say.end(run, End::ok()),
+            _ => {}
+        }
+    }
+
+    fn answer(&mut self, ask: AskId, answer: &Answer, say: &mut Say) {
+        let run = self.asks.get(&ask).map_or(0, |r| r.0);
+        say.frame(format!("{run} answer {}", if *answer == Answer::Allow { "yes" } else { "no" }));
+    }
+
+    fn cancel(&mut self, run: RunId, say: &mut Say) -> bool {
+        if self.obeys {
+            say.frame(format!("{} cancel", run.0));
+        }
+        self.obeys
+    }
+}
+
+fn start(room: Room, obeys: bool) -> Player {
+    let talk = Invented { room, obeys, asks: BTreeMap::new() };
+    let mut player = Player::with(Connection::new(Box::new(talk), Clocks::default()));
+    player.stdout("0 ready");
+    player
+}
+
+/// Two runs side by side.
+fn two(obeys: bool) -> Player {
+    let mut player = start(Room::Sessions, obeys);
+    for run in [ONE, TWO] {
+        assert!(player.conn.vacant());
+        player.prompt_as(run, order());
+        player.stdout(&format!("{} started session-{}", run.0, run.0));
+    }
+    player
+}
+
+fn frames(player: &Player) -> Vec<&str> {
+    player.out.iter().filter_map(|o| if let Output::Frame(f) = o { Some(&**f) } else { None }).collect()
+}
+
+fn asked(player: &Player) -> Vec<AskId> {
+    player
+        .out
+        .iter()
+        .filter_map(|o| if let Output::Ask(_, id, Ask::Permission { .. }) = o { Some(*id) } else { None })
+        .collect()
+}
+
+fn outputs_of(player: &Player, run: RunId) -> Vec<String> {
+    player
+        .out
+        .iter()
+        .filter(|o| match o {
+            Output::Event(r, _) | Output::Ask(r, ..) | Output::Done(r, _) | Output::Follow(r, ..) => {
+                *r == run
+            }
+            _ => false,
+        })
+        .map(|o| match o {
+            // Which line it was of all lines is the one thing that may differ.
+            Output::Event(_, record) => format!("{} {} {:?}", record.seq, record.at_ms, record.event),
+            other => format!("{other:?}"),
+        })
+        .collect()
+}
+
+#[test]
+fn two_sessions_side_by_side() {
+    let mut player = two(true);
+    for line in
+        ["1 text a", "2 text x", "1 tool t", "2 tool t", "2 result t", "1 text b", "2 text y", "2 end"]
+    {
+        player.stdout(line);
+    }
+    assert_eq!(player.outcome_of(TWO).text, "y");
+    assert_eq!(player.outcome_of(TWO).tool_calls, 1);
+    assert!(player.rungs().is_empty(), "the other run still needs the process");
+    for line in ["2 text late", "1 result t", "1 text c", "1 end"] {
+        player.stdout(line);
+    }
+    player.check();
+    assert_eq!(player.outcome_of(ONE).text, "c");
+    assert!(player.conn.vacant() && !player.conn.gone());
+    player.take(What::Retire);
+    assert_eq!(player.rungs(), [Rung::CloseStdin]);
+    player.exit(Exit::Code(0));
+    assert!(player.conn.gone());
+}
+
+#[test]
+fn a_run_plays_the_same_alone_as_beside_another() {
+    let lines =
+        ["started session-1", "text a", "tool t", "ask t", "text b", "result t", "used 70", "text c", "end"];
+    let play = |with_neighbour: bool| {
+        let mut player = start(Room::Sessions, true);
+        player.prompt_as(ONE, order());
+        if with_neighbour {
+            player.prompt_as(TWO, order());
+        }
+        for line in lines {
+            player.now += 1000;
+            if with_neighbour {
+                player.stdout(&format!("2 {line}"));
+            }
+            player.stdout(&format!("1 {line}"));
+            if let Some(ask) = asked(&player).into_iter().find(|a| a.0 >> 8 == 1).filter(|_| line == "ask t")
+            {
+                player.take(What::Answer { ask, answer: Answer::Deny("no".into()) });
+            }
+        }
+        player.check();
+        outputs_of(&player, ONE)
+    };
+    assert_eq!(play(false), play(true));
+}
+
+#[test]
+fn a_neighbour_that_talks_does_not_keep_a_silent_run_alive() {
+    let mut player = two(true);
+    for _ in 0..13 {
+        player.wait(10_000);
+        player.stdout("2 text .");
+    }
+    assert_eq!(frames(&player).last(), Some(&"1 cancel"));
+    player.stdout("1 end");
+    player.check();
+    let error = player.outcome_of(ONE).error.clone().expect("it was stopped");
+    assert_eq!(error.kind, Kind::TimeoutIdle);
+    assert!(player.rungs().is_empty());
+    player.stdout("2 end");
+    assert_eq!(player.outcome_of(TWO).verdict, Verdict::Done);
+}
+
+#[test]
+fn a_line_that_says_nothing_keeps_all_alive() {
+    let mut player = two(true);
+    for _ in 0..20 {
+        player.wait(10_000);
+        player.stdout("0 unknown");
+    }
+    assert!(!player.is_over());
+    assert_eq!(frames(&player).len(), 2);
+}
+
+#[test]
+fn permission_is_asked_answered_and_told_once() {
+    let mut player = two(true);
+    player.stdout("1 tool t");
+    player.stdout("1 ask t");
+    let ask = asked(&player)[0];
+    player.take(What::Answer { ask, answer: Answer::Allow });
+    player.take(What::Answer { ask, answer: Answer::Deny("too late".into()) });
+    assert_eq!(frames(&player)[2..], ["1 answer yes"]);
+    player.stdout("1 ask t");
+    let ask = asked(&player)[1];
+    player.take(What::Answer { ask, answer: Answer::Deny("not here".into()) });
+    player.stdout("1 text x");
+    player.stdout("1 end");
+    player.wait(500);
+    player.check();
+    let outcome = player.outcome_of(ONE);
+    assert_eq!(outcome.verdict, Verdict::DoneWithDenials);
+    assert_eq!((&*outcome.denied[0].tool, &*outcome.denied[0].reason), ("Bash", "not here"));
+}
+
+#[test]
+fn waiting_for_an_answer_is_on_nobody_s_clock() {
+    let mut player = two(true);
+    player.stdout("1 text before");
+    player.stdout("1 ask t");
+    player.stdout("2 end");
+    player.wait(3_000_000);
+    assert!(!player.out.iter().any(|o| matches!(o, Output::Done(run, _) if *run == ONE)));
+    let ask = asked(&player)[0];
+    player.take(What::Answer { ask, answer: Answer::Allow });
+    // All of its time is still there, but for what it used before.
+    for _ in 0..5 {
+        player.wait(110_000);
+        player.stdout("1 text .");
+    }
+    player.wait(49_999);
+    assert_eq!(frames(&player).last(), Some(&"1 answer yes"));
+    player.wait(1);
+    assert_eq!(frames(&player).last(), Some(&"1 cancel"));
+    player.stdout("1 end");
+    assert_eq!(player.outcome_of(ONE).error.as_ref().map(|e| e.kind), Some(Kind::TimeoutRun));
+}
+
+#[test]
+fn nobody_answers_and_that_is_a_no() {
+    let mut player = two(true);
+    player.stdout("1 ask t");
+    player.wait(3_600_000);
+    assert_eq!(frames(&player)[2..], ["2 cancel", "1 answer no"]);
+    let ask = asked(&player)[0];
+    player.take(What::Answer { ask, answer: Answer::Allow });
+    assert_eq!(frames(&player).len(), 4, "a late answer changes nothing");
+    player.stdout("1 text x");
+    player.stdout("1 end");
+    player.check();
+    assert_eq!(player.outcome_of(ONE).verdict, Verdict::DoneWithDenials);
+}
+
+#[test]
+fn a_stop_withdraws_what_is_open_and_answers_what_comes_after() {
+    let mut player = two(true);
+    player.stdout("1 ask t");
+    player.take(What::Cancel { run: ONE, signal: 2 });
+    player.stdout("1 ask u");
+    assert_eq!(asked(&player).len(), 1, "nobody is asked for a run that is being stopped");
+    assert_eq!(frames(&player)[2..], ["1 cancel", "1 answer no"]);
+    player.take(What::Answer { ask: asked(&player)[0], answer: Answer::Allow });
+    player.stdout("1 never-mind");
+    player.stdout("1 end");
+    player.check();
+    assert_eq!(player.outcome_of(ONE).verdict, Verdict::Cancelled);
+    let withdrawn = player.out.iter().filter(|o| matches!(o, Output::Withdraw(_))).count();
+    assert_eq!(withdrawn, 1);
+}
+
+#[test]
+fn the_agent_may_withdraw_its_question() {
+    let mut player = two(true);
+    player.stdout("1 ask t");
+    player.stdout("1 never-mind");
+    player.stdout("1 never-mind");
+    player.take(What::Answer { ask: asked(&player)[0], answer: Answer::Allow });
+    assert_eq!(frames(&player).len(), 2);
+    player.stdout("1 text x");
+    player.stdout("1 end");
+    player.check();
+    assert_eq!(player.outcome_of(ONE).verdict, Verdict::Done);
+}
+
+#[test]
+fn a_run_that_does_not_obey_is_given_up_and_the_process_goes_when_the_others_are_over() {
+    for obeys in [true, false] {
+        let mut player = two(obeys);
+        player.take(What::Cancel { run: ONE, signal: 15 });
+        player.wait(1_999);
+        assert!(!player.is_over());
+        player.wait(1);
+        assert_eq!(player.outcome_of(ONE).verdict, Verdict::Cancelled);
+        assert!(!player.conn.vacant(), "nobody is sent to a process that does not obey");
+        assert!(player.rungs().is_empty());
+        player.stdout("2 text x");
+        player.stdout("2 end");
+        assert_eq!(player.outcome_of(TWO).verdict, Verdict::Done);
+        assert_eq!(player.rungs(), [Rung::CloseStdin]);
+        player.ticks_to_the_end();
+        player.check();
+        assert!(player.conn.gone());
+    }
+}
+
+#[test]
+fn the_death_of_the_process_ends_all_its_runs() {
+    let mut player = two(true);
+    player.stdout("1 tool t");
+    player.stdout("2 ask u");
+    player.exit(Exit::Signal(11));
+    player.check();
+    for run in [ONE, TWO] {
+        assert_eq!(player.outcome_of(run).error.as_ref().map(|e| e.kind), Some(Kind::Crashed));
+    }
+    assert!(player.conn.gone());
+}
+
+#[test]
+fn turns_one_after_another_pay_for_what_they_used_themselves() {
+    let mut player = start(Room::Turns, true);
+    for (n, used) in [(1, 100), (2, 250), (3, 260)] {
+        let run = RunId(n);
+        assert!(player.conn.vacant());
+        let mut order = order();
+        if n > 1 {
+            order.session = Want::Open("same".into());
+        }
+        player.prompt_as(run, order);
+        assert!(!player.conn.vacant());
+        player.stdout(&format!("{n} started same"));
+        player.stdout(&format!("{n} text t"));
+        player.stdout(&format!("{n} used {used}"));
+        if n == 2 {
+            // A turn that is stopped has still used what it used.
+            player.take(What::Cancel { run, signal: 2 });
+        }
+        player.stdout(&format!("{n} end"));
+    }
+    player.check();
+    let totals: Vec<_> = (1..4).map(|n| player.outcome_of(RunId(n)).usage.tokens.total).collect();
+    assert_eq!(totals, [Some(100), Some(150), Some(10)]);
+}
+
+#[test]
+fn the_quiet_period_waits_for_tools_that_still_report_but_not_after_a_stop() {
+    let mut player = start(Room::Turns, true);
+    player.prompt_as(ONE, order());
+    for line in ["1 tool t", "1 text x", "1 end"] {
+        player.stdout(line);
+    }
+    player.wait(400);
+    assert!(!player.is_over());
+    player.stdout("1 result t");
+    player.wait(100);
+    player.check();
+    assert_eq!(player.outcome_of(ONE).verdict, Verdict::Done);
+    player.prompt_as(TWO, order());
+    player.stdout("2 tool t");
+    player.take(What::Cancel { run: TWO, signal: 2 });
+    player.stdout("2 end");
+    assert_eq!(player.outcome_of(TWO).verdict, Verdict::Cancelled, "nothing is waited for after a stop");
+}
+
+#[test]
+fn a_process_that_never_gets_ready_is_closed_with_or_without_a_run() {
+    for with_run in [false, true] {
+        let talk = Invented { room: Room::Sessions, obeys: false, asks: BTreeMap::new() };
+        let mut player = Player::with(Connection::new(Box::new(talk), Clocks::default()));
+        if with_run {
+            player.prompt_as(ONE, order());
+        }
+        player.wait(60_000);
+        assert_eq!(player.rungs(), [Rung::CloseStdin], "one owner of the start-up clock");
+        player.ticks_to_the_end();
+        player.check();
+        assert!(player.conn.gone());
+        if with_run {
+            assert_eq!(player.outcome_of(ONE).error.as_ref().map(|e| e.kind), Some(Kind::TimeoutStartup));
+        }
+    }
+}
+
+#[test]
+fn an_idle_process_that_is_retired_goes_at_once() {
+    let mut player = start(Room::Sessions, true);
+    assert_eq!(player.conn.deadline(), None);
+    player.take(What::Retire);
+    assert_eq!(player.rungs(), [Rung::CloseStdin]);
+    player.ticks_to_the_end();
+    player.check();
+    assert!(player.conn.gone());
+}
+
+#[test]
+fn retired_while_its_last_run_ends_it_goes_with_it() {
+    let mut player = start(Room::Sessions, true);
+    player.prompt_as(ONE, order());
+    player.stdout("1 text x");
+    player.take(What::Retire);
+    assert!(player.rungs().is_empty());
+    player.stdout("1 end");
+    assert!(player.is_over());
+    assert_eq!(player.rungs(), [Rung::CloseStdin]);
+}

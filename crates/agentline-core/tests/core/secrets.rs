@@ -1,0 +1,183 @@
+//! Secrets leave by no door, wherever the agent puts them and wherever a text is cut; frames go out as they are.
+
+use crate::capture::{self, Stderr};
+use crate::play::{Player, order};
+use agentline_core::{Event, Exit, Output, Surface, What};
+use std::collections::BTreeSet;
+
+const SECRET: &str = "s3cr3t-\"value\"/of-ours";
+
+/// Everything that leaves, as programs see it.
+fn leaves(player: &Player) -> String {
+    let mut all = String::new();
+    for output in &player.out {
+        match output {
+            Output::Event(_, record) => all.push_str(&serde_json::to_string(record).expect("JSON")),
+            Output::Done(_, outcome) => all.push_str(&serde_json::to_string(outcome).expect("JSON")),
+            _ => continue,
+        }
+        all.push('\n');
+    }
+    all
+}
+
+/// Texts of the recording that could be a secret, longest first.
+fn texts_in(line: &str, found: &mut BTreeSet<String>) {
+    fn walk(value: &serde_json::Value, found: &mut BTreeSet<String>) {
+        match value {
+            serde_json::Value::String(s) if s.len() >= 8 && s.len() < 200 => {
+                found.insert(s.clone());
+            }
+            serde_json::Value::Array(items) => items.iter().for_each(|v| walk(v, found)),
+            serde_json::Value::Object(map) => map.values().for_each(|v| walk(v, found)),
+            _ => {}
+        }
+    }
+    if let Ok(value) = serde_json::from_str(line) {
+        walk(&value, found);
+    }
+}
+
+#[test]
+fn no_text_of_a_recording_leaves_when_it_is_a_secret() {
+    let mut tried = 0;
+    for capture in capture::all().into_iter().filter(|c| c.stdout.len() < 20_000) {
+        let mut secrets = BTreeSet::new();
+        String::from_utf8_lossy(&capture.stdout).lines().for_each(|line| texts_in(line, &mut secrets));
+        // Words of our own vocabulary stand in every output.
+        secrets.retain(|s| !["assistant", "tool_use", "tool_result"].contains(&s.as_str()));
+        for secret in secrets {
+            let mut player = Player::veiled(capture.surface, &[&secret]);
+            player.prompt(order());
+            capture.play_into(&mut player, &[], Stderr::Between);
+            player.check();
+            let quoted = serde_json::to_string(&secret).expect("JSON");
+            let shown = leaves(&player);
+            let quoted = &quoted[1..quoted.len() - 1];
+            let at = shown.lines().find(|line| line.contains(quoted));
+            assert!(at.is_none(), "{}: `{secret}` in {at:?}", capture.name);
+            tried += 1;
+        }
+    }
+    assert!(tried > 500, "{tried}");
+}
+
+#[test]
+fn a_veil_does_not_change_the_verdict() {
+    for capture in capture::all() {
+        let plain = capture.play();
+        let mut veiled = Player::veiled(capture.surface, &["nowhere to be found", "not in any recording"]);
+        veiled.prompt(order());
+        capture.play_into(&mut veiled, &[], Stderr::Last);
+        let (plain, veiled) = (plain.outcome(), veiled.outcome());
+        assert_eq!(
+            serde_json::to_string(plain).expect("JSON"),
+            serde_json::to_string(veiled).expect("JSON"),
+            "{}",
+            capture.name
+        );
+    }
+}
+
+#[test]
+fn frames_go_out_as_they_are() {
+    let mut player = Player::veiled(Surface::StreamJson, &[SECRET]);
+    let mut order = order();
+    order.prompt = format!("use {SECRET} here");
+    player.prompt(order);
+    let frames: Vec<&String> =
+        player.out.iter().filter_map(|o| if let Output::Frame(f) = o { Some(f) } else { None }).collect();
+    assert_eq!(frames, [&format!("use {SECRET} here")]);
+}
+
+/// A veiled run in which the secret is put somewhere.
+fn shown(put: impl Fn(&mut Player)) -> String {
+    let mut player = Player::veiled(Surface::StreamJson, &[SECRET]);
+    player.prompt(order());
+    player.stdout(r#"{"type":"init","session_id":"s","model":"m"}"#);
+    put(&mut player);
+    player.stdout(r#"{"type":"result","status":"success"}"#);
+    player.exit(Exit::Code(0));
+    player.check();
+    leaves(&player)
+}
+
+#[track_caller]
+fn nothing_of_it(shown: &str) {
+    // Four letters in a row of it are too many.
+    for part in ["s3cr", "3cr3t", "r3t-", "value", "/of-", "ours"] {
+        assert!(!shown.contains(part), "`{part}` in {shown}");
+    }
+}
+
+#[test]
+fn a_cut_text_does_not_show_half_of_it() {
+    for before in 150..230 {
+        let line = format!("{}{SECRET}{}", ".".repeat(before), ".".repeat(300));
+        nothing_of_it(&shown(|p| p.stdout(&line)));
+        nothing_of_it(&shown(|p| {
+            p.take(What::TooLong {
+                stream: agentline_core::Stream::Stdout,
+                text: line.clone().into(),
+                length: 1 << 30,
+            });
+        }));
+    }
+    for before in 250..320 {
+        let line = format!("Attempt 1 failed {}{SECRET} and more", ".".repeat(before));
+        nothing_of_it(&shown(|p| p.stderr(&line)));
+    }
+    for after in [4070, 4080, 4090, 4096, 8170, 8180, 8190] {
+        let line = format!("{SECRET}{}", ".".repeat(after));
+        nothing_of_it(&shown(|p| p.stderr(&line)));
+        nothing_of_it(&shown(|p| {
+            p.stderr(SECRET);
+            (0..after / 1000).for_each(|_| p.stderr(&".".repeat(after % 1000 + 999)));
+        }));
+    }
+}
+
+#[test]
+fn text_split_over_events_does_not_show_it() {
+    for cut in 1..SECRET.len() {
+        let shown = shown(|p| {
+            for piece in [&SECRET[..cut], &SECRET[cut..]] {
+                let content = serde_json::to_string(piece).expect("JSON");
+                p.stdout(&format!(r#"{{"type":"message","role":"assistant","content":{content}}}"#));
+                p.stderr("a word between");
+            }
+        });
+        nothing_of_it(&shown);
+        assert!(shown.contains("[redacted]"));
+    }
+}
+
+#[test]
+fn tools_are_still_paired_when_their_ids_are_hidden() {
+    let id = serde_json::to_string(SECRET).expect("JSON");
+    let mut player = Player::veiled(Surface::StreamJson, &[SECRET]);
+    player.prompt(order());
+    player.stdout(&format!(
+        r#"{{"type":"tool_use","tool_name":"write_file","tool_id":{id},"parameters":{{"file_path":{id}}}}}"#
+    ));
+    player.stdout(&format!(r#"{{"type":"tool_result","tool_id":{id},"status":"error","error":{{"type":"policy_violation","message":{id}}}}}"#));
+    player.stdout(r#"{"type":"message","role":"assistant","content":"fin"}"#);
+    player.stdout(r#"{"type":"result","status":"success"}"#);
+    player.exit(Exit::Code(0));
+    player.check();
+    nothing_of_it(&leaves(&player));
+    let results = player.events().filter(|e| matches!(e, Event::ToolResult { .. })).count();
+    assert_eq!((results, player.outcome().denied.len()), (1, 1));
+}
+
+#[test]
+fn what_the_session_file_recorded_is_hidden_too() {
+    let content = serde_json::to_string(&format!("it is {SECRET}")).expect("JSON");
+    let shown = shown(|p| {
+        p.stdout(r#"{"type":"message","role":"assistant","content":"it is "}"#);
+        p.stdout(&format!(r#"{{"type":"message","role":"assistant","content":{content}}}"#));
+        p.side(&format!(r#"{{"id":"1","type":"gemini","content":{content}}}"#));
+    });
+    nothing_of_it(&shown);
+    assert!(shown.contains("text_repeated"), "{shown}");
+}

@@ -1,0 +1,105 @@
+//! What each recorded run came to. The table beside the captures was read row by row against what the scripted model
+//! did and what the contract says of it; it is no snapshot of what the code says.
+
+use crate::capture::{self, Stderr};
+use crate::play::order;
+use agentline_core::{Outcome, Verdict};
+use std::{collections::BTreeMap, fmt::Write as _};
+
+const TABLE: &str = include_str!("../captures/gemini/verdicts.txt");
+
+/// The row of an outcome as the table writes it.
+fn row(outcome: &Outcome) -> Vec<String> {
+    let dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
+    let kind = outcome.error.as_ref().map(|e| serde_json::to_value(e.kind).expect("a word"));
+    let denied: Vec<String> =
+        outcome.denied.iter().map(|d| format!("{}:{}", d.native_tool, d.reason)).collect();
+    vec![
+        outcome.verdict.name().to_owned(),
+        kind.map_or("-".into(), |k| k.as_str().expect("a word").to_owned()),
+        outcome.turns.to_string(),
+        outcome.tool_calls.to_string(),
+        dash(denied.join(",")),
+        outcome.usage.tokens.total.map_or("-".into(), |n| n.to_string()),
+    ]
+}
+
+#[test]
+fn every_recorded_run_comes_to_what_the_table_says() {
+    let mut table: BTreeMap<&str, Vec<String>> = TABLE
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| {
+            let mut words = line.split_whitespace();
+            (words.next().expect("a name"), words.map(str::to_owned).collect())
+        })
+        .collect();
+    let mut wrong = String::new();
+    for capture in capture::all() {
+        let player = capture.play();
+        player.check();
+        let told = row(player.outcome());
+        match table.remove(&*capture.name) {
+            Some(wanted) if wanted == told => {}
+            wanted => {
+                let _ = writeln!(wrong, "{}\n  wanted {wanted:?}\n  told   {told:?}", capture.name);
+            }
+        }
+        assert!(player.conn.gone(), "{}: something is left", capture.name);
+    }
+    assert_eq!(wrong, "");
+    assert!(table.is_empty(), "captures are missing: {:?}", table.keys());
+}
+
+#[test]
+fn a_run_that_is_no_success_says_why_and_what_to_do() {
+    for capture in capture::all() {
+        let player = capture.play();
+        let outcome = player.outcome();
+        let fine = matches!(outcome.verdict, Verdict::Done | Verdict::DoneWithDenials);
+        assert_eq!(outcome.error.is_none(), fine, "{}", capture.name);
+        if let Some(error) = &outcome.error {
+            assert!(!error.message.trim().is_empty(), "{}", capture.name);
+            assert!(!error.message.contains('\u{1b}'), "{}: {:?}", capture.name, error.message);
+            assert!(!error.message.starts_with("[API Error"), "{}: {}", capture.name, error.message);
+        }
+        assert!(!outcome.stderr_tail.contains('\u{1b}'), "{}: {:?}", capture.name, outcome.stderr_tail);
+    }
+}
+
+#[test]
+fn nothing_of_a_recorded_line_is_unreadable() {
+    for capture in capture::all() {
+        let player = capture.play();
+        // Two recordings were cut by the pipe that took them; their last line is half a line.
+        let cut = u32::from(matches!(
+            &*capture.name,
+            "misc/context_overflow" | "stream-json/shell_exit3_bigoutput_background"
+        ));
+        assert_eq!(player.outcome().unreadable_lines, cut, "{}", capture.name);
+    }
+}
+
+#[test]
+fn the_verdict_does_not_depend_on_how_stdout_and_stderr_interleave() {
+    for capture in capture::all() {
+        let mut wanted: Option<Vec<String>> = None;
+        for stderr in [Stderr::Last, Stderr::First, Stderr::Between] {
+            // A recording that was killed ends by a clock, and which clock depends on what came last.
+            if capture.exit.is_none() && stderr != Stderr::Last {
+                continue;
+            }
+            let player = capture.play_with(order(), &[], stderr);
+            player.check();
+            let mut told = row(player.outcome());
+            if player.outcome().error.as_ref().is_some_and(|e| e.kind == agentline_core::Kind::Policy) {
+                // What a broken rule allowed is not the run that was ordered; it is stopped as soon as that is known.
+                told.truncate(2);
+            }
+            match &wanted {
+                None => wanted = Some(told),
+                Some(wanted) => assert_eq!(*wanted, told, "{} with stderr {stderr:?}", capture.name),
+            }
+        }
+    }
+}

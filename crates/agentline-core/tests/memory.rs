@@ -1,0 +1,61 @@
+//! Memory does not grow with the length of the stream: a million pieces of text cost no more than the answer they make.
+//! A test program of its own, since it looks at the memory of the whole process.
+#![cfg(target_os = "linux")]
+
+use agentline_core::{Clocks, Connection, Exit, Input, Order, Output, RunId, Stream, Surface, What, agents};
+
+const RUN: RunId = RunId(1);
+const PIECES: usize = 1_000_000;
+
+/// Memory in use now, in bytes.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells it");
+    let line = status.lines().find(|l| l.starts_with("VmRSS:")).expect("a line about memory");
+    let kib: usize = line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number");
+    kib * 1024
+}
+
+fn take(conn: &mut Connection, what: What<'_>) -> Vec<Output> {
+    let mut out = Vec::new();
+    conn.take(&Input { at: 0, what }, &mut out);
+    out
+}
+
+#[test]
+fn a_million_pieces_of_text_cost_no_more_than_the_answer() {
+    let agent = agents::find("gemini").expect("it is listed");
+    let mut conn = Connection::new(agent.dialogue(Surface::StreamJson, None), Clocks::default());
+    take(&mut conn, What::Up);
+    take(&mut conn, What::Prompt { run: RUN, order: Box::new(Order::default()) });
+    let line = |text: &'static str| What::Line { stream: Stream::Stdout, text: text.into() };
+    let tool = r#"{"type":"tool_use","tool_name":"list_directory","tool_id":"t","parameters":{}}"#;
+    let result = r#"{"type":"tool_result","tool_id":"t","status":"success"}"#;
+    let text = r#"{"type":"message","timestamp":"2026-11-15T04:28:24.844Z","role":"assistant","content":"a few words ","delta":true}"#;
+    take(&mut conn, line(r#"{"type":"init","session_id":"s","model":"m"}"#));
+    let before = resident();
+    let mut events = 0;
+    for n in 0..PIECES {
+        events += take(&mut conn, line(text)).len();
+        // Now and then a turn ends, and with it the text of the turn before.
+        if n % 100_000 == 99_999 {
+            take(&mut conn, line(tool));
+            take(&mut conn, line(result));
+        }
+    }
+    let grown = resident().saturating_sub(before);
+    assert_eq!(events, PIECES);
+    // A turn's text is 1.2 MB here; buffers may be a few times that, all text together would be 12 MB.
+    assert!(grown < 8 << 20, "memory grew by {grown} bytes");
+    for _ in 0..PIECES / 10 {
+        take(&mut conn, line("not JSON at all"));
+        take(
+            &mut conn,
+            What::Line { stream: Stream::Stderr, text: "Attempt 1 failed with status 429.".into() },
+        );
+    }
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 8 << 20, "warnings and noise made memory grow by {grown} bytes");
+    take(&mut conn, line(r#"{"type":"result","status":"success"}"#));
+    let out = take(&mut conn, What::Exit(Exit::Code(0)));
+    assert!(matches!(out.last(), Some(Output::Done(..))), "{out:?}");
+}
