@@ -37,7 +37,7 @@ pub enum Kind {
     SessionNotFound,
     /// The model answered nothing.
     Empty,
-    /// The answer was blocked.
+    /// The answer was blocked, or broken off by the model's service.
     Blocked,
     /// The agent's own turn limit.
     AgentTurns,

@@ -70,7 +70,8 @@ const PHRASES: &[(&str, Kind)] = &[
     ("Agent execution blocked", Kind::Blocked),
     ("empty response", Kind::Empty),
     ("no final response text", Kind::Empty),
-    ("ended without a finish reason", Kind::Empty),
+    // A refused prompt comes with no reason to finish, and so does an answer that broke off: neither is an empty one.
+    ("ended without a finish reason", Kind::Blocked),
     ("malformed function call", Kind::ApiError),
     ("Loop detected", Kind::Loop),
     ("FatalSandboxError", Kind::Sandbox),
