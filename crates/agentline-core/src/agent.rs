@@ -101,6 +101,10 @@ pub struct Card {
     pub surfaces: &'static [Surface],
     /// The longest prompt that it takes, in bytes.
     pub max_prompt_bytes: Option<usize>,
+    /// What workflow engines call the provider that drives it.
+    pub provider: &'static str,
+    /// Where people read how to install it.
+    pub home_page: &'static str,
 }
 
 impl Card {
@@ -137,7 +141,23 @@ impl Card {
             variables,
             surfaces,
             max_prompt_bytes,
+            provider: id,
+            home_page: "",
         }
+    }
+
+    /// What workflow engines call its provider, where that is not the id.
+    #[must_use]
+    pub const fn provider(mut self, name: &'static str) -> Self {
+        self.provider = name;
+        self
+    }
+
+    /// Where people read how to install it.
+    #[must_use]
+    pub const fn home_page(mut self, url: &'static str) -> Self {
+        self.home_page = url;
+        self
     }
 }
 

@@ -44,7 +44,9 @@ static CARD: Card = Card::new(
     &["GEMINI_*", "GOOGLE_*", "CLOUDSDK_*", "GCLOUD_PROJECT", "SEATBELT_PROFILE"],
     &[Surface::Json, Surface::StreamJson, Surface::Acp],
     Some(8_388_608),
-);
+)
+.provider("gemini-cli")
+.home_page("https://github.com/google-gemini/gemini-cli");
 
 impl Agent for Gemini {
     fn card(&self) -> &'static Card {

@@ -1,0 +1,195 @@
+//! The workflow provider: a prompt in; the whole answer and the files that the agent wrote out.
+//!
+//! A workflow engine makes one from its own map of settings and calls it again and again. It is a thin layer over
+//! [`Agentline::run`]: other defaults, other words for errors, a smaller result. `docs/providers.md` has the tables.
+//!
+//! ```no_run
+//! use agentline::{Agentline, Provider, provider::Context};
+//! let config = serde_json::json!({"model": "gemini-2.5-pro", "timeout": 300});
+//! let provider = Provider::new(Agentline::from_env()?, config.as_object().cloned().unwrap_or_default())?;
+//! provider.validate()?;
+//! let context = Context::default().project_root("/srv/project");
+//! let result = provider.generate("Write the missing tests.", &context, None)?;
+//! println!("{}", serde_json::to_string(&result)?); // {"response":"…","files":{"tests/sum.rs":null}}
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod context;
+mod error;
+mod metadata;
+mod result;
+
+pub use context::Context;
+pub use error::{ErrorKind, ProviderError};
+pub use metadata::{CONFIG_KEYS, Metadata};
+pub use result::{Gathered, ProviderResult};
+
+use crate::{agentline::Agentline, process::Supervisor};
+use agentline_core::{Agent, Config, Event, Layer, Notice, Problem, RunRequest, agents};
+use serde_json::{Map, Value, json};
+use std::fmt;
+
+/// Drives an agent for a workflow engine. Cheap to clone.
+#[derive(Clone)]
+pub struct Provider {
+    agentline: Agentline,
+    agent: &'static dyn Agent,
+    /// What every call starts from.
+    request: RunRequest,
+    warnings: Vec<Notice>,
+}
+
+impl Provider {
+    /// The provider of the agent that the configuration names, Gemini CLI without it.
+    ///
+    /// Every key of `docs/configuration.md` is accepted; an empty map will do. Without a word about it, the agent may
+    /// do everything (`permission_mode` is `bypass`) and sees the caller's whole environment (`pass_env` is `*`). Keys
+    /// that are not known are ignored and told in [`Provider::warnings`].
+    ///
+    /// # Errors
+    /// Everything that is wrong with the configuration, at once.
+    pub fn new(agentline: Agentline, config: Map<String, Value>) -> Result<Self, ProviderError> {
+        let defaults = json!({"permission_mode": "bypass", "pass_env": ["*"]});
+        let defaults = defaults.as_object().cloned().unwrap_or_default();
+        let given = Layer::map("configuration", config).home(agentline.here().home.clone());
+        let mut config = Config::build(&[Layer::map("provider", defaults), given])?;
+        let agent = agents::find(&config.request.agent).map_err(ProviderError::from)?;
+        let warnings = std::mem::take(&mut config.notices);
+        let (agentline, request) = equip(agentline, agent, config);
+        Ok(Self { agentline, agent, request, warnings })
+    }
+
+    /// The provider with this id: `gemini-cli`, `google:gemini-cli`, `gemini`.
+    ///
+    /// # Errors
+    /// The id is not known, the configuration names another agent, or as [`Provider::new`].
+    pub fn by_id(id: &str, agentline: Agentline, config: Map<String, Value>) -> Result<Self, ProviderError> {
+        let agent = agents::find(id)?;
+        let mut config = config;
+        let named = config.entry("agent").or_insert_with(|| agent.card().id.into()).clone();
+        let provider = Self::new(agentline, config)?;
+        if provider.agent.card().id != agent.card().id {
+            let problem = Problem::new("agent", format!("agent is {named}, but the provider is `{id}`"));
+            return Err(problem.hint("leave `agent` out").into());
+        }
+        Ok(provider)
+    }
+
+    /// What a provider is, for a registry that lists providers before it makes one.
+    ///
+    /// # Errors
+    /// The id is not known.
+    pub fn metadata_of(id: &str) -> Result<Metadata, ProviderError> {
+        Ok(Metadata::of(agents::find(id)?.card()))
+    }
+
+    /// What this provider is.
+    #[must_use]
+    pub fn metadata(&self) -> Metadata {
+        Metadata::of(self.agent.card())
+    }
+
+    /// What was wrong with the configuration but not fatal: keys that are not known. Every result repeats it.
+    #[must_use]
+    pub fn warnings(&self) -> &[Notice] {
+        &self.warnings
+    }
+
+    /// Checks that the agent's program is here. Nothing is started; it blocks for a few milliseconds.
+    ///
+    /// # Errors
+    /// It is not here, or what starts it is not.
+    pub fn validate(&self) -> Result<(), ProviderError> {
+        match self.agentline.detect(self.agent).problems.first() {
+            Some(problem) => Err(ProviderError::not_found(self.agent.card(), problem)),
+            None => Ok(()),
+        }
+    }
+
+    /// Has the agent answer a prompt, and waits for it.
+    ///
+    /// With [`Context::prompt_file`] the agent is told to read that file, and `prompt` is not sent: an engine passes
+    /// the same text twice then. `system_prompt` is put before the prompt with a blank line.
+    ///
+    /// # Errors
+    /// The agent could not be started, or it did not answer; [`ProviderError::outcome`] has what the run came to. An
+    /// answer without text is no error, nor are refused tools: those are in [`ProviderResult::denied`].
+    pub fn generate(
+        &self,
+        prompt: &str,
+        context: &Context,
+        system_prompt: Option<&str>,
+    ) -> Result<ProviderResult, ProviderError> {
+        // A thread of its own, because a caller may be inside of a runtime, where another cannot be waited for.
+        let wait = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(crate::Error::io("start", "a runtime"))?;
+            runtime.block_on(self.generate_async(prompt, context, system_prompt))
+        };
+        match std::thread::scope(|scope| scope.spawn(wait).join()) {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+
+    /// The same for programs with a runtime. Dropping the future stops the agent and everything that it started.
+    ///
+    /// # Errors
+    /// As [`Provider::generate`].
+    pub async fn generate_async(
+        &self,
+        prompt: &str,
+        context: &Context,
+        system_prompt: Option<&str>,
+    ) -> Result<ProviderResult, ProviderError> {
+        let request = context.apply(self.request.clone(), prompt, system_prompt, &self.agentline.here().cwd);
+        let mut run = self.agentline.run(request).await?;
+        let mut gathered = Gathered::default();
+        let outcome = loop {
+            match run.next().await {
+                Some(record) => match record.event {
+                    Event::Outcome { outcome } => break *outcome,
+                    event => gathered.take(&event),
+                },
+                None => break run.outcome().await,
+            }
+        };
+        match ProviderError::of_outcome(self.agent.card(), outcome) {
+            Ok(outcome) => Ok(gathered.finish(outcome, &self.warnings)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl fmt::Debug for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The request may hold a key.
+        f.debug_struct("Provider").field("name", &self.agent.card().provider).finish_non_exhaustive()
+    }
+}
+
+/// Gives the handle what the configuration says about the machine, and the request what it says about its agent.
+fn equip(mut agentline: Agentline, agent: &dyn Agent, config: Config) -> (Agentline, RunRequest) {
+    let id = agent.card().id;
+    let mut request = config.request;
+    if let Some(settings) = config.agents.get(id) {
+        if let Some(program) = &settings.program {
+            agentline = agentline.program(id, program);
+        }
+        for (name, value) in &settings.env {
+            request.env.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+        request.surface = request.surface.or(settings.surface);
+    }
+    if let Some(program) = config.supervisor {
+        agentline = agentline.supervisor(Supervisor::Path(program));
+    }
+    // The caller's own prices stand unless the configuration has some.
+    if config.origins.keys().any(|key| key.starts_with("prices.")) {
+        agentline = agentline.prices(config.prices);
+    }
+    (agentline, request)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! Why a call gave no answer, in the words that users of the provider know.
+
+use crate::Error;
+use agentline_core::{Card, Kind, Outcome, Problem, Problems, Verdict, config::KEYS};
+use std::fmt;
+
+/// Why a call gave no answer.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ProviderError {
+    /// What kind of error it is, for programs.
+    pub kind: ErrorKind,
+    /// What happened, for people.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// All that the run came to, where one began: the text so far, the files, the tokens.
+    pub outcome: Option<Box<Outcome>>,
+}
+
+/// The kinds of errors of a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The configuration or the call is wrong; nothing was started.
+    Configuration,
+    /// The agent's program is not here.
+    NotFound,
+    /// No sign-in, or one that was refused.
+    Authentication,
+    /// A clock ran out; everything that the agent started was ended.
+    Timeout,
+    /// The model's service refused for quota or load.
+    RateLimited,
+    /// The agent refused the workspace as untrusted.
+    Untrusted,
+    /// A limit of the configuration, or the agent's own, was reached.
+    LimitReached,
+    /// The run was cancelled.
+    Cancelled,
+    /// The model's service blocked the answer.
+    Blocked,
+    /// The value does not fit the schema.
+    InvalidOutput,
+    /// The agent, its model or this machine failed.
+    Failed,
+}
+
+/// Exit codes that shells and systems agree on.
+const NOT_FOUND: i32 = 127;
+const INTERRUPTED: i32 = 130;
+
+impl ProviderError {
+    /// The agent's program, or what starts it, is not here.
+    pub(super) fn not_found(card: &Card, problem: &Problem) -> Self {
+        let detail =
+            if problem.message == format!("{} was not found", card.title) { "" } else { &problem.message };
+        Self { hint: problem.hint.clone(), ..Self::new(ErrorKind::NotFound, missing(card, detail)) }
+    }
+
+    /// The error in an outcome, or the outcome when there is an answer, be it an empty one.
+    pub(super) fn of_outcome(card: &Card, outcome: Outcome) -> Result<Outcome, Self> {
+        let Some(error) = &outcome.error else { return Ok(outcome) };
+        let (title, said) = (card.title, error.message.as_str());
+        let told = |words: &str| with_stderr(format!("{title} {words}: {said}"), &outcome);
+        let (kind, message) = match outcome.verdict {
+            Verdict::Done | Verdict::DoneWithDenials => return Ok(outcome),
+            // Whether nothing is enough is for the engine to say; part of an answer is not nothing.
+            Verdict::Empty if error.kind == Kind::Empty && outcome.text.trim().is_empty() => {
+                return Ok(outcome);
+            }
+            Verdict::Empty => (ErrorKind::Blocked, told("gave no answer")),
+            Verdict::NotInstalled => (ErrorKind::NotFound, missing(card, said)),
+            Verdict::NotAuthenticated => (ErrorKind::Authentication, sign_in(card, &outcome, said)),
+            Verdict::TimedOut => (ErrorKind::Timeout, told("timed out")),
+            Verdict::RateLimited => (ErrorKind::RateLimited, told("was rate limited")),
+            Verdict::Untrusted => (ErrorKind::Untrusted, told("does not trust the workspace")),
+            Verdict::LimitReached => (ErrorKind::LimitReached, told("reached a limit")),
+            Verdict::Cancelled => (ErrorKind::Cancelled, told("was cancelled")),
+            Verdict::InvalidOutput => (ErrorKind::InvalidOutput, told("gave an answer of another form")),
+            _ => match (error.kind, outcome.agent_exit_code) {
+                (Kind::NoResult, Some(NOT_FOUND)) => {
+                    (ErrorKind::NotFound, with_stderr(missing(card, ""), &outcome))
+                }
+                (Kind::NoResult, Some(INTERRUPTED)) => (ErrorKind::Cancelled, failed(card, &outcome, said)),
+                _ => (ErrorKind::Failed, failed(card, &outcome, said)),
+            },
+        };
+        let hint = error.hint.as_deref().filter(|_| kind != ErrorKind::Authentication).map(keys_for_flags);
+        Err(Self { hint, outcome: Some(Box::new(outcome)), ..Self::new(kind, message) })
+    }
+
+    fn new(kind: ErrorKind, message: String) -> Self {
+        Self { kind, message, hint: None, outcome: None }
+    }
+}
+
+/// Where the program is to be had.
+fn missing(card: &Card, detail: &str) -> String {
+    let Card { title, home_page, package, min_node, .. } = card;
+    let detail = if detail.is_empty() { String::new() } else { format!("\n{detail}") };
+    format!(
+        "{title} not found. Install from: {home_page}\nInstall with: npm i -g {package} (Node.js {min_node} or newer){detail}"
+    )
+}
+
+/// How to sign in, with what the agent said.
+fn sign_in(card: &Card, outcome: &Outcome, said: &str) -> String {
+    let mut how = card.sign_in_hint.to_owned();
+    how.get_mut(..1).into_iter().for_each(str::make_ascii_uppercase);
+    let said = if outcome.stderr_tail.is_empty() { said } else { &outcome.stderr_tail };
+    format!("{} authentication error. {how}\n{said}", card.title)
+}
+
+/// The exit code, and standard error where the agent gave no better reason itself.
+fn failed(card: &Card, outcome: &Outcome, said: &str) -> String {
+    let code = outcome.agent_exit_code.map(|code| format!(" (exit {code})")).unwrap_or_default();
+    let is_unexplained = outcome.error.as_ref().is_some_and(|e| e.kind == Kind::NoResult);
+    match outcome.stderr_tail.as_str() {
+        stderr if is_unexplained && !stderr.is_empty() => format!("{} failed{code}: {stderr}", card.title),
+        _ => with_stderr(format!("{} failed{code}: {said}", card.title), outcome),
+    }
+}
+
+/// Adds standard error, unless the message has it already.
+fn with_stderr(message: String, outcome: &Outcome) -> String {
+    let stderr = outcome.stderr_tail.as_str();
+    if stderr.is_empty() || message.contains(stderr) { message } else { format!("{message}\n{stderr}") }
+}
+
+/// Hints name the flags of the command line; here there are only keys.
+pub(super) fn keys_for_flags(hint: &str) -> String {
+    KEYS.iter().fold(hint.to_owned(), |hint, key| match key.flag {
+        Some(flag) => [" ", "`"]
+            .iter()
+            .fold(hint, |hint, end| hint.replace(&format!("`--{flag}{end}"), &format!("`{}{end}", key.name))),
+        None => hint,
+    })
+}
+
+impl From<Problems> for ProviderError {
+    fn from(problems: Problems) -> Self {
+        let lines = |of: fn(&Problem) -> Option<String>| -> Vec<String> {
+            problems.0.iter().filter_map(of).collect()
+        };
+        let message = lines(|problem| {
+            let Problem { key, message, .. } = problem;
+            let names_it = message.starts_with(key.as_str()) || message.starts_with('`');
+            Some(if names_it { message.clone() } else { format!("`{key}`: {message}") })
+        });
+        let hints = lines(|problem| problem.hint.as_deref().map(keys_for_flags));
+        let hint = (!hints.is_empty()).then(|| hints.join("; "));
+        Self { hint, ..Self::new(ErrorKind::Configuration, message.join("\n")) }
+    }
+}
+
+impl From<Problem> for ProviderError {
+    fn from(problem: Problem) -> Self {
+        Problems::from(problem).into()
+    }
+}
+
+impl From<Error> for ProviderError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Usage(problems) => problems.into(),
+            other => Self::new(ErrorKind::Failed, other.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for ProviderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        match &self.hint {
+            Some(hint) => write!(f, "\n  hint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for ProviderError {}
