@@ -21,3 +21,8 @@ pub fn survivors(mark: &str) -> Vec<u32> {
     })
     .collect()
 }
+
+/// The examples of the documentation compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/providers.md")]
+struct ProvidersDocument;

@@ -1,0 +1,7 @@
+//! The fake agent, as a program that stands in for Gemini CLI in the tests of this crate.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    agentline_mock::fake_agent::main().into()
+}
