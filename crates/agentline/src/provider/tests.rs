@@ -1,8 +1,10 @@
 //! The provider before anything runs: configuration, metadata, the look for the program.
 
-use super::{Context, ErrorKind, Provider, ProviderError};
+use super::{Context, ErrorKind, Gathered, Provider, ProviderError};
 use crate::{Agentline, detect::Here};
-use agentline_core::{PermissionMode, RunRequest};
+use agentline_core::{
+    Event, Failure, Kind, Outcome, PermissionMode, RunRequest, ToolKind, ToolStatus, ToolUse, Verdict, Who,
+};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -183,4 +185,27 @@ fn a_context_of_the_wrong_type_is_refused() {
 fn hints_name_keys_instead_of_flags() {
     let hint = super::error::keys_for_flags("pass `--trust run`, or raise `--max-turns`; see `--nothing`");
     assert_eq!(hint, "pass `trust run`, or raise `max_turns`; see `--nothing`");
+}
+
+#[test]
+fn a_response_is_the_text_of_all_turns_with_the_last_one_as_it_was_meant() {
+    let said = |text: &str| Event::Text { text: text.into() };
+    let mut gathered = Gathered::default();
+    for event in [
+        said("I will "),
+        said("look. "),
+        Event::ToolUse(Box::new(ToolUse::new("1", "Read", "read_file", ToolKind::Read))),
+        Event::tool_result("1", ToolStatus::Ok, None),
+        said("The ans"),
+        // The stream broke, and the agent began its turn again without a sign.
+        said("The answer is 4."),
+    ] {
+        gathered.take(&event);
+    }
+    let mut outcome =
+        Outcome::not_begun(&Who::default(), Verdict::Done, Failure::new(Kind::Empty, "not an error here"));
+    let finish = |outcome: &Outcome| gathered.clone().finish(outcome.clone(), &[]).response;
+    assert_eq!(finish(&outcome), "I will look. The ansThe answer is 4.");
+    outcome.text = "The answer is 4.".into();
+    assert_eq!(finish(&outcome), "I will look. The answer is 4.");
 }
