@@ -1,3 +1,5 @@
+//! Where programs are found on made-up machines.
+
 use super::{Found, Os, Place, Search, find, find_tool};
 use crate::{Card, Version, agents, map_look::MapLook};
 use std::{

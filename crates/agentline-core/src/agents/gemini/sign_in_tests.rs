@@ -1,3 +1,5 @@
+//! Which way of signing in wins, for made-up homes and environments.
+
 use super::{method_to_name, sign_in};
 use crate::{SignIn, agents::gemini::user::User, map_look::MapLook};
 use std::{collections::BTreeMap, path::Path};

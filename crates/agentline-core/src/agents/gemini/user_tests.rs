@@ -1,3 +1,5 @@
+//! What the user's own settings, environment files and trusted folders say, for made-up homes.
+
 use super::{User, dotenv, parse};
 use crate::map_look::MapLook;
 use std::{collections::BTreeMap, path::Path};
