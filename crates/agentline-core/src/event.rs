@@ -28,6 +28,13 @@ impl Record {
     pub fn new(seq: u32, at_ms: Millis, from: Origin, line: Option<u64>, event: Event) -> Self {
         Self { seq, at_ms, from, line, event }
     }
+
+    /// The outcome in its place: after the event with this number and time.
+    #[must_use]
+    pub fn last((seq, at_ms): (u32, Millis), outcome: Box<Outcome>) -> Self {
+        let at_ms = at_ms.max(outcome.duration_ms);
+        Self::new(seq + 1, at_ms, Origin::Agentline, None, Event::Outcome { outcome })
+    }
 }
 
 /// Where an event came from.

@@ -2,8 +2,8 @@
 //! machine it gives the same events and outcome.
 
 use crate::{
-    Answer, AskId, Connection, Disk, Exit, Input, Millis, Notice, Order, Output, Problem, RunId, Side,
-    Stream, Surface, Version, What, agents,
+    Answer, AskId, Connection, Disk, Exit, Input, Millis, Notice, Order, Output, Problem, Record, RunId,
+    Side, Stream, Surface, Version, What, agents,
 };
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, collections::BTreeMap};
@@ -200,6 +200,31 @@ impl Tape {
             out.drain(..).for_each(&mut each);
         }
         Ok(())
+    }
+
+    /// Plays the tape and hands out what the caller of the run saw: every event, the outcome last.
+    ///
+    /// # Errors
+    /// The agent of the tape is not known here.
+    pub fn records(&self, mut each: impl FnMut(Record)) -> Result<(), Problem> {
+        let mut last = (0, 0);
+        self.play(|output| match output {
+            Output::Event(_, record) => {
+                last = (record.seq, record.at_ms);
+                each(record);
+            }
+            Output::Done(_, outcome) => each(Record::last(last, outcome)),
+            _ => {}
+        })
+    }
+
+    /// The signal by which the caller stopped the run, where it did.
+    #[must_use]
+    pub fn cancelled_by(&self) -> Option<i32> {
+        self.inputs.iter().find_map(|input| match input.what {
+            What::Cancel { signal, .. } => Some(signal),
+            _ => None,
+        })
     }
 
     /// What the agent wrote to its standard output and error, in order, and how it ended: enough to stand in for it.

@@ -1,6 +1,6 @@
 //! A run in progress: a stream of events, then an outcome.
 
-use agentline_core::{Event, Origin, Outcome, Record};
+use agentline_core::{Event, Outcome, Record};
 use futures_core::Stream;
 use std::{
     pin::Pin,
@@ -133,11 +133,8 @@ impl Run {
                     Poll::Pending => return Poll::Pending,
                 },
                 State::Over(outcome) => {
-                    let (seq, at) = self.last;
-                    return Poll::Ready(outcome.take().map(|outcome| {
-                        let at = at.max(outcome.duration_ms);
-                        Record::new(seq + 1, at, Origin::Agentline, None, Event::Outcome { outcome })
-                    }));
+                    let last = self.last;
+                    return Poll::Ready(outcome.take().map(|outcome| Record::last(last, outcome)));
                 }
             }
         }

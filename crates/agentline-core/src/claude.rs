@@ -1,0 +1,311 @@
+//! Tells a run in the lines that Claude Code prints with `--output-format stream-json --verbose`.
+
+use crate::{
+    Block, Blocks, Denial, Event, Kind, Outcome, PermissionMode, Record, Role, RunError, Started, Tokens,
+};
+use serde::Serialize;
+use serde_json::{Map, Value, json, value::RawValue};
+use std::collections::BTreeMap;
+
+/// Folds events into Claude Code's lines: `system`/`init`, `assistant`, `user`, `result`.
+///
+/// A line of the assistant comes when its block is finished, as in Claude Code. Ids are made from the run's, so that
+/// the same run always gives the same lines. What is not known is null: no agent but Claude tells the tokens of a
+/// single message while it is written.
+#[derive(Debug)]
+pub struct ClaudeLines {
+    mode: PermissionMode,
+    blocks: Blocks,
+    run_id: String,
+    session: String,
+    model: Option<String>,
+    /// Lines so far, for their ids.
+    count: u64,
+    /// Turns so far: the lines of a turn share a message.
+    turn: u32,
+    last_role: Option<Role>,
+    /// Arguments of calls, for those that are refused.
+    inputs: BTreeMap<String, Box<RawValue>>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    r#type: Role,
+    message: Body<'a>,
+    parent_tool_use_id: Option<&'a str>,
+    session_id: &'a str,
+    uuid: String,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Body<'a> {
+    Assistant {
+        id: String,
+        r#type: &'static str,
+        role: Role,
+        model: Option<&'a str>,
+        content: [&'a Block; 1],
+        stop_reason: Option<&'a str>,
+        stop_sequence: Option<&'a str>,
+        usage: ClaudeUsage,
+    },
+    User {
+        role: Role,
+        content: [&'a Block; 1],
+    },
+}
+
+/// Tokens as Claude counts them: cached ones stand apart, thoughts are output.
+#[derive(Default, Serialize)]
+struct ClaudeUsage {
+    input_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+}
+
+impl ClaudeLines {
+    /// For a run in this permission mode.
+    #[must_use]
+    pub fn new(mode: PermissionMode) -> Self {
+        Self {
+            mode,
+            blocks: Blocks::default(),
+            run_id: String::new(),
+            session: String::new(),
+            model: None,
+            count: 0,
+            turn: 0,
+            last_role: None,
+            inputs: BTreeMap::new(),
+        }
+    }
+
+    /// Takes one event and hands out the lines that it finishes, without their ends.
+    pub fn take(&mut self, record: &Record, mut each: impl FnMut(String)) {
+        let mut blocks = std::mem::take(&mut self.blocks);
+        blocks.take(record, |block, _| each(self.block(block)));
+        self.blocks = blocks;
+        match &record.event {
+            Event::Started(started) => each(self.init(started)),
+            Event::Outcome { outcome } => each(self.result(outcome)),
+            _ => {}
+        }
+    }
+
+    fn init(&mut self, started: &Started) -> String {
+        self.run_id.clone_from(&started.run_id);
+        self.session = started.session_id.clone().unwrap_or_default();
+        self.model.clone_from(&started.model);
+        let mode = match self.mode {
+            PermissionMode::Default => "default",
+            PermissionMode::AcceptEdits => "acceptEdits",
+            PermissionMode::Bypass => "bypassPermissions",
+            PermissionMode::Plan => "plan",
+        };
+        json!({
+            "type": "system", "subtype": "init", "cwd": started.cwd, "session_id": self.session,
+            "tools": [], "mcp_servers": [], "model": self.model, "permissionMode": mode,
+            "slash_commands": [], "apiKeySource": "none", "output_style": "default",
+            "agent": started.agent, "agent_version": started.agent_version, "uuid": self.uuid(),
+        })
+        .to_string()
+    }
+
+    fn block(&mut self, block: Block) -> String {
+        let role = block.role();
+        if role == Role::Assistant && self.last_role != Some(Role::Assistant) {
+            self.turn += 1;
+        }
+        self.last_role = Some(role);
+        let uuid = self.uuid();
+        let message = match role {
+            Role::Assistant => Body::Assistant {
+                id: format!("msg_{}_{}", self.run_id, self.turn),
+                r#type: "message",
+                role,
+                model: self.model.as_deref(),
+                content: [&block],
+                stop_reason: None,
+                stop_sequence: None,
+                usage: ClaudeUsage::default(),
+            },
+            Role::User => Body::User { role, content: [&block] },
+        };
+        let line = Line { r#type: role, message, parent_tool_use_id: None, session_id: &self.session, uuid };
+        let text = serde_json::to_string(&line).unwrap_or_default();
+        if let Block::ToolUse { id, input, .. } = block {
+            self.inputs.insert(id, input);
+        }
+        text
+    }
+
+    fn result(&mut self, outcome: &Outcome) -> String {
+        if let Some(session) = &outcome.session_id {
+            self.session.clone_from(session);
+        }
+        self.run_id.clone_from(&outcome.run_id);
+        let subtype = outcome.error.as_ref().map_or("success", subtype);
+        let denials: Vec<Value> = outcome.denied.iter().map(|denial| self.denial(denial)).collect();
+        let mut line = json!({
+            "type": "result", "subtype": subtype, "is_error": outcome.error.is_some(),
+            "duration_ms": outcome.duration_ms, "duration_api_ms": null, "num_turns": outcome.turns,
+            "stop_reason": outcome.stop_reason, "session_id": self.session,
+            "total_cost_usd": outcome.cost_usd, "usage": usage(&outcome.usage.tokens),
+            "modelUsage": model_usage(outcome), "permission_denials": denials,
+            "uuid": self.uuid(), "verdict": outcome.verdict,
+        });
+        match &outcome.error {
+            None => line["result"] = outcome.text.as_str().into(),
+            Some(error) => line["errors"] = json!([error.message]),
+        }
+        if let Some(value) = &outcome.output {
+            line["structured_output"] = serde_json::from_str(value.get()).unwrap_or_default();
+        }
+        line.to_string()
+    }
+
+    fn denial(&self, denial: &Denial) -> Value {
+        let input = self.inputs.get(&denial.tool_use_id);
+        let input: Value = input.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(json!({}));
+        json!({"tool_name": denial.tool, "tool_use_id": denial.tool_use_id, "tool_input": input})
+    }
+
+    /// The run's id with the number of the line in its last part.
+    fn uuid(&mut self) -> String {
+        self.count += 1;
+        let head = self.run_id.rsplit_once('-').map_or("00000000-0000-4000-8000", |(head, _)| head);
+        format!("{head}-{:012x}", self.count)
+    }
+}
+
+fn subtype(error: &RunError) -> &'static str {
+    match error.kind {
+        Kind::MaxTurns | Kind::AgentTurns => "error_max_turns",
+        Kind::MaxCost => "error_max_budget_usd",
+        _ => "error_during_execution",
+    }
+}
+
+fn usage(tokens: &Tokens) -> ClaudeUsage {
+    let produced = (tokens.output.is_some() || tokens.thoughts.is_some()).then(|| tokens.produced());
+    ClaudeUsage {
+        input_tokens: tokens.input.map(|all| all.saturating_sub(tokens.cached.unwrap_or(0))),
+        cache_creation_input_tokens: None,
+        cache_read_input_tokens: tokens.cached,
+        output_tokens: produced,
+    }
+}
+
+fn model_usage(outcome: &Outcome) -> Map<String, Value> {
+    let models = outcome.usage.by_model.iter();
+    models
+        .map(|(model, tokens)| {
+            let counts = usage(tokens);
+            let counts = json!({
+                "inputTokens": counts.input_tokens, "outputTokens": counts.output_tokens,
+                "cacheReadInputTokens": counts.cache_read_input_tokens, "cacheCreationInputTokens": null,
+            });
+            (model.clone(), counts)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Failure, Origin, ToolKind, ToolStatus, ToolUse, Usage, Verdict, Who};
+
+    fn lines(events: Vec<Event>) -> Vec<Value> {
+        let mut fold = ClaudeLines::new(PermissionMode::AcceptEdits);
+        let mut lines = Vec::new();
+        for (seq, event) in (1..).zip(events) {
+            let record = Record::new(seq, 0, Origin::Stdout, None, event);
+            fold.take(&record, |line| lines.push(serde_json::from_str(&line).unwrap()));
+        }
+        lines
+    }
+
+    fn outcome() -> Outcome {
+        let who = Who { run_id: "11111111-2222-4333-8444-555555555555".into(), ..Who::default() };
+        let mut outcome =
+            Outcome::not_begun(&who, Verdict::Failed, Failure::new(Kind::MaxTurns, "turn 3 is over"));
+        outcome.session_id = Some("s1".into());
+        outcome
+    }
+
+    #[test]
+    fn a_run_reads_like_claude_code_s() {
+        let started = Started {
+            run_id: "11111111-2222-4333-8444-555555555555".into(),
+            session_id: Some("s1".into()),
+            model: Some("m".into()),
+            ..Started::default()
+        };
+        let mut done = outcome();
+        (done.verdict, done.error, done.text) = (Verdict::DoneWithDenials, None, "No.".into());
+        let tokens = Tokens {
+            input: Some(100),
+            cached: Some(40),
+            output: Some(7),
+            thoughts: Some(3),
+            ..Tokens::default()
+        };
+        done.usage = Usage { tokens, ..Usage::default() };
+        done.denied = vec![Denial {
+            tool: "Write".into(),
+            native_tool: "write_file".into(),
+            tool_use_id: "t1".into(),
+            reason: String::new(),
+            rule: None,
+        }];
+        let mut write = ToolUse::new("t1", "Write", "write_file", ToolKind::Write);
+        write.input = serde_json::value::to_raw_value(&json!({"file_path": "a"})).ok();
+        let lines = lines(vec![
+            Event::Started(Box::new(started)),
+            Event::Text { text: "I ".into() },
+            Event::Text { text: "try.".into() },
+            Event::ToolUse(Box::new(write)),
+            Event::tool_result("t1", ToolStatus::Denied, Some("not allowed".into())),
+            Event::Text { text: "No.".into() },
+            Event::Outcome { outcome: Box::new(done) },
+        ]);
+        let types: Vec<&str> = lines.iter().map(|l| l["type"].as_str().unwrap()).collect();
+        assert_eq!(types, ["system", "assistant", "assistant", "user", "assistant", "result"]);
+        assert_eq!(lines[0]["permissionMode"], "acceptEdits");
+        assert_eq!(lines[1]["message"]["content"], json!([{"type": "text", "text": "I try."}]));
+        assert_eq!(lines[1]["message"]["id"], lines[2]["message"]["id"]);
+        assert_ne!(lines[1]["message"]["id"], lines[4]["message"]["id"]);
+        assert_eq!(
+            lines[3]["message"],
+            json!({"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "t1", "content": "not allowed", "is_error": true}]})
+        );
+        let result = &lines[5];
+        assert_eq!((&result["subtype"], &result["is_error"]), (&json!("success"), &json!(false)));
+        assert_eq!(result["result"], "No.");
+        assert_eq!(
+            result["usage"],
+            json!({"input_tokens": 60, "cache_creation_input_tokens": null,
+                   "cache_read_input_tokens": 40, "output_tokens": 10})
+        );
+        assert_eq!(
+            result["permission_denials"],
+            json!([{"tool_name": "Write", "tool_use_id": "t1", "tool_input": {"file_path": "a"}}])
+        );
+        assert!(lines.iter().all(|l| l["session_id"] == "s1"));
+        let mut ids: Vec<&str> = lines.iter().map(|l| l["uuid"].as_str().unwrap()).collect();
+        ids.dedup();
+        assert_eq!(ids.len(), lines.len());
+    }
+
+    #[test]
+    fn a_failed_run_says_why_in_claude_s_words() {
+        let lines = lines(vec![Event::Outcome { outcome: Box::new(outcome()) }]);
+        assert_eq!(lines.len(), 1);
+        assert_eq!(lines[0]["subtype"], "error_max_turns");
+        assert_eq!(lines[0]["errors"], json!(["turn 3 is over"]));
+        assert_eq!(lines[0].get("result"), None);
+    }
+}

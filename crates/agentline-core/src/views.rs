@@ -1,0 +1,153 @@
+//! The outcome in the shapes that other tools want: a workflow's provider, and promptfoo.
+
+use crate::{Change, Kind, Outcome, Verdict, agents};
+use serde_json::{Map, Value, json};
+
+/// What a workflow's provider gives back. `response` is all assistant text joined; a file has the value null, which
+/// says that the agent wrote it itself.
+#[must_use]
+pub fn provider_view(outcome: &Outcome, response: &str) -> Value {
+    let kept = outcome.files.iter().filter(|file| file.change != Change::Deleted);
+    let files: Map<String, Value> = kept.map(|file| (file.path.clone(), Value::Null)).collect();
+    json!({"response": response, "files": files})
+}
+
+/// What a provider of promptfoo gives back: an answer or an error, with everything that is known.
+#[must_use]
+pub fn promptfoo_view(outcome: &Outcome) -> Value {
+    let tokens = &outcome.usage.tokens;
+    let usage = json!({
+        "prompt": tokens.input, "completion": tokens.output, "cached": tokens.cached, "total": tokens.total,
+    });
+    let raw = serde_json::to_string(outcome).unwrap_or_default();
+    let mut view = match &outcome.error {
+        Some(_) => json!({"error": promptfoo_error(outcome)}),
+        None => json!({"output": answer(outcome)}),
+    };
+    view["tokenUsage"] = usage;
+    view["cost"] = json!(outcome.cost_usd);
+    view["sessionId"] = json!(outcome.session_id);
+    view["raw"] = raw.into();
+    view["metadata"] = json!({
+        "agent": outcome.agent, "agentVersion": outcome.agent_version, "surface": outcome.surface,
+        "model": outcome.model, "cwd": outcome.cwd, "verdict": outcome.verdict, "turns": outcome.turns,
+        "toolCalls": outcome.tool_calls, "files": outcome.files, "denied": outcome.denied,
+        "thoughtTokens": tokens.thoughts, "durationMs": outcome.duration_ms, "error": outcome.error,
+        "warnings": outcome.warnings,
+    });
+    view
+}
+
+fn answer(outcome: &Outcome) -> Value {
+    match &outcome.output {
+        Some(value) => serde_json::from_str(value.get()).unwrap_or_default(),
+        None => outcome.text.as_str().into(),
+    }
+}
+
+/// `<type>: <message>` for an error that the agent reported, `<agent> error: Exit code N: …` where only its exit code
+/// tells, and `<agent> error: …` for what we ourselves ended.
+fn promptfoo_error(outcome: &Outcome) -> String {
+    let Some(error) = &outcome.error else { return String::new() };
+    let title = agents::find(&outcome.agent).map_or("agent", |agent| agent.card().title);
+    let word = serde_json::to_value(error.kind).unwrap_or_default();
+    let word = word.as_str().unwrap_or("error");
+    match (error.kind, outcome.agent_exit_code) {
+        (Kind::NoResult | Kind::Crashed, Some(code)) => {
+            let said = [outcome.stderr_tail.as_str(), outcome.text.as_str(), error.message.as_str()];
+            let said = said.into_iter().map(str::trim).find(|text| !text.is_empty()).unwrap_or_default();
+            format!("{title} error: Exit code {code}: {said}")
+        }
+        (Kind::NoResult | Kind::Crashed | Kind::NotInstalled | Kind::Spawn, _) => {
+            format!("{title} error: {}", error.message)
+        }
+        _ if matches!(
+            outcome.verdict,
+            Verdict::TimedOut | Verdict::Cancelled | Verdict::LimitReached | Verdict::InvalidOutput
+        ) =>
+        {
+            format!("{title} error: {}", error.message)
+        }
+        _ => format!("{word}: {}", error.message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ChangeSource, Failure, FileRow, Tokens, Usage, Who};
+
+    fn failed(kind: Kind, verdict: Verdict, message: &str) -> Outcome {
+        let who = Who { agent: "gemini".into(), ..Who::default() };
+        Outcome::not_begun(&who, verdict, Failure::new(kind, message))
+    }
+
+    fn file(path: &str, change: Change, source: ChangeSource) -> FileRow {
+        FileRow {
+            path: path.into(),
+            change,
+            source,
+            tool: None,
+            tool_use_id: None,
+            verified: true,
+            added: None,
+            removed: None,
+        }
+    }
+
+    fn done() -> Outcome {
+        let mut outcome = failed(Kind::Empty, Verdict::Done, "");
+        outcome.error = None;
+        outcome.text = "All done. 4".into();
+        outcome
+    }
+
+    #[test]
+    fn a_provider_gets_the_files_that_are_there() {
+        let mut outcome = done();
+        outcome.files = vec![
+            file("a.txt", Change::Created, ChangeSource::Tool),
+            file("b.txt", Change::Modified, ChangeSource::Shell),
+            file("c.txt", Change::Deleted, ChangeSource::Shell),
+        ];
+        assert_eq!(
+            provider_view(&outcome, "Wait. All done. 4").to_string(),
+            r#"{"files":{"a.txt":null,"b.txt":null},"response":"Wait. All done. 4"}"#
+        );
+    }
+
+    #[test]
+    fn promptfoo_gets_the_answer_with_its_price() {
+        let mut outcome = done();
+        let tokens = Tokens { input: Some(400), output: Some(80), total: Some(500), ..Tokens::default() };
+        outcome.usage = Usage { tokens, ..Usage::default() };
+        (outcome.cost_usd, outcome.session_id) = (Some(0.0011), Some("s1".into()));
+        let view = promptfoo_view(&outcome);
+        assert_eq!(view["output"], "All done. 4");
+        assert_eq!(
+            view["tokenUsage"],
+            json!({"prompt": 400, "completion": 80, "cached": null, "total": 500})
+        );
+        assert_eq!((&view["cost"], &view["sessionId"]), (&json!(0.0011), &json!("s1")));
+        assert_eq!(view.get("error"), None);
+        let raw: Value = serde_json::from_str(view["raw"].as_str().unwrap()).unwrap();
+        assert_eq!(raw["schema"], "agentline.outcome/1");
+    }
+
+    #[test]
+    fn promptfoo_hears_who_reported_an_error() {
+        let error = |outcome: &Outcome| promptfoo_view(outcome)["error"].as_str().unwrap().to_owned();
+        let reported = failed(Kind::UnknownModel, Verdict::Failed, "no such model");
+        assert_eq!(error(&reported), "unknown_model: no such model");
+        let mut crashed = failed(Kind::NoResult, Verdict::Failed, "the agent ended without its final word");
+        crashed.agent_exit_code = Some(3);
+        crashed.stderr_tail = "boom".into();
+        assert_eq!(error(&crashed), "Gemini CLI error: Exit code 3: boom");
+        crashed.stderr_tail.clear();
+        crashed.text = "half an answer".into();
+        assert_eq!(error(&crashed), "Gemini CLI error: Exit code 3: half an answer");
+        let late = failed(Kind::TimeoutRun, Verdict::TimedOut, "no end after 5 s");
+        assert_eq!(error(&late), "Gemini CLI error: no end after 5 s");
+        assert_eq!(promptfoo_view(&late).get("output"), None);
+    }
+}
