@@ -1,1 +1,41 @@
-//! The command-line tool.
+//! The command-line tool: words in, the answer on standard output, everything else on standard error.
+//!
+//! It is a library so that a test can build the whole program a second time; `main.rs` calls [`main_impl`] and nothing
+//! else.
+
+mod args;
+mod commands;
+mod exit;
+mod live;
+mod prompt;
+mod render;
+mod setup;
+mod stop;
+mod ui;
+
+use args::{Cli, Command};
+use clap::Parser;
+use std::process::ExitCode;
+use ui::Ui;
+
+/// The whole program.
+pub fn main_impl() -> ExitCode {
+    // Our own program is also the one that clears up after a run; this must come before any thread.
+    agentline::process::supervisor_main_if_asked();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return ExitCode::from(Ui::default().usage(&error)),
+    };
+    let mut ui = Ui::new(cli.global);
+    let done = match cli.command {
+        Command::Run(args) => commands::run::run(&mut ui, *args),
+        Command::Replay(args) => commands::replay::run(&mut ui, &args),
+        Command::Doctor(args) => commands::doctor::run(&mut ui, &args),
+        Command::Agents(args) => commands::agents::run(&mut ui, &args),
+        Command::Demo(args) => commands::demo::run(&mut ui, &args),
+        Command::Config(args) => commands::config::run(&mut ui, &args),
+        Command::Completions(args) => commands::completions::run(&mut ui, &args),
+    };
+    let done = done.and_then(|code| ui.flush().map(|()| code).map_err(stop::Stop::from));
+    ExitCode::from(done.unwrap_or_else(|stop| ui.stop(&stop)))
+}

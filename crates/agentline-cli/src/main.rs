@@ -1,2 +1,7 @@
 //! The `agentline` program.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    agentline_cli::main_impl()
+}

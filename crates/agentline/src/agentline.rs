@@ -8,7 +8,7 @@ use crate::{
     look::DiskLook,
     prepare,
     process::{Process, Spawn, SpawnError, Supervisor},
-    run::Run,
+    run::{Launched, Run},
     tape_file::TapeFile,
     workspace::Before,
 };
@@ -127,6 +127,7 @@ impl Agentline {
             Ok(process) => process,
             Err(error) => return Ok(Run::over(not_started(&who, ready.agent, &error))),
         };
+        let launched = launched(&ready.launch, &ready.veil);
         let (events, receiver) = tokio::sync::mpsc::channel(BATCHES);
         let (cancels, cancelled) = tokio::sync::mpsc::channel(4);
         let dialogue = ready.agent.dialogue(ready.surface, ready.version);
@@ -144,7 +145,7 @@ impl Agentline {
             cancels: cancelled,
             private: Some(ready.private),
         };
-        Ok(Run::new(who.run_id, receiver, cancels, tokio::spawn(drive(job))))
+        Ok(Run::new(who.run_id, receiver, cancels, tokio::spawn(drive(job)), launched))
     }
 }
 
@@ -312,6 +313,13 @@ impl Inner {
         spawn.supervisor = self.supervisor.clone();
         spawn
     }
+}
+
+fn launched(launch: &Launch, veil: &Veil) -> Launched {
+    let command =
+        std::iter::once(launch.program.to_string_lossy().into_owned()).chain(launch.args.iter().cloned());
+    let command = command.map(|word| veil.text(&word).into_owned()).collect();
+    Launched { command, withheld: launch.withheld.clone() }
 }
 
 fn clocks(request: &RunRequest) -> Clocks {

@@ -25,4 +25,4 @@ pub use agentline_core as core;
 pub use agentline_core::*;
 pub use error::Error;
 pub use provider::{Provider, ProviderError, ProviderResult};
-pub use run::{Canceller, Run};
+pub use run::{Canceller, Launched, Run};

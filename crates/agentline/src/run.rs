@@ -22,6 +22,17 @@ pub struct Run {
     cancels: Sender<i32>,
     state: State,
     last: (u32, u64),
+    launched: Option<Launched>,
+}
+
+/// What was started, for people to look at. Secrets are hidden.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Launched {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Names of the caller's variables that the agent does not see.
+    pub withheld: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -58,6 +69,7 @@ impl Run {
         events: Receiver<Vec<Record>>,
         cancels: Sender<i32>,
         task: JoinHandle<Outcome>,
+        launched: Launched,
     ) -> Self {
         Self {
             run_id,
@@ -66,6 +78,7 @@ impl Run {
             cancels,
             state: State::Going(task),
             last: (0, 0),
+            launched: Some(launched),
         }
     }
 
@@ -75,13 +88,19 @@ impl Run {
         let (cancels, _) = tokio::sync::mpsc::channel(1);
         let run_id = outcome.run_id.clone();
         let state = State::Over(Some(Box::new(outcome)));
-        Self { run_id, events, batch: Vec::new().into_iter(), cancels, state, last: (0, 0) }
+        Self { run_id, events, batch: Vec::new().into_iter(), cancels, state, last: (0, 0), launched: None }
     }
 
     /// The id of this run, as in events and outcome.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.run_id
+    }
+
+    /// What was started; `None` where nothing could be.
+    #[must_use]
+    pub fn launched(&self) -> Option<&Launched> {
+        self.launched.as_ref()
     }
 
     /// The next event; `None` after the outcome. May be dropped and called again without losing anything.

@@ -1,0 +1,112 @@
+//! What can be typed: the commands, and the options that all of them share.
+
+use crate::{
+    commands::{
+        agents::AgentsArgs, completions::CompletionsArgs, config::ConfigArgs, demo::DemoArgs,
+        doctor::DoctorArgs, replay::ReplayArgs, run::RunArgs,
+    },
+    exit,
+    ui::Color,
+};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+const EXAMPLES: &str = "\
+Examples:
+  agentline demo                                    watch a whole run, with no account and no network
+  agentline run \"why does the build fail?\"          ask the default agent about this folder
+  agentline run --permission-mode accept-edits \"fix the failing test\"
+  git diff | agentline run -o json --max-cost 0.50  a prompt from a pipe, one JSON object when it ends
+  agentline run --record run.tape.jsonl \"…\"         keep everything, and see it again:
+  agentline replay run.tape.jsonl
+";
+
+const ENVIRONMENT: &str = "\
+Environment:
+  AGENTLINE_…           every setting, such as AGENTLINE_MODEL; see `agentline config show`
+  AGENTLINE_CONFIG      your settings, instead of ~/.config/agentline/config.toml
+  AGENTLINE_CACHE_DIR   where agents are installed, instead of ~/.cache/agentline
+  GEMINI_CLI_PATH       Gemini CLI's program, instead of the first one that is found
+  NO_COLOR              no colours
+";
+
+/// Drives coding-agent command-line tools and tells the truth about what they did.
+#[derive(Debug, Parser)]
+#[command(
+    name = "agentline",
+    version,
+    about,
+    long_about = "Drives coding-agent command-line tools (Gemini CLI first) and tells the truth about what they did: \
+                  what was said, which files really changed, what it cost, and whether it worked.\n\n\
+                  Standard output holds the answer and nothing else; progress, warnings and errors go to standard error.",
+    after_help = EXAMPLES,
+    after_long_help = format!("{EXAMPLES}\n{}\n{ENVIRONMENT}", exit::HELP),
+    disable_help_subcommand = true,
+    max_term_width = 110,
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of every command.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct Global {
+    /// Say nothing on standard error but errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Say more: the agent's command line, and which variables it does not see
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+    /// When to use colours
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: Color,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Give one prompt to one agent
+    Run(Box<RunArgs>),
+    /// Play a recorded run again, exactly
+    Replay(ReplayArgs),
+    /// Say which agents are here, whether they could run, and what to do about it
+    Doctor(DoctorArgs),
+    /// List the agents and what each of them can do
+    Agents(AgentsArgs),
+    /// Watch a whole run with no account and no network: the real agent, a scripted model
+    Demo(DemoArgs),
+    /// Show the settings that are in force, or check them
+    Config(ConfigArgs),
+    /// Print completions for a shell
+    Completions(CompletionsArgs),
+}
+
+/// How a run is told on standard output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// The assistant's text as it streams
+    #[default]
+    Text,
+    /// One JSON object when the run ends, also when it fails
+    Json,
+    /// One JSON object per event, the outcome last
+    Events,
+    /// The lines of Claude Code's stream-json
+    Claude,
+    /// {"response", "files"} for a workflow's provider
+    Provider,
+    /// {"output", "tokenUsage", "cost", …} for promptfoo
+    Promptfoo,
+}
+
+/// How a report is told on standard output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReportOutput {
+    /// For people
+    #[default]
+    Text,
+    /// For programs
+    Json,
+}

@@ -1,0 +1,9 @@
+//! One file a command: what can be typed, and what it does.
+
+pub(crate) mod agents;
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod demo;
+pub(crate) mod doctor;
+pub(crate) mod replay;
+pub(crate) mod run;

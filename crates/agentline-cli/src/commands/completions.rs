@@ -1,0 +1,26 @@
+//! `agentline completions`: what a shell needs to complete our commands and flags.
+
+use crate::{args::Cli, exit, stop::Stop, ui::Ui};
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+use std::io::Write;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bash: agentline completions bash > ~/.local/share/bash-completion/completions/agentline
+  zsh:  agentline completions zsh > \"${fpath[1]}/_agentline\"
+  fish: agentline completions fish > ~/.config/fish/completions/agentline.fish
+")]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    shell: Shell,
+}
+
+pub(crate) fn run(ui: &mut Ui, args: &CompletionsArgs) -> Result<u8, Stop> {
+    // The generator panics when it cannot write, so it writes to memory.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "agentline", &mut script);
+    ui.out().write_all(&script)?;
+    Ok(exit::DONE)
+}

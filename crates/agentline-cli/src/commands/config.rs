@@ -1,0 +1,83 @@
+//! `agentline config`: the settings that are in force, and what is wrong with them.
+
+use crate::{args::ReportOutput, exit, setup::Setup, stop::Stop, ui::Ui};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::{io::Write, path::PathBuf};
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Show every setting, its value and where it came from; secrets are left out
+    Show(Where),
+    /// Say everything that is wrong with the settings
+    Check(Where),
+}
+
+#[derive(Debug, Args)]
+struct Where {
+    /// The workspace whose settings count [default: the current directory]
+    #[arg(short = 'C', long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    /// What standard output holds
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    output: ReportOutput,
+}
+
+pub(crate) fn run(ui: &mut Ui, args: &ConfigArgs) -> Result<u8, Stop> {
+    match &args.command {
+        ConfigCommand::Show(args) => show(ui, args),
+        ConfigCommand::Check(args) => check(ui, args),
+    }
+}
+
+fn show(ui: &mut Ui, args: &Where) -> Result<u8, Stop> {
+    let config = Setup::read(args.cwd.as_deref(), None)?.config()?;
+    for notice in &config.notices {
+        ui.warn(&notice.message);
+    }
+    let rows = config.show();
+    if args.output == ReportOutput::Json {
+        writeln!(ui.out(), "{}", serde_json::to_string(&rows).unwrap_or_default())?;
+        return Ok(exit::DONE);
+    }
+    let width = rows.iter().map(|row| row.key.len()).max().unwrap_or(0);
+    let values: Vec<String> = rows.iter().map(|row| shown(&row.value)).collect();
+    let value_width =
+        values.iter().map(|value| value.chars().count()).filter(|w| *w <= 40).max().unwrap_or(0);
+    for (row, value) in rows.iter().zip(values) {
+        writeln!(ui.out(), "{:<width$}  {value:<value_width$}  {}", row.key, row.source)?;
+    }
+    Ok(exit::DONE)
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "(not set)".into(),
+        other => other.to_string(),
+    }
+}
+
+fn check(ui: &mut Ui, args: &Where) -> Result<u8, Stop> {
+    let found = Setup::read(args.cwd.as_deref(), None)?.config();
+    if args.output == ReportOutput::Json {
+        let (problems, warnings) = match &found {
+            Ok(config) => (json!([]), json!(config.notices)),
+            Err(problems) => (json!(problems), json!([])),
+        };
+        writeln!(ui.out(), "{}", json!({"ok": found.is_ok(), "problems": problems, "warnings": warnings}))?;
+        return Ok(if found.is_ok() { exit::DONE } else { exit::USAGE });
+    }
+    let config = found?;
+    for notice in &config.notices {
+        ui.warn(&notice.message);
+    }
+    let word = if config.notices.is_empty() { "good" } else { "usable" };
+    writeln!(ui.out(), "the settings are {word}")?;
+    Ok(exit::DONE)
+}

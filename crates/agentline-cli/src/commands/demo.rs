@@ -1,0 +1,132 @@
+//! `agentline demo`: the real agent does a real job against a scripted model, with no account and no network.
+
+mod stage;
+
+use super::replay::{self, Pace};
+use crate::{
+    args::Output,
+    live::{self, Live},
+    render::{Renderer, Telling},
+    stop::Stop,
+    ui::Ui,
+};
+use agentline::{Agent, Agentline, PermissionMode, Program, Tape, core::agents, install};
+use clap::Args;
+use stage::Stage;
+use std::path::PathBuf;
+
+/// The recorded run, for machines without Node.js. Made with `agentline demo --pinned --record`.
+const TAPE: &str = include_str!("../demo.tape.jsonl");
+
+/// What the agent is asked to do.
+const PROMPT: &str = "Write a program that prints the primes below 50, and leave a note that says so.";
+
+/// The longest pause of the recorded run: nobody wants to watch an agent start up.
+const LONGEST_PAUSE: u64 = 300;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+It finds Gemini CLI, or installs the version that we test with into our own cache folder. The agent runs in a temporary
+workspace with an empty home of its own; your files, sign-in and settings are not touched.
+")]
+pub(crate) struct DemoArgs {
+    /// Play the recorded run, without the agent
+    #[arg(long, conflicts_with_all = ["pinned", "record"])]
+    replay: bool,
+    /// Use the version that we test with, whatever is installed
+    #[arg(long)]
+    pinned: bool,
+    /// Write the tape of the run, without paths of this machine
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+}
+
+pub(crate) fn run(ui: &mut Ui, args: &DemoArgs) -> Result<u8, Stop> {
+    ui.pretend_progress();
+    if args.replay {
+        return play_tape(ui);
+    }
+    let agent = agents::find("gemini")?;
+    let agentline = Agentline::from_env()?;
+    match find(ui, agent, &agentline, args.pinned) {
+        Ok(program) => play_live(ui, agent, &agentline, &program, args),
+        Err(error) => {
+            ui.error(&error.to_string(), Some(&error.hint()));
+            play_tape(ui)
+        }
+    }
+}
+
+/// The agent's program: the one that is here, else the one that we test with, installed for this.
+fn find(
+    ui: &mut Ui,
+    agent: &dyn Agent,
+    agentline: &Agentline,
+    pinned: bool,
+) -> Result<Program, install::InstallError> {
+    let card = agent.card();
+    let found = agentline.detect(agent);
+    let is_good = found.problems.is_empty() && found.supported;
+    if let Some(program) = found.program.filter(|_| is_good && !pinned) {
+        let version = program.version.map_or_else(|| "of unknown version".into(), |v| v.to_string());
+        ui.say(format!("agent: {} {version}, {}", card.title, program.path.display()));
+        if version != card.pinned {
+            ui.say(format!("  the demo was made for {}; `--pinned` installs and uses that one", card.pinned));
+        }
+        return Ok(program);
+    }
+    let here = agentline.here().clone();
+    ui.say(format!(
+        "agent: {} {}, the version that we test with, from our cache folder",
+        card.title, card.pinned
+    ));
+    let program = install::ensure(agent, card.pinned, &here, &mut |progress| match progress {
+        install::Progress::Working { .. } => ui.busy(&progress.to_string()),
+        _ => ui.say(format!("  {progress}")),
+    });
+    ui.rest();
+    program
+}
+
+fn play_live(
+    ui: &mut Ui,
+    agent: &dyn Agent,
+    agentline: &Agentline,
+    program: &Program,
+    args: &DemoArgs,
+) -> Result<u8, Stop> {
+    let cannot =
+        |error: std::io::Error| Stop::failed(format!("could not set the stage for the demo: {error}"));
+    let stage = Stage::set(agentline.here(), program).map_err(cannot)?;
+    ui.say(format!("model: a scripted one on loopback, {}", stage.model_url()));
+    ui.say(format!("workspace: {} (removed afterwards)", stage.workspace().display()));
+    ui.say(format!("prompt: {PROMPT}\n"));
+    let stage_line = stage.agentline(agent, program);
+    let request = stage.request(PROMPT, args.record.is_some());
+    let mut renderer = Renderer::new(telling());
+    let code = live::start(|| async {
+        let mut live = Live::begin(&stage_line, request).await?;
+        live.show(ui, &mut renderer).await
+    })?;
+    if let Some(file) = &args.record {
+        stage.save_tape(file, program).map_err(|error| {
+            Stop::failed(format!("could not write the tape `{}`: {error}", file.display()))
+        })?;
+        ui.say(format!("  tape: {}", file.display()));
+    }
+    ui.say("\nNext: `agentline doctor` says what your own runs need; `agentline run \"…\"` starts one.");
+    Ok(code)
+}
+
+fn play_tape(ui: &mut Ui) -> Result<u8, Stop> {
+    let tape = Tape::read(TAPE)?;
+    let version = tape.header.agent_version.map(|v| v.to_string()).unwrap_or_default();
+    ui.say(format!("playing the recorded run of Gemini CLI {version} with a scripted model"));
+    ui.say(format!("prompt: {PROMPT}\n"));
+    let pace = if ui.is_watched() { Pace::AtMost(LONGEST_PAUSE) } else { Pace::AtOnce };
+    replay::play(ui, &tape, telling(), pace)
+}
+
+fn telling() -> Telling {
+    Telling { output: Output::Text, messages: false, mode: PermissionMode::Bypass }
+}

@@ -1,0 +1,114 @@
+//! The stage of the demo: a temporary folder with an empty home and a workspace, and a scripted model on loopback.
+
+use agentline::{Agent, Agentline, PermissionMode, Program, RunRequest, Trust, detect::Here};
+use agentline_mock::gemini::{SETTINGS, ScriptedModel, demo_script};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// A model that has a price and is asked directly, without a router.
+const MODEL: &str = "gemini-2.5-pro";
+
+/// Variables of the user that the demo needs: to find Node.js, and to start anything at all on Windows.
+const KEPT: &[&str] = &["PATH", "LANG", "TERM", "SystemRoot", "ComSpec", "PATHEXT", "windir"];
+
+/// Everything that the demo needs; removed with it.
+pub(super) struct Stage {
+    folder: tempfile::TempDir,
+    model: ScriptedModel,
+    here: Here,
+}
+
+impl Stage {
+    pub(super) fn set(user: &Here, program: &Program) -> io::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("agentline-demo-").tempdir()?;
+        let root = folder.path();
+        for part in ["home/.gemini", "work", "tmp"] {
+            fs::create_dir_all(root.join(part))?;
+        }
+        fs::write(root.join("home/.gemini/settings.json"), SETTINGS)?;
+        let model = ScriptedModel::start(demo_script())?;
+        let mut env: BTreeMap<String, String> = model.env().into_iter().collect();
+        for name in KEPT {
+            if let Some(value) = user.env.get(*name) {
+                env.insert((*name).to_owned(), value.clone());
+            }
+        }
+        env.insert("PATH".into(), path_with_node(&env, program));
+        env.insert("HOME".into(), root.join("home").to_string_lossy().into_owned());
+        env.insert("TMPDIR".into(), root.join("tmp").to_string_lossy().into_owned());
+        let mut here = Here::new(env, root.join("home"), root.join("work"));
+        here.cache = root.join("cache");
+        Ok(Self { folder, model, here })
+    }
+
+    pub(super) fn model_url(&self) -> String {
+        self.model.url()
+    }
+
+    pub(super) fn workspace(&self) -> &Path {
+        &self.here.cwd
+    }
+
+    /// The handle that starts the run on this stage.
+    pub(super) fn agentline(&self, agent: &dyn Agent, program: &Program) -> Agentline {
+        Agentline::new(self.here.clone()).program(agent.card().id, named(program))
+    }
+
+    pub(super) fn request(&self, prompt: &str, record: bool) -> RunRequest {
+        let mut request = RunRequest::new(prompt)
+            .model(MODEL)
+            .permission_mode(PermissionMode::Bypass)
+            .trust(Trust::Run)
+            .working_dir(self.workspace());
+        request.extensions = Some(Vec::new());
+        request.record = record.then(|| self.tape());
+        request
+    }
+
+    /// Copies the tape without the paths of this machine.
+    pub(super) fn save_tape(&self, to: &Path, program: &Program) -> io::Result<()> {
+        let mut text = fs::read_to_string(self.tape())?;
+        let root = self.folder.path();
+        let tape = format!("\"tape\":{}", json(&self.tape()));
+        text = text.replace(&tape, "\"tape\":null");
+        let canonical = fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
+        for path in [canonical.as_path(), root] {
+            text = text.replace(bare(&json(path)), "/demo");
+        }
+        for path in [named(program), program.path.clone()] {
+            text = text.replace(&json(&path), "\"gemini\"");
+            text = text.replace(bare(&json(&path)), "gemini");
+        }
+        fs::write(to, text)
+    }
+
+    fn tape(&self) -> PathBuf {
+        self.folder.path().join("demo.tape.jsonl")
+    }
+}
+
+/// The path that names a program: the script, where an interpreter starts it.
+fn named(program: &Program) -> PathBuf {
+    program.args.first().map_or_else(|| program.path.clone(), PathBuf::from)
+}
+
+/// The user's PATH, with the folder of the interpreter first where the program needs one.
+fn path_with_node(env: &BTreeMap<String, String>, program: &Program) -> String {
+    let path = env.get("PATH").cloned().unwrap_or_default();
+    let node = program.path.parent().filter(|_| !program.args.is_empty());
+    let folders = node.map(Path::to_owned).into_iter().chain(std::env::split_paths(&path));
+    std::env::join_paths(folders).map_or(path, |joined| joined.to_string_lossy().into_owned())
+}
+
+/// A path as it stands on a tape.
+fn json(path: &Path) -> String {
+    serde_json::to_string(&path.to_string_lossy()).unwrap_or_default()
+}
+
+/// The same without its quotes.
+fn bare(quoted: &str) -> &str {
+    quoted.trim_matches('"')
+}

@@ -1,0 +1,54 @@
+//! `agentline doctor`: which agents are here, whether they could run, and what to do about it.
+
+use crate::{args::ReportOutput, exit, setup::Setup, stop::Stop, ui::Ui};
+use agentline::{Agentline, doctor};
+use clap::Args;
+use std::{io::Write, path::PathBuf};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: 0 when an agent could run now; 3 when none is installed; 4 when one is installed but not signed in;
+1 when something else is wrong.
+")]
+pub(crate) struct DoctorArgs {
+    /// The workspace that is asked about [default: the current directory]
+    #[arg(short = 'C', long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    /// What standard output holds
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    output: ReportOutput,
+}
+
+pub(crate) fn run(ui: &mut Ui, args: &DoctorArgs) -> Result<u8, Stop> {
+    let mut here = Agentline::from_env()?.here().clone();
+    if let Some(dir) = &args.cwd {
+        here.cwd = here.cwd.join(dir);
+    }
+    // Settings that are wrong are told, and the rest is looked at all the same.
+    let setup = Setup::read(args.cwd.as_deref(), None)?;
+    let settings = setup.config();
+    if let Ok(config) = &settings {
+        here = setup.agentline(config).here().clone();
+        here.cwd = args.cwd.as_ref().map_or_else(|| here.cwd.clone(), |dir| here.cwd.join(dir));
+        here.configured = config.agents.get("gemini").and_then(|settings| settings.program.clone());
+    }
+    let mut report = doctor::doctor(&here);
+    report.supervisor = Some(cfg!(unix));
+    match args.output {
+        ReportOutput::Json => writeln!(ui.out(), "{}", serde_json::to_string(&report).unwrap_or_default())?,
+        ReportOutput::Text => ui.out().write_all(doctor::render(&report).as_bytes())?,
+    }
+    settings?;
+    Ok(match () {
+        () if report.ok() => exit::DONE,
+        () if report.agents.iter().all(|agent| !agent.installed) => exit::NOT_INSTALLED,
+        () if report
+            .agents
+            .iter()
+            .any(|agent| agent.installed && !agent.sign_in.iter().any(|way| way.wins)) =>
+        {
+            exit::NOT_AUTHENTICATED
+        }
+        () => exit::FAILED,
+    })
+}

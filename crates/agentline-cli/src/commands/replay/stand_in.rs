@@ -1,0 +1,120 @@
+//! Stands in for an agent's program: prints what it printed, in order, and exits as it did.
+
+use super::Pace;
+use crate::{exit, stop::Stop, ui::Ui};
+use agentline::{Act, Exit, Problem, Tape, core::agents};
+use std::{
+    fs,
+    io::{self, IsTerminal, Read, Write},
+    path::Path,
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+/// How long standard input may be silent before we take it that nothing more comes.
+const SILENCE: Duration = Duration::from_millis(500);
+
+/// Prints what the agent printed. Returns its exit code.
+pub(super) fn perform(ui: &mut Ui, tape: &Tape, agent: &str, real_time: bool) -> Result<u8, Stop> {
+    check(tape, agent)?;
+    swallow_stdin();
+    let pace = if real_time { Pace::Recorded } else { Pace::AtOnce };
+    let mut code = exit::FAILED;
+    let mut now = 0;
+    let mut wait = |at: u64, ui: &mut Ui| {
+        if real_time {
+            ui.flush()?;
+        }
+        pace.wait(now, at);
+        now = at;
+        Ok::<(), io::Error>(())
+    };
+    for act in tape.performance() {
+        match act {
+            Act::Out(at, line) => {
+                wait(at, ui)?;
+                writeln!(ui.out(), "{line}")?;
+            }
+            Act::Err(at, line) => {
+                wait(at, ui)?;
+                // Whoever has both streams on one screen sees them in order.
+                ui.flush()?;
+                ui.line(line);
+            }
+            Act::Exit(Exit::Code(recorded)) => code = u8::try_from(recorded).unwrap_or(exit::FAILED),
+            Act::Exit(Exit::Signal(signal)) => code = u8::try_from(128 + signal).unwrap_or(exit::FAILED),
+            _ => {}
+        }
+    }
+    ui.flush()?;
+    Ok(code)
+}
+
+/// Writes a small program that does the same, for tools that want the path of a program.
+pub(super) fn write_program(
+    ui: &mut Ui,
+    tape: &Tape,
+    agent: &str,
+    tape_path: &Path,
+    program: &Path,
+) -> Result<u8, Stop> {
+    check(tape, agent)?;
+    let absolute = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let own = std::env::current_exe()
+        .map_err(|error| Stop::failed(format!("could not find our own program: {error}")))?;
+    let tape_path = absolute(tape_path);
+    let script = if cfg!(windows) {
+        format!("@\"{}\" replay --as {agent} \"{}\" -- %*\r\n", own.display(), tape_path.display())
+    } else {
+        let (own, tape_path) = (quoted(&own.to_string_lossy()), quoted(&tape_path.to_string_lossy()));
+        format!("#!/bin/sh\nexec {own} replay --as {agent} {tape_path} -- \"$@\"\n")
+    };
+    fs::write(program, script)
+        .and_then(|()| make_runnable(program))
+        .map_err(|error| Stop::failed(format!("could not write `{}`: {error}", program.display())))?;
+    ui.say(format!("wrote `{}`, which stands in for {agent}", program.display()));
+    Ok(exit::DONE)
+}
+
+/// The tape must be one of the agent that is asked for.
+fn check(tape: &Tape, agent: &str) -> Result<(), Problem> {
+    let asked = agents::find(agent)?.card().id;
+    if tape.header.agent == asked {
+        return Ok(());
+    }
+    Err(Problem::new("--as", format!("the tape was recorded with `{}`", tape.header.agent))
+        .value(agent)
+        .hint(format!("pass `--as {}`", tape.header.agent)))
+}
+
+/// Reads what the caller sends, as the agent would, so that it is not cut off while it writes.
+fn swallow_stdin() {
+    if io::stdin().is_terminal() {
+        return;
+    }
+    let (alive, heard) = mpsc::channel();
+    thread::spawn(move || {
+        let mut buffer = vec![0; 64 << 10];
+        while io::stdin().lock().read(&mut buffer).is_ok_and(|n| n > 0) {
+            // The other side has gone when nothing more is waited for.
+            let _ = alive.send(());
+        }
+    });
+    while heard.recv_timeout(SILENCE).is_ok() {}
+}
+
+#[cfg(unix)]
+fn make_runnable(program: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(program, fs::Permissions::from_mode(0o755))
+}
+
+#[cfg(not(unix))]
+fn make_runnable(_program: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}

@@ -1,0 +1,274 @@
+//! `agentline run`: one prompt, one agent.
+
+use crate::{
+    args::Output,
+    exit,
+    live::{self, Live},
+    prompt,
+    render::{Renderer, Telling},
+    setup::Setup,
+    stop::Stop,
+    ui::Ui,
+};
+use agentline::{Layer, Problem};
+use clap::Args;
+use serde_json::{Map, Number, Value};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  agentline run \"what does this project do?\"
+  agentline run --permission-mode bypass -C ../other \"add a test for the parser\"
+  agentline run --allow 'Write(src/**)' --allow 'Bash(cargo test*)' \"make the tests pass\"
+  cat task.md | agentline run -o json > outcome.json
+  agentline run -o events \"…\" | jq -c 'select(.type == \"tool_use\")'
+
+Settings come from, weakest first: the built-in defaults, your ~/.config/agentline/config.toml, the workspace's
+agentline.toml, AGENTLINE_… variables, and these flags.
+";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n{}", exit::HELP))]
+pub(crate) struct RunArgs {
+    /// What the agent is asked to do; `-`, or nothing with a piped stdin, reads stdin
+    pub(crate) prompt: Option<String>,
+    /// Tell the agent to read this file
+    #[arg(short = 'f', long, value_name = "FILE")]
+    prompt_file: Option<PathBuf>,
+    /// Send this image, audio or text file with the prompt, where the surface can (repeatable)
+    #[arg(long, value_name = "FILE")]
+    attach: Vec<PathBuf>,
+    /// Instructions for the agent
+    #[arg(long, value_name = "TEXT")]
+    system: Option<String>,
+    /// `append` puts --system on top of the agent's own instructions, `replace` instead of them
+    #[arg(long, value_name = "MODE")]
+    system_mode: Option<String>,
+    /// Your name for this prompt, echoed in events, errors and outcome
+    #[arg(long)]
+    name: Option<String>,
+
+    /// Which agent [default: gemini]
+    #[arg(short, long, help_heading = "Agent")]
+    agent: Option<String>,
+    /// How to talk to it: auto, json, stream-json, acp [default: auto]
+    #[arg(long, help_heading = "Agent")]
+    surface: Option<String>,
+    /// Which model, as the agent spells it
+    #[arg(short, long, help_heading = "Agent")]
+    model: Option<String>,
+    /// Go on with a stored session: its id, or `latest`
+    #[arg(long, value_name = "ID", help_heading = "Agent")]
+    resume: Option<String>,
+    /// The id that a new session shall have
+    #[arg(long, value_name = "ID", help_heading = "Agent")]
+    session_id: Option<String>,
+    /// MCP server for this run: `name=URL` or `name=command args…` (repeatable)
+    #[arg(long, value_name = "SERVER", help_heading = "Agent")]
+    mcp: Vec<String>,
+    /// JSON Schema file: the answer must be a value of it
+    #[arg(long, value_name = "FILE", help_heading = "Agent")]
+    schema: Option<PathBuf>,
+    /// Use an agent that is kept warm
+    #[arg(long, help_heading = "Agent")]
+    warm: bool,
+
+    /// The workspace [default: the current directory]
+    #[arg(short = 'C', long, value_name = "DIR", help_heading = "What it may do")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Folder outside the workspace that tools may use (repeatable)
+    #[arg(long, value_name = "DIR", help_heading = "What it may do")]
+    include_dir: Vec<PathBuf>,
+    /// default, accept-edits, bypass or plan [default: default]
+    #[arg(long, value_name = "MODE", help_heading = "What it may do")]
+    permission_mode: Option<String>,
+    /// Permit a tool, a path or a command: `Write(src/**)`, `Bash(git *)`, `WebFetch` (repeatable)
+    #[arg(long, value_name = "RULE", help_heading = "What it may do")]
+    allow: Vec<String>,
+    /// Refuse a tool, a path or a command (repeatable)
+    #[arg(long, value_name = "RULE", help_heading = "What it may do")]
+    deny: Vec<String>,
+    /// How far the workspace is trusted: run (its own settings, hooks and MCP servers are not loaded), full, no
+    #[arg(long, value_name = "HOW", help_heading = "What it may do")]
+    trust: Option<String>,
+    /// The agent's own sandbox, or the program that makes it: `--sandbox`, `--sandbox=docker`
+    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          help_heading = "What it may do")]
+    sandbox: Option<String>,
+    /// Add a variable to the agent's environment (repeatable)
+    #[arg(long, value_name = "NAME=VALUE", help_heading = "What it may do")]
+    env: Vec<String>,
+    /// Let the agent see one more of your variables; `*` is all (repeatable)
+    #[arg(long, value_name = "NAME", help_heading = "What it may do")]
+    pass_env: Vec<String>,
+
+    /// Whole run, seconds or `10m` [default: 10m]
+    #[arg(long, value_name = "TIME", help_heading = "Clocks and limits")]
+    timeout: Option<String>,
+    /// Silence with nothing pending [default: 2m]
+    #[arg(long, value_name = "TIME", help_heading = "Clocks and limits")]
+    idle_timeout: Option<String>,
+    /// Silence while a tool runs [default: 10m]
+    #[arg(long, value_name = "TIME", help_heading = "Clocks and limits")]
+    tool_timeout: Option<String>,
+    /// Until the agent first answers [default: 1m]
+    #[arg(long, value_name = "TIME", help_heading = "Clocks and limits")]
+    startup_timeout: Option<String>,
+    /// ACP: silence after the answer before a turn is over, in milliseconds
+    #[arg(long, value_name = "MS", help_heading = "Clocks and limits")]
+    quiet_period: Option<String>,
+    /// Stop after this many turns of the model
+    #[arg(long, value_name = "N", help_heading = "Clocks and limits")]
+    max_turns: Option<u32>,
+    /// Stop after this many tool calls
+    #[arg(long, value_name = "N", help_heading = "Clocks and limits")]
+    max_tool_calls: Option<u32>,
+    /// Stop after this many tokens in all
+    #[arg(long, value_name = "N", help_heading = "Clocks and limits")]
+    max_tokens: Option<u64>,
+    /// Stop after this many tokens of answers, thoughts included
+    #[arg(long, value_name = "N", help_heading = "Clocks and limits")]
+    max_output_tokens: Option<u64>,
+    /// Stop after this many US dollars
+    #[arg(long, value_name = "USD", help_heading = "Clocks and limits")]
+    max_cost: Option<f64>,
+
+    /// What standard output holds
+    #[arg(short, long, value_name = "FORM", default_value = "text", help_heading = "Output")]
+    pub(crate) output: Output,
+    /// The outcome also holds the messages of the run
+    #[arg(long, help_heading = "Output")]
+    messages: bool,
+    /// Write the tape of the run, for `agentline replay`
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    record: Option<PathBuf>,
+}
+
+pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, Stop> {
+    let setup = Setup::read(args.cwd.as_deref(), Some(Layer::flags(args.table())))?;
+    let mut problems = Vec::new();
+    if args.warm {
+        let problem = Problem::new("--warm", "this version keeps no agent warm");
+        problems.push(problem.hint("leave it out: the agent is started for the run").source("flag"));
+    }
+    let config = match setup.config() {
+        Ok(config) => config,
+        Err(found) => {
+            problems.extend(found.0);
+            return Err(Stop::Usage(problems.into()));
+        }
+    };
+    if !problems.is_empty() {
+        return Err(Stop::Usage(problems.into()));
+    }
+    for notice in &config.notices {
+        ui.warn(&notice.message);
+    }
+    let mut request = setup.request(&config);
+    request.prompt = prompt::read(args.prompt.as_deref(), &request)?;
+    let agentline = setup.agentline(&config);
+    let telling = Telling { output: args.output, messages: args.messages, mode: request.permission_mode };
+    let mut renderer = Renderer::new(telling);
+    live::start(|| async {
+        let mut live = Live::begin(&agentline, request).await?;
+        if let Some(launched) = live.run.launched() {
+            ui.detail(format!("command: {}", launched.command.join(" ")));
+            if !launched.withheld.is_empty() {
+                ui.detail(format!("the agent does not see: {}", launched.withheld.join(", ")));
+                ui.detail("pass one on with `--pass-env NAME`, all with `--pass-env '*'`");
+            }
+        }
+        live.show(ui, &mut renderer).await
+    })
+}
+
+impl RunArgs {
+    /// What was typed, under the names of the settings.
+    fn table(&self) -> Map<String, Value> {
+        let mut table = Map::new();
+        let mut put = |key: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                table.insert(key.to_owned(), value);
+            }
+        };
+        let text = |value: &Option<String>| value.clone().map(Value::from);
+        let path = |value: &Option<PathBuf>| value.as_ref().map(|path| path.to_string_lossy().into());
+        let words = |value: &[String]| (!value.is_empty()).then(|| value.into());
+        let paths = |value: &[PathBuf]| {
+            let paths: Vec<Value> = value.iter().map(|path| path.to_string_lossy().into()).collect();
+            (!paths.is_empty()).then(|| paths.into())
+        };
+        put("prompt_file", path(&self.prompt_file));
+        put("attachments", paths(&self.attach));
+        put("system_prompt", text(&self.system));
+        put("system_mode", text(&self.system_mode));
+        put("name", text(&self.name));
+        put("agent", text(&self.agent));
+        put("surface", text(&self.surface));
+        put("model", text(&self.model));
+        put("resume", text(&self.resume));
+        put("session_id", text(&self.session_id));
+        put("mcp_servers", words(&self.mcp));
+        put("output_schema", path(&self.schema));
+        put("working_dir", path(&self.cwd));
+        put("include_directories", paths(&self.include_dir));
+        put("permission_mode", text(&self.permission_mode));
+        put("allow", words(&self.allow));
+        put("deny", words(&self.deny));
+        put("trust", text(&self.trust));
+        put("sandbox", text(&self.sandbox));
+        put("env", words(&self.env));
+        put("pass_env", words(&self.pass_env));
+        put("timeout", text(&self.timeout));
+        put("idle_timeout", text(&self.idle_timeout));
+        put("tool_timeout", text(&self.tool_timeout));
+        put("startup_timeout", text(&self.startup_timeout));
+        put("quiet_period_ms", text(&self.quiet_period));
+        put("max_turns", self.max_turns.map(Value::from));
+        put("max_tool_calls", self.max_tool_calls.map(Value::from));
+        put("max_tokens", self.max_tokens.map(Value::from));
+        put("max_output_tokens", self.max_output_tokens.map(Value::from));
+        // What is not a number to JSON stays a word, so that it is refused and not forgotten.
+        put(
+            "max_cost",
+            self.max_cost
+                .map(|usd| Number::from_f64(usd).map_or_else(|| usd.to_string().into(), Value::from)),
+        );
+        put("record", path(&self.record));
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::args::{Cli, Command};
+    use agentline::core::config::KEYS;
+    use clap::{CommandFactory, Parser};
+
+    #[test]
+    fn every_setting_with_a_flag_has_that_flag() {
+        let cli = Cli::command();
+        let run = cli.find_subcommand("run").unwrap();
+        let flags: Vec<&str> = run.get_arguments().filter_map(clap::Arg::get_long).collect();
+        for key in KEYS {
+            let Some(flag) = key.flag else { continue };
+            assert!(flags.contains(&flag), "--{flag} is missing");
+        }
+        cli.clone().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_arrives_under_its_key() {
+        let typed = "agentline run -f p.md --attach a --system s --system-mode append --name n -a gemini --surface json -m m \
+            --resume latest --session-id i --mcp d=http://localhost --schema s.json -C w --include-dir d \
+            --permission-mode plan --allow Read --deny Bash --trust no --sandbox --env A=1 --pass-env B --timeout 1 \
+            --idle-timeout 1 --tool-timeout 1 --startup-timeout 1 --quiet-period 1 --max-turns 1 --max-tool-calls 1 \
+            --max-tokens 1 --max-output-tokens 1 --max-cost 1 --record t";
+        let Command::Run(args) = Cli::parse_from(typed.split_whitespace()).command else { panic!() };
+        let table = args.table();
+        for key in KEYS.iter().filter(|key| key.flag.is_some()) {
+            assert!(table.contains_key(key.name), "{} is missing", key.name);
+        }
+        assert_eq!(table["sandbox"], "true");
+    }
+}

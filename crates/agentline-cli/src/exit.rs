@@ -1,0 +1,104 @@
+//! Exit codes: one constant each, and what leads to it. Scripts rely on them, so none ever changes.
+
+use agentline::Verdict;
+
+/// The agent finished and answered, and nothing that it tried was refused.
+pub(crate) const DONE: u8 = 0;
+/// The agent or its model failed.
+pub(crate) const FAILED: u8 = 1;
+/// A bad flag or a bad configuration; nothing was started.
+pub(crate) const USAGE: u8 = 2;
+/// The agent's program is not here.
+pub(crate) const NOT_INSTALLED: u8 = 3;
+/// No sign-in, or one that the service refused.
+pub(crate) const NOT_AUTHENTICATED: u8 = 4;
+/// It answered, but tools that it wanted were refused or not offered.
+pub(crate) const DONE_WITH_DENIALS: u8 = 5;
+/// No answer, or it was blocked.
+pub(crate) const EMPTY: u8 = 6;
+/// A limit stopped it.
+pub(crate) const LIMIT_REACHED: u8 = 7;
+/// A clock stopped it.
+pub(crate) const TIMED_OUT: u8 = 8;
+/// Quota or load.
+pub(crate) const RATE_LIMITED: u8 = 9;
+/// The value does not fit the schema.
+pub(crate) const INVALID_OUTPUT: u8 = 10;
+/// The agent refused the workspace as untrusted.
+pub(crate) const UNTRUSTED: u8 = 11;
+/// Stopped by SIGINT.
+pub(crate) const INTERRUPTED: u8 = 130;
+/// Nobody reads standard output any more, as for a program that SIGPIPE ends.
+pub(crate) const BROKEN_PIPE: u8 = 141;
+/// Stopped by SIGTERM.
+pub(crate) const TERMINATED: u8 = 143;
+
+/// The table for people, in `--help`.
+pub(crate) const HELP: &str = "\
+Exit codes:
+    0  done: the agent finished and answered, and nothing that it tried was refused
+    1  failed: the agent or its model failed; the error says how
+    2  a bad flag or a bad configuration: nothing was started
+    3  not_installed: the agent's program is not here
+    4  not_authenticated: no sign-in, or one that the service refused
+    5  done_with_denials: it answered, but tools that it wanted were refused or not offered
+    6  empty: no answer, or it was blocked
+    7  limit_reached: a limit of --max-… stopped it; what it did so far is kept
+    8  timed_out: the run, its silence or its start took too long
+    9  rate_limited: the model's service refused for quota or load
+   10  invalid_output: the value does not fit --schema
+   11  untrusted: the agent refused the workspace as untrusted
+  130  cancelled by SIGINT
+  143  cancelled by SIGTERM
+";
+
+/// The exit code of a verdict; for a cancelled run, by the signal that stopped it.
+pub(crate) fn of(verdict: Verdict, signal: Option<i32>) -> u8 {
+    match verdict {
+        Verdict::Done => DONE,
+        Verdict::NotInstalled => NOT_INSTALLED,
+        Verdict::NotAuthenticated => NOT_AUTHENTICATED,
+        Verdict::DoneWithDenials => DONE_WITH_DENIALS,
+        Verdict::Empty => EMPTY,
+        Verdict::LimitReached => LIMIT_REACHED,
+        Verdict::TimedOut => TIMED_OUT,
+        Verdict::RateLimited => RATE_LIMITED,
+        Verdict::InvalidOutput => INVALID_OUTPUT,
+        Verdict::Untrusted => UNTRUSTED,
+        Verdict::Cancelled => by_signal(signal.unwrap_or(2)),
+        _ => FAILED,
+    }
+}
+
+/// The exit code of a run that the caller stopped by a signal.
+pub(crate) fn by_signal(signal: i32) -> u8 {
+    if signal == 15 { TERMINATED } else { INTERRUPTED }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_is_in_the_help() {
+        let verdicts = [
+            Verdict::Done,
+            Verdict::Failed,
+            Verdict::NotInstalled,
+            Verdict::NotAuthenticated,
+            Verdict::DoneWithDenials,
+            Verdict::Empty,
+            Verdict::LimitReached,
+            Verdict::TimedOut,
+            Verdict::RateLimited,
+            Verdict::InvalidOutput,
+            Verdict::Untrusted,
+            Verdict::Cancelled,
+        ];
+        for verdict in verdicts {
+            let row = format!("{:>5}  {}", of(verdict, None), verdict.name());
+            assert!(HELP.contains(&row), "{row}");
+        }
+        assert_eq!((by_signal(2), by_signal(15)), (130, 143));
+    }
+}

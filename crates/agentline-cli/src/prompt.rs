@@ -1,0 +1,43 @@
+//! Where the prompt comes from: the argument, standard input, or the settings.
+
+use agentline::{Problem, RunRequest};
+use std::io::{self, IsTerminal, Read};
+
+/// No agent takes a prompt that is longer; what comes by a pipe without end is not read for ever.
+const LONGEST: u64 = 64 << 20;
+
+/// The prompt of a run. With a prompt given, standard input is not read.
+pub(crate) fn read(typed: Option<&str>, request: &RunRequest) -> Result<String, Problem> {
+    let stdin_is_terminal = io::stdin().is_terminal();
+    match typed {
+        Some("-") if stdin_is_terminal => {
+            Err(Problem::new("PROMPT", "`-` reads standard input, which is a terminal")
+                .hint("pipe the prompt in, or give it as an argument"))
+        }
+        Some("-") => from_stdin(),
+        Some(prompt) => Ok(prompt.to_owned()),
+        // What the settings say is enough; a pipe that is there by chance is not waited for.
+        None if request.prompt_file.is_some() || !request.prompt.is_empty() => Ok(request.prompt.clone()),
+        None if stdin_is_terminal => Err(Problem::new("PROMPT", "is missing").hint(
+            "type `agentline run \"what to do\"`, or pipe the prompt in, or name a file with `--prompt-file`",
+        )),
+        None => from_stdin(),
+    }
+}
+
+fn from_stdin() -> Result<String, Problem> {
+    let mut bytes = Vec::new();
+    io::stdin().lock().take(LONGEST + 1).read_to_end(&mut bytes).map_err(|error| {
+        Problem::new("PROMPT", format!("standard input could not be read: {error}"))
+            .hint("give the prompt as an argument")
+    })?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(Problem::new("PROMPT", format!("is longer than {LONGEST} bytes"))
+            .hint("put the text into a file in the workspace and name the file"));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Problem::new("PROMPT", format!("is not UTF-8: byte {at} begins no character"))
+            .hint("convert it, for example with `iconv -t UTF-8`")
+    })
+}

@@ -1,0 +1,33 @@
+//! `--output claude`: the lines of Claude Code.
+
+use super::Form;
+use crate::ui::Ui;
+use agentline::{ClaudeLines, PermissionMode, Record};
+use std::io::{self, Write};
+
+/// Prints the lines of Claude Code.
+pub(super) struct Claude {
+    lines: ClaudeLines,
+}
+
+impl Claude {
+    pub(super) fn new(mode: PermissionMode) -> Self {
+        Self { lines: ClaudeLines::new(mode) }
+    }
+}
+
+impl Form for Claude {
+    /// Each line is progress enough.
+    fn begin(&mut self, _ui: &mut Ui) {}
+
+    fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()> {
+        let mut written = Ok(());
+        self.lines.take(record, |mut line| {
+            line.push('\n');
+            if written.is_ok() {
+                written = ui.out().write_all(line.as_bytes());
+            }
+        });
+        written
+    }
+}

@@ -1,0 +1,167 @@
+//! `--output text`: the assistant's text as it streams; around it, on a terminal, what the tools do and what it came to.
+
+use super::{Form, words};
+use crate::ui::{Paint, Ui};
+use agentline::{Change, Event, FileRow, Outcome, Record, ToolStatus, Verdict};
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+};
+
+/// Prints the text, and tells the rest to whoever watches.
+#[derive(Default)]
+pub(super) struct Human {
+    /// What was written last does not end a line.
+    in_line: bool,
+    /// A tool was used since the last text, so that the next one belongs to another turn.
+    turn_is_over: bool,
+    /// What open calls are called, and since when.
+    open: BTreeMap<String, (String, u64)>,
+}
+
+impl Form for Human {
+    fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()> {
+        match &record.event {
+            Event::Text { text } => return self.text(ui, text),
+            Event::ToolUse(tool) => {
+                self.turn_is_over = true;
+                let call = words::call(tool);
+                if ui.shows_progress() {
+                    self.break_line(ui)?;
+                    ui.busy(&call);
+                }
+                self.open.insert(tool.id.clone(), (call, record.at_ms));
+            }
+            Event::ToolResult { tool_use_id, status, reason, .. } => {
+                self.turn_is_over = true;
+                let (call, since) = self.open.remove(tool_use_id).unwrap_or_default();
+                if ui.shows_progress() {
+                    self.break_line(ui)?;
+                    let took = words::seconds(record.at_ms.saturating_sub(since));
+                    tool_line(ui, &call, *status, reason.as_deref(), &took);
+                    ui.busy("waiting for the model");
+                }
+            }
+            Event::Warning { message, .. } => {
+                self.break_line(ui)?;
+                ui.warn(&words::plain(message));
+            }
+            Event::Started(started) if ui.shows_progress() => {
+                let model = started.model.as_deref().unwrap_or("its own model");
+                let version = started.agent_version.as_deref().unwrap_or_default();
+                let line = format!("{} {version} over {}, {model}", started.agent, surface(started.surface));
+                ui.detail(line);
+                ui.busy("waiting for the model");
+            }
+            Event::Thinking { .. } if !self.in_line => ui.busy("thinking"),
+            Event::Outcome { outcome } => return self.end(ui, outcome),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Human {
+    fn text(&mut self, ui: &mut Ui, text: &str) -> io::Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        if std::mem::take(&mut self.turn_is_over) && self.in_line {
+            ui.out().write_all(b"\n")?;
+        }
+        self.in_line = !text.ends_with('\n');
+        if ui.shares_terminal() {
+            ui.out().write_all(words::plain(text).as_bytes())
+        } else {
+            ui.out().write_all(text.as_bytes())
+        }
+    }
+
+    /// Ends the line of the answer where something else is about to be written on the same screen.
+    fn break_line(&mut self, ui: &mut Ui) -> io::Result<()> {
+        if ui.shares_terminal() && std::mem::take(&mut self.in_line) {
+            ui.out().write_all(b"\n")?;
+        }
+        ui.flush()
+    }
+
+    fn end(&mut self, ui: &mut Ui, outcome: &Outcome) -> io::Result<()> {
+        if std::mem::take(&mut self.in_line) {
+            ui.out().write_all(b"\n")?;
+        }
+        ui.flush()?;
+        ui.rest();
+        words::failure(ui, outcome);
+        if ui.shows_progress() {
+            summary(ui, outcome);
+        }
+        Ok(())
+    }
+}
+
+fn tool_line(ui: &mut Ui, call: &str, status: ToolStatus, reason: Option<&str>, took: &str) {
+    let (paint, word) = match status {
+        ToolStatus::Ok => (Paint::Green, "ok"),
+        ToolStatus::Denied => (Paint::Yellow, "refused"),
+        ToolStatus::Cancelled => (Paint::Yellow, "cancelled"),
+        _ => (Paint::Red, "failed"),
+    };
+    let why = reason.map(|reason| format!(": {}", words::plain(reason))).unwrap_or_default();
+    let line = format!("{} {call} … {word}{why} ({took})", ui.paint(paint, "●"));
+    ui.say(line);
+}
+
+/// What the run came to.
+fn summary(ui: &mut Ui, outcome: &Outcome) {
+    let paint = match outcome.verdict {
+        Verdict::Done => Paint::Green,
+        Verdict::DoneWithDenials | Verdict::Empty | Verdict::LimitReached => Paint::Yellow,
+        _ => Paint::Red,
+    };
+    let count = |n: u32, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let mut parts = vec![
+        format!("{} in {}", ui.paint(paint, outcome.verdict.name()), words::seconds(outcome.duration_ms)),
+        count(outcome.turns, "turn"),
+        count(outcome.tool_calls, "tool call"),
+    ];
+    parts.extend(outcome.model.clone());
+    ui.say("");
+    ui.say(parts.join(" · "));
+    for file in &outcome.files {
+        let line = file_line(ui, file);
+        ui.say(line);
+    }
+    let tokens = &outcome.usage.tokens;
+    let mut parts = Vec::new();
+    if let Some(input) = tokens.input {
+        let cached = tokens.cached.map(|n| format!(" ({n} cached)")).unwrap_or_default();
+        parts.push(format!("{input} in{cached}"));
+    }
+    parts.extend(tokens.output.map(|n| format!("{n} out")));
+    parts.extend(tokens.thoughts.filter(|n| *n > 0).map(|n| format!("{n} thought")));
+    if !parts.is_empty() {
+        let cost = outcome.cost_usd.map_or_else(|| "cost not known".into(), |usd| format!("${usd:.4}"));
+        ui.say(format!("  tokens: {} · {cost}", parts.join(", ")));
+    }
+    if let Some(tape) = &outcome.tape {
+        ui.say(format!("  tape: {tape}"));
+    }
+}
+
+fn file_line(ui: &Ui, file: &FileRow) -> String {
+    let (paint, word) = match file.change {
+        Change::Created => (Paint::Green, "created "),
+        Change::Deleted => (Paint::Red, "deleted "),
+        _ => (Paint::Yellow, "modified"),
+    };
+    let lines = match (file.added, file.removed) {
+        (Some(added), Some(removed)) => format!(" (+{added} -{removed})"),
+        _ => String::new(),
+    };
+    let doubt = if file.verified { "" } else { ", but the disk does not show it" };
+    format!("  {} {}{lines}{doubt}", ui.paint(paint, word), words::plain(&file.path))
+}
+
+fn surface(surface: Option<agentline::Surface>) -> &'static str {
+    surface.map_or("its own surface", agentline::Surface::name)
+}

@@ -1,0 +1,20 @@
+//! `--output promptfoo`: what a provider of promptfoo gives back.
+
+use super::{Form, words};
+use crate::ui::Ui;
+use agentline::{Event, Record, promptfoo_view};
+use std::io::{self, Write};
+
+/// Prints `{"output", "tokenUsage", …}` or `{"error", …}`.
+pub(super) struct Promptfoo;
+
+impl Form for Promptfoo {
+    fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()> {
+        words::activity(ui, &record.event);
+        if let Event::Outcome { outcome } = &record.event {
+            ui.rest();
+            writeln!(ui.out(), "{}", promptfoo_view(outcome))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! Words for people about what happens in a run: a tool call, the last activity, why it failed.
+
+use crate::ui::{Paint, Ui};
+use agentline::{Event, Kind, Outcome, ToolUse, Verdict};
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// The longest that a tool's target may be on a line.
+const LONGEST: usize = 72;
+
+/// Shows on a terminal what goes on.
+pub(super) fn activity(ui: &mut Ui, event: &Event) {
+    if !ui.shows_progress() {
+        return;
+    }
+    match event {
+        Event::Started(_) | Event::ToolResult { .. } => ui.busy("waiting for the model"),
+        Event::Thinking { .. } => ui.busy("thinking"),
+        Event::Text { .. } => ui.busy("answering"),
+        Event::ToolUse(tool) => ui.busy(&call(tool)),
+        _ => {}
+    }
+}
+
+/// A tool call in a few words: `Write hello.txt`, `Bash cargo test`.
+pub(super) fn call(tool: &ToolUse) -> String {
+    let target = tool.path.clone().or_else(|| {
+        let input = tool.input.as_ref().or(tool.raw_input.as_ref())?;
+        let input: Value = serde_json::from_str(input.get()).ok()?;
+        ["command", "file_path", "path", "pattern", "url", "query", "prompt", "description"]
+            .iter()
+            .find_map(|key| input.get(key)?.as_str().map(str::to_owned))
+    });
+    let name = if tool.name.is_empty() { &tool.native_name } else { &tool.name };
+    match target {
+        Some(target) => format!("{} {}", plain(name), shorten(&target)),
+        None => plain(name).into_owned(),
+    }
+}
+
+/// Why a run failed, and what to type next: one block on standard error.
+pub(super) fn failure(ui: &mut Ui, outcome: &Outcome) {
+    if let Some(error) = &outcome.error {
+        let message = format!("{} ({})", plain(&error.message), outcome.verdict.name());
+        ui.error(&message, error.hint.as_deref());
+        let is_unclear = matches!(error.kind, Kind::Crashed | Kind::NoResult);
+        if (is_unclear || ui.is_verbose()) && !error.stderr_tail.is_empty() {
+            let tail: Vec<&str> = error.stderr_tail.lines().rev().take(10).collect();
+            ui.say("the agent's last words on standard error:");
+            for line in tail.into_iter().rev() {
+                let line = ui.paint(Paint::Dim, &format!("  {}", plain(line)));
+                ui.say(line);
+            }
+        }
+    } else if outcome.verdict == Verdict::DoneWithDenials {
+        let tools: Vec<String> = outcome.denied.iter().map(shown_tool).collect();
+        ui.error(
+            &format!("tools were refused: {} (done_with_denials)", tools.join(", ")),
+            Some("permit them with `--allow TOOL`, or pass another `--permission-mode`"),
+        );
+    }
+}
+
+fn shown_tool(denial: &agentline::Denial) -> String {
+    let name = if denial.tool.is_empty() { &denial.native_tool } else { &denial.tool };
+    match denial.reason.as_str() {
+        "" => plain(name).into_owned(),
+        reason => format!("{} ({})", plain(name), plain(&shorten(reason))),
+    }
+}
+
+/// A time for people.
+pub(super) fn seconds(ms: u64) -> String {
+    match ms {
+        0..1000 => format!("{ms} ms"),
+        1000..60_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
+        _ => format!("{} min {} s", ms / 60_000, ms / 1000 % 60),
+    }
+}
+
+/// Text of an agent without what would steer the terminal.
+pub(super) fn plain(text: &str) -> Cow<'_, str> {
+    let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if text.contains(steers) { text.replace(steers, "").into() } else { text.into() }
+}
+
+fn shorten(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let line = plain(line);
+    if line.chars().count() <= LONGEST && text.lines().nth(1).is_none() {
+        return line.into_owned();
+    }
+    line.chars().take(LONGEST - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agentline::ToolKind;
+
+    #[test]
+    fn a_call_is_told_by_its_target() {
+        let mut tool = ToolUse::new("1", "Bash", "run_shell_command", ToolKind::Shell);
+        assert_eq!(call(&tool), "Bash");
+        tool.input = serde_json::from_str(r#"{"description":"d","command":"ls\nrm -rf /"}"#).ok();
+        assert_eq!(call(&tool), "Bash ls…");
+        tool.path = Some("a\u{1b}[2Jb".into());
+        assert_eq!(call(&tool), "Bash a[2Jb");
+    }
+
+    #[test]
+    fn times_are_short() {
+        assert_eq!(
+            (seconds(12), seconds(3120), seconds(61_000)),
+            ("12 ms".into(), "3.1 s".into(), "1 min 1 s".into())
+        );
+    }
+}

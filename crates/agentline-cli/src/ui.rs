@@ -1,0 +1,239 @@
+//! The only writer of standard output and standard error.
+//!
+//! Standard output holds the answer and nothing else. It is buffered, and flushed when there is nothing left to write
+//! for now, so that a million lines cost a few hundred writes and a single word is still seen at once.
+
+use crate::{args::Global, exit, stop::Stop};
+use agentline::Problem;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::{
+    io::{self, BufWriter, IsTerminal, Stdout, Write},
+    time::{Duration, Instant},
+};
+
+/// Enough for a batch of events; larger pieces go out directly.
+const BUFFER: usize = 64 << 10;
+
+/// How something looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paint {
+    Bold,
+    Dim,
+    Red,
+    Green,
+    Yellow,
+}
+
+/// When colours are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless NO_COLOR is set
+    #[default]
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// The terminal as far as we write to it.
+#[derive(Debug)]
+pub(crate) struct Ui {
+    out: BufWriter<Stdout>,
+    color_out: bool,
+    color_err: bool,
+    quiet: bool,
+    verbose: bool,
+    shows_progress: bool,
+    shares_terminal: bool,
+    begun: Instant,
+    spinner: Option<ProgressBar>,
+}
+
+impl Default for Ui {
+    fn default() -> Self {
+        Self::new(Global::default())
+    }
+}
+
+impl Ui {
+    pub(crate) fn new(global: Global) -> Self {
+        let (out_is_terminal, err_is_terminal) = (io::stdout().is_terminal(), io::stderr().is_terminal());
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+        let colored = |is_terminal: bool| match global.color {
+            Color::Auto => is_terminal && !no_color && std::env::var_os("TERM").is_none_or(|t| t != "dumb"),
+            Color::Always => true,
+            Color::Never => false,
+        };
+        Self {
+            out: BufWriter::with_capacity(BUFFER, io::stdout()),
+            color_out: colored(out_is_terminal),
+            color_err: colored(err_is_terminal),
+            quiet: global.quiet,
+            verbose: global.verbose,
+            shows_progress: err_is_terminal && !global.quiet,
+            shares_terminal: out_is_terminal && err_is_terminal,
+            begun: Instant::now(),
+            spinner: None,
+        }
+    }
+
+    /// Standard output, for the answer. A spinner in the way is taken off the screen first.
+    pub(crate) fn out(&mut self) -> &mut impl Write {
+        if self.shares_terminal {
+            self.rest();
+        }
+        &mut self.out
+    }
+
+    /// Shows what was written so far.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    /// Whether somebody watches standard error.
+    pub(crate) fn shows_progress(&self) -> bool {
+        self.shows_progress
+    }
+
+    /// Behaves as if somebody watched standard error, but without what moves.
+    pub(crate) fn pretend_progress(&mut self) {
+        self.shows_progress = !self.quiet;
+    }
+
+    /// Whether somebody really watches, so that pauses make sense.
+    pub(crate) fn is_watched(&self) -> bool {
+        io::stderr().is_terminal()
+    }
+
+    /// Whether standard output and standard error are the same screen.
+    pub(crate) fn shares_terminal(&self) -> bool {
+        self.shares_terminal
+    }
+
+    /// Whether details are wanted.
+    pub(crate) fn is_verbose(&self) -> bool {
+        self.verbose
+    }
+
+    /// A line on standard error.
+    pub(crate) fn line(&mut self, line: impl AsRef<str>) {
+        let line = line.as_ref();
+        // Nothing is left to tell it to when standard error cannot be written.
+        let write = || drop(writeln!(io::stderr().lock(), "{line}"));
+        match &self.spinner {
+            Some(spinner) => spinner.suspend(write),
+            None => write(),
+        }
+    }
+
+    /// A line on standard error that `--quiet` leaves out.
+    pub(crate) fn say(&mut self, line: impl AsRef<str>) {
+        if !self.quiet {
+            self.line(line);
+        }
+    }
+
+    /// A line on standard error that only `--verbose` shows.
+    pub(crate) fn detail(&mut self, line: impl AsRef<str>) {
+        if self.verbose {
+            let line = self.paint(Paint::Dim, line.as_ref());
+            self.line(line);
+        }
+    }
+
+    /// A warning on standard error.
+    pub(crate) fn warn(&mut self, message: &str) {
+        let label = self.paint(Paint::Yellow, "warning:");
+        self.say(format!("{label} {message}"));
+    }
+
+    /// An error on standard error, with the way out.
+    pub(crate) fn error(&mut self, message: &str, hint: Option<&str>) {
+        let label = self.paint(Paint::Red, "error:");
+        self.line(format!("{label} {message}"));
+        if let Some(hint) = hint {
+            let label = self.paint(Paint::Bold, "hint:");
+            self.line(format!("{label} {hint}"));
+        }
+    }
+
+    /// Colours a text for standard error.
+    pub(crate) fn paint(&self, paint: Paint, text: &str) -> String {
+        painted(self.color_err, paint, text)
+    }
+
+    /// Colours a text for standard output.
+    pub(crate) fn paint_out(&self, paint: Paint, text: &str) -> String {
+        painted(self.color_out, paint, text)
+    }
+
+    /// Shows what goes on, with the time since the start; on a terminal only.
+    pub(crate) fn busy(&mut self, what: &str) {
+        if !self.shows_progress || !io::stderr().is_terminal() {
+            return;
+        }
+        let begun = self.begun;
+        let spinner = self.spinner.get_or_insert_with(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+            let style = ProgressStyle::with_template("{spinner} {elapsed:>3} {wide_msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+            bar.enable_steady_tick(Duration::from_millis(120));
+            bar.with_elapsed(begun.elapsed())
+        });
+        spinner.set_message(what.to_owned());
+    }
+
+    /// Takes the spinner off the screen.
+    pub(crate) fn rest(&mut self) {
+        if let Some(spinner) = self.spinner.take() {
+            spinner.finish_and_clear();
+        }
+    }
+
+    /// What clap has to say: help and version on standard output, errors on standard error. Returns the exit code.
+    pub(crate) fn usage(&mut self, error: &clap::Error) -> u8 {
+        let styled = error.render();
+        let on_stderr = error.use_stderr();
+        let colored = if on_stderr { self.color_err } else { self.color_out };
+        let text = if colored { styled.ansi().to_string() } else { styled.to_string() };
+        if on_stderr {
+            self.line(text.trim_end());
+            return exit::USAGE;
+        }
+        match self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()) {
+            Ok(()) => exit::DONE,
+            Err(error) => self.stop(&error.into()),
+        }
+    }
+
+    /// Tells why a command stopped. Returns the exit code.
+    pub(crate) fn stop(&mut self, stop: &Stop) -> u8 {
+        self.rest();
+        match stop {
+            Stop::Usage(problems) => problems.0.iter().for_each(|problem| self.problem(problem)),
+            Stop::Failed(message) => self.error(message, None),
+            Stop::BrokenPipe | Stop::Signal(_) => {}
+        }
+        stop.code()
+    }
+
+    fn problem(&mut self, problem: &Problem) {
+        let label = self.paint(Paint::Red, "error:");
+        self.line(format!("{label} {problem}"));
+    }
+}
+
+fn painted(colored: bool, paint: Paint, text: &str) -> String {
+    if !colored {
+        return text.to_owned();
+    }
+    let code = match paint {
+        Paint::Bold => "1",
+        Paint::Dim => "2",
+        Paint::Red => "1;31",
+        Paint::Green => "32",
+        Paint::Yellow => "33",
+    };
+    format!("\u{1b}[{code}m{text}\u{1b}[0m")
+}
