@@ -16,7 +16,9 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-use crate::{Notice, PermissionMode, PriceTable, Problem, Problems, RunRequest, naming::snake_case, nearest};
+use crate::{
+    Notice, PermissionMode, PriceTable, Problem, Problems, RunRequest, Trust, naming::snake_case, nearest,
+};
 use check::{Findings, Given, disagreement};
 use keys::Place;
 use layer::LayerKind;
@@ -95,9 +97,10 @@ impl Config {
         let built_in = Layer::file(BUILT_IN, DEFAULTS);
         let mut config = Self::blank();
         let mut findings = Findings::default();
+        let is_trusted = trusts_workspace(layers);
         let mut ranks = BTreeMap::new();
         for (rank, layer) in [&built_in].into_iter().chain(layers).enumerate() {
-            for setting in config.lay(layer, &mut findings) {
+            for setting in config.lay(layer, layer.is_of_workspace && !is_trusted, &mut findings) {
                 config.origins.insert(setting.clone(), layer.name.clone());
                 ranks.insert(setting, rank);
             }
@@ -132,7 +135,7 @@ impl Config {
     }
 
     /// Puts one layer on top, and returns the names of the settings that it made.
-    fn lay(&mut self, layer: &Layer, findings: &mut Findings) -> Vec<String> {
+    fn lay(&mut self, layer: &Layer, is_held_back: bool, findings: &mut Findings) -> Vec<String> {
         let opened = layer.open(findings);
         let mut heard: BTreeMap<&str, (Given<'_>, Value)> = BTreeMap::new();
         let mut settled = Vec::new();
@@ -142,6 +145,10 @@ impl Config {
                 unknown_key(spelled, layer, opened.lines.get(spelled), findings);
                 continue;
             };
+            if is_held_back && COMMANDS.contains(&key.name) {
+                findings.held_back(spelled, &layer.name);
+                continue;
+            }
             let is_loose = layer.kind == LayerKind::Environment;
             let given = Given { name: spelled.clone(), value, layer, lines: &opened.lines, key, is_loose };
             let mut said = Self::blank();
@@ -205,6 +212,19 @@ impl Config {
         settings.program = Some(program);
         self.origins.insert(name, origin);
     }
+}
+
+/// Settings with which whoever wrote a workspace could run commands.
+const COMMANDS: &[&str] =
+    &["agents", "agent_bin", "agent_args", "supervisor", "mcp_servers", "mcp_settings_path", "env", "trust"];
+
+/// Whether the user, and not the workspace itself, trusts the workspace in full.
+fn trusts_workspace(layers: &[Layer]) -> bool {
+    let mut own = Config::blank();
+    for layer in layers.iter().filter(|layer| !layer.is_of_workspace) {
+        own.lay(layer, false, &mut Findings::default());
+    }
+    own.request.trust == Trust::Full
 }
 
 /// Warns about a key that is not known. A variable that is near to no key is none of ours.

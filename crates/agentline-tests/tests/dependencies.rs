@@ -8,8 +8,9 @@ fn root() -> &'static str {
 }
 
 fn allowed() -> Vec<String> {
-    let text = std::fs::read_to_string(format!("{}/deny.toml", root())).unwrap();
-    let list = text.split("allow = [").nth(1).unwrap().split(']').next().unwrap();
+    let text = std::fs::read_to_string(format!("{}/deny.toml", root())).expect("deny.toml");
+    let list =
+        text.split("allow = [").nth(1).and_then(|rest| rest.split(']').next()).expect("a list of licences");
     list.split(',').map(|l| l.trim().trim_matches('"').to_owned()).filter(|l| !l.is_empty()).collect()
 }
 

@@ -39,7 +39,11 @@ pub fn find_layers(
     let variables: BTreeMap<OsString, OsString> = variables.into_iter().collect();
     let mut layers = Vec::new();
     layers.extend(user_layer(home, &variables));
-    layers.extend(workspace_file(workspace, home).and_then(|file| read(&file, home, MayBe::OnlyFile)));
+    layers.extend(
+        workspace_file(workspace, home)
+            .and_then(|file| read(&file, home, MayBe::OnlyFile))
+            .map(Layer::of_workspace),
+    );
     layers.extend(environment_layers(variables));
     layers
 }

@@ -26,6 +26,17 @@ impl Findings {
     }
 
     /// Warns that a key is not known, with the one that was probably meant.
+    /// A setting of the workspace's own file that only a trusted workspace may make.
+    pub(super) fn held_back(&mut self, key: &str, source: &str) {
+        self.notices.push(Notice::new(
+            "untrusted_key",
+            format!(
+                "`{key}` could run commands and is ignored, because it came with the workspace (from {source}); \
+                 put it into your own file, or pass `--trust full`"
+            ),
+        ));
+    }
+
     pub(super) fn unknown(&mut self, key: &str, source: &str, meant: Option<String>) {
         let meant = meant.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
         self.notices.push(Notice::new(

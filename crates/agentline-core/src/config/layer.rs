@@ -15,6 +15,7 @@ pub struct Layer {
     body: Body,
     pub(super) base: Option<PathBuf>,
     pub(super) home: Option<PathBuf>,
+    pub(super) is_of_workspace: bool,
 }
 
 /// What a layer is, which decides how its values are spelled and named.
@@ -95,8 +96,16 @@ impl Layer {
         self
     }
 
+    /// This layer came with the workspace, and so from whoever wrote that: what could run commands counts only when the
+    /// user trusts the workspace in full.
+    #[must_use]
+    pub fn of_workspace(mut self) -> Self {
+        self.is_of_workspace = true;
+        self
+    }
+
     fn of(name: String, kind: LayerKind, body: Body) -> Self {
-        Self { name, kind, body, base: None, home: None }
+        Self { name, kind, body, base: None, home: None, is_of_workspace: false }
     }
 
     /// The keys and values; nothing when the text cannot be read, which is then among the findings.

@@ -28,7 +28,16 @@ pub(crate) fn run() {
         "{init}\n{{\"type\":\"message\",\"role\":\"assistant\",\"content\":\"{}\",\"delta\":true}}\n",
         "x".repeat(50 << 20)
     );
-    let files = [("1,000,000 events", deltas), ("a line of 50 MB", long), ("one event", format!("{init}\n"))];
+    let files = [
+        ("1,000,000 events", deltas),
+        ("a line of 50 MB", long),
+        (
+            "one event",
+            format!(
+                "{init}\n{{\"type\":\"message\",\"role\":\"assistant\",\"content\":\"x\",\"delta\":true}}\n"
+            ),
+        ),
+    ];
     println!(
         "{:<20} {:>8} {:>10} {:>14} {:>10} {:>12}",
         "through a process", "best s", "events", "events/s", "peak MB", "our CPU s"
@@ -95,5 +104,10 @@ pub(crate) fn usage() -> (f64, f64) {
         usage
     };
     let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
-    (seconds(usage.ru_utime) + seconds(usage.ru_stime), usage.ru_maxrss as f64 / 1024.0)
+    // `ru_maxrss` would also tell of the memory that the parent had when it started us.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status
+        .lines()
+        .find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse::<f64>().ok());
+    (seconds(usage.ru_utime) + seconds(usage.ru_stime), peak.unwrap_or(f64::NAN) / 1024.0)
 }
