@@ -26,3 +26,8 @@ pub use agentline_core::*;
 pub use error::Error;
 pub use provider::{Provider, ProviderError, ProviderResult};
 pub use run::{Canceller, Launched, Run};
+
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct ReadmeDoctests;

@@ -63,7 +63,7 @@ impl Agent for Gemini {
             ..Abilities::default()
         };
         match surface {
-            Surface::Json => headless,
+            Surface::Json => Abilities { thinking: true, ..headless },
             Surface::StreamJson => Abilities { streams_text: true, ..headless },
             Surface::Acp => Abilities::default(),
         }

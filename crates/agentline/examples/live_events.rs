@@ -1,0 +1,30 @@
+//! Events as they happen, and a stop in the middle: `cargo run -p agentline --example live_events`.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it gets")]
+
+mod stage;
+
+use agentline::{Event, PermissionMode, RunRequest};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let stage = stage::set()?;
+    let request =
+        RunRequest::new("Write a program").model("gemini-2.5-pro").permission_mode(PermissionMode::Bypass);
+    let mut run = stage.agentline.run(request).await?;
+    while let Some(record) = run.next().await {
+        match record.event {
+            Event::Text { text } => println!("{:>6} ms  says {text:?}", record.at_ms),
+            Event::ToolUse(tool) => {
+                println!("{:>6} ms  wants {} ({})", record.at_ms, tool.name, tool.native_name)
+            }
+            Event::ToolResult { tool_use_id, status, .. } => {
+                println!("{:>6} ms  {tool_use_id} ended: {status:?}", record.at_ms);
+                // Enough seen: the agent and everything that it started will end, and the outcome still comes.
+                run.cancel();
+            }
+            Event::Outcome { outcome } => println!("{}: {:?}", outcome.verdict.name(), outcome.files),
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,22 @@
+//! One prompt, one outcome, without a runtime: `cargo run -p agentline --example one_prompt`.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it gets")]
+
+mod stage;
+
+use agentline::{PermissionMode, RunRequest, blocking};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // First of all: lets this program end an agent's processes even when it is killed itself.
+    agentline::process::supervisor_main_if_asked();
+    let stage = stage::set()?;
+    let request = RunRequest::new("Write a program that prints the primes below 50")
+        .model("gemini-2.5-pro")
+        .permission_mode(PermissionMode::Bypass);
+    let outcome = blocking::run(&stage.agentline, request, |_event, _stop| {})?;
+    println!("{}: {}", outcome.verdict.name(), outcome.text);
+    for file in &outcome.files {
+        println!("{:?} {} by {:?}, on the disk: {}", file.change, file.path, file.source, file.verified);
+    }
+    println!("{:?} tokens, {:?} dollars", outcome.usage.tokens.total, outcome.cost_usd);
+    Ok(())
+}

@@ -1,0 +1,33 @@
+//! A run recorded and played again, exactly: `cargo run -p agentline --example replay_tape`.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it gets")]
+
+mod stage;
+
+use agentline::{Output, PermissionMode, RunRequest, Tape, blocking};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    agentline::process::supervisor_main_if_asked();
+    let stage = stage::set()?;
+    let file = stage.workspace.with_file_name("run.tape.jsonl");
+    let request = RunRequest::new("Write a program")
+        .model("gemini-2.5-pro")
+        .permission_mode(PermissionMode::Bypass)
+        .record(&file);
+    let first = blocking::run(&stage.agentline, request, |_event, _stop| {})?;
+    let tape = Tape::read(&std::fs::read_to_string(&file)?)?;
+    let mut again = None;
+    tape.play(|output| {
+        if let Output::Done(_, outcome) = output {
+            again = Some(outcome);
+        }
+    })?;
+    let again = again.ok_or("the tape has no end")?;
+    println!(
+        "recorded: {} in {} ms, played again: {}",
+        first.verdict.name(),
+        first.duration_ms,
+        again.verdict.name()
+    );
+    assert_eq!(serde_json::to_string(&first)?, serde_json::to_string(&again)?);
+    Ok(())
+}

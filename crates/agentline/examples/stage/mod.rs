@@ -1,0 +1,34 @@
+//! A stage for the examples: the real Gemini CLI, a scripted model on loopback, a home and a workspace of their own. Your
+//! own program needs none of this: it begins with `Agentline::from_env()`.
+
+use agentline::{Agentline, agents, detect::Here, install};
+use agentline_mock::gemini::{SETTINGS, ScriptedModel, demo_script};
+use std::{collections::BTreeMap, error::Error, fs, path::PathBuf};
+
+/// Everything that an example needs; removed with it.
+pub struct Stage {
+    /// The library, for the user of this stage.
+    pub agentline: Agentline,
+    /// Where the agent works.
+    pub workspace: PathBuf,
+    _dir: tempfile::TempDir,
+    _model: ScriptedModel,
+}
+
+/// Sets the stage: installs the agent if need be, and starts the model.
+pub fn set() -> Result<Stage, Box<dyn Error>> {
+    let user = Agentline::from_env()?;
+    let agent = agents::find("gemini")?;
+    let program =
+        install::ensure(agent, agent.card().pinned, user.here(), &mut |progress| eprintln!("{progress}"))?;
+    let model = ScriptedModel::start(demo_script())?;
+    let dir = tempfile::tempdir()?;
+    let (home, workspace) = (dir.path().join("home"), dir.path().join("work"));
+    fs::create_dir_all(home.join(".gemini"))?;
+    fs::create_dir_all(&workspace)?;
+    fs::write(home.join(".gemini/settings.json"), SETTINGS)?;
+    let mut env: BTreeMap<String, String> = model.env().into_iter().collect();
+    env.insert("PATH".into(), std::env::var("PATH")?);
+    let agentline = Agentline::new(Here::new(env, &home, &workspace)).program("gemini", program.path);
+    Ok(Stage { agentline, workspace, _dir: dir, _model: model })
+}

@@ -1,0 +1,19 @@
+//! The provider that workflow engines call: `cargo run -p agentline --example workflow_provider`.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it gets")]
+
+mod stage;
+
+use agentline::provider::{Context, Provider};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    agentline::process::supervisor_main_if_asked();
+    let stage = stage::set()?;
+    let config = serde_json::json!({ "model": "gemini-2.5-pro", "timeout": 120 });
+    let provider = Provider::new(stage.agentline.clone(), config.as_object().cloned().unwrap_or_default())?;
+    provider.validate()?;
+    let mut context = Context::default();
+    context.project_root = Some(stage.workspace.clone());
+    let result = provider.generate("Write a program that prints the primes below 50", &context, None)?;
+    println!("{}", serde_json::to_string_pretty(&result)?);
+    Ok(())
+}

@@ -1,0 +1,29 @@
+//! Every example runs to its end on the real agent. They are built with this test, into the folder beside it.
+
+use std::{path::PathBuf, process::Command};
+
+/// The name of each example and a text that it must print.
+const EXAMPLES: &[(&str, &str)] = &[
+    ("one_prompt", "done: Done."),
+    ("live_events", "cancelled: "),
+    ("workflow_provider", "\"response\": "),
+    ("replay_tape", "played again: done"),
+];
+
+fn built(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("this test");
+    test.parent().and_then(|deps| deps.parent()).expect("the folder of the build").join("examples").join(name)
+}
+
+#[test]
+fn every_example_runs_to_its_end() {
+    if std::env::var("AGENTLINE_REAL_AGENTS").is_ok_and(|v| v == "off") {
+        assert!(std::env::var("CI").is_err(), "AGENTLINE_REAL_AGENTS=off is refused where CI=true");
+        return;
+    }
+    for (name, text) in EXAMPLES {
+        let output = Command::new(built(name)).output().expect("a built example");
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success() && out.contains(text), "{name}: {out}\n{err}");
+    }
+}
