@@ -97,7 +97,8 @@ pub struct Spawn {
     pub env: BTreeMap<OsString, OsString>,
     /// Where it works; relative programs are looked for here.
     pub cwd: PathBuf,
-    /// A name that no other run has, of letters, digits, `-`, `_` and `.`; all that carries it is killed at the end.
+    /// A name of letters, digits, `-`, `_` and `.`; all that carries it is killed at the end. No other run has it or
+    /// had it: the end of one run would reach into the next.
     pub mark: String,
     /// How stdout comes to us. (stderr is always a file.)
     pub stdout: Via,
@@ -210,7 +211,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts an agent. Call it inside a tokio runtime, of either kind, with I/O and time enabled.
+    /// Starts an agent, which takes a millisecond or two. Call it inside a tokio runtime, of either kind, with I/O and
+    /// time enabled.
     ///
     /// # Errors
     /// Says what is wrong with the program, the working directory, the mark or the supervisor.
