@@ -137,9 +137,14 @@ impl RunError {
             message: failure.message,
             hint: failure.hint,
             stderr_tail,
-            retryable: failure.kind.retryable(),
+            retryable: failure.kind.retryable() && !refused_for_good(failure.status),
         }
     }
+}
+
+/// A service that finds a request wrong finds it wrong again; one that is slow or busy does not.
+fn refused_for_good(status: Option<u16>) -> bool {
+    status.is_some_and(|s| (400..500).contains(&s) && !matches!(s, 408 | 409 | 425 | 429))
 }
 
 /// A tool that was refused or not offered.

@@ -2,7 +2,7 @@
 
 use crate::{
     Clock, Denial, Disk, Event, Limit, Millis, Notice, OUTCOME_SCHEMA, Order, Outcome, RunError, RunId, Seen,
-    Stop, ToolFact, ToolStatus, ToolUse, UsageBook, Verdict, ledger::Ledger, veil::Held, verdict,
+    Stop, Tokens, ToolFact, ToolStatus, ToolUse, UsageBook, Verdict, ledger::Ledger, veil::Held, verdict,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -363,6 +363,8 @@ impl Run {
         {
             by_model.insert(model.clone(), self.book.total());
         }
+        // Nothing is known of tokens: that is not a run without cost.
+        by_model.retain(|_, tokens| *tokens != Tokens::default());
         self.order.prices.cost(&by_model)
     }
 
@@ -510,10 +512,25 @@ fn hint(kind: crate::Kind, sign_in: Option<&str>) -> Option<String> {
         Kind::MaxOutputTokens => "raise `--max-output-tokens`".into(),
         Kind::MaxCost => "raise `--max-cost`".into(),
         Kind::ContextOverflow => "shorten the prompt, or put the text into files and name them".into(),
-        Kind::NoResult | Kind::Crashed => {
+        Kind::AgentTurns => "raise the turn limit in the agent's own settings".into(),
+        Kind::Settings => "correct the agent's settings file; `agentline doctor` names it".into(),
+        Kind::Input => "run `agentline doctor`, and look at `stderr_tail`".into(),
+        Kind::Sandbox => "start the sandbox, or leave out `--sandbox`".into(),
+        Kind::Mcp => "run the server by hand, or leave out `--mcp`".into(),
+        Kind::Policy => "correct the rule in `--allow` or `--deny`".into(),
+        Kind::SessionNotFound => {
+            "leave out `--resume`, or pass an id that `agentline sessions list` names".into()
+        }
+        Kind::Loop => "say more precisely what is wanted, or pass another `--model`".into(),
+        Kind::Empty => "try again, or ask in other words".into(),
+        Kind::Blocked => "ask in other words; the service refused the content".into(),
+        Kind::ApiError => "try again; if it stays, pass another `--model`".into(),
+        Kind::Cancelled => "run it again, or pass `--resume` with its `session_id`".into(),
+        Kind::NoResult | Kind::Crashed | Kind::Tool => {
             "look at `stderr_tail`; record the run with `--record FILE` to look closer".into()
         }
-        _ => return None,
+        Kind::NotInstalled | Kind::Spawn => "run `agentline doctor`".into(),
+        Kind::InvalidOutput => "look at `text`, and simplify the schema".into(),
     })
 }
 

@@ -66,10 +66,13 @@ const PHRASES: &[(&str, Kind)] = &[
     ("ENOTFOUND", Kind::Network),
     ("ETIMEDOUT", Kind::Network),
     ("socket hang up", Kind::Network),
+    ("other side closed", Kind::Network),
+    ("TypeError: terminated", Kind::Network),
     ("blocked due to", Kind::Blocked),
     ("Agent execution blocked", Kind::Blocked),
     ("empty response", Kind::Empty),
     ("no final response text", Kind::Empty),
+    ("truncated because it exceeded the token limit", Kind::Empty),
     // A refused prompt comes with no reason to finish, and so does an answer that broke off: neither is an empty one.
     ("ended without a finish reason", Kind::Blocked),
     ("malformed function call", Kind::ApiError),
@@ -131,13 +134,12 @@ const NOISE: &[&str] = &[
     "(Use `node --trace",
     "Could not find promptId",
     "missing pgrep output",
-    "    at ",
 ];
 
 /// Takes one line of stderr: what only appears there becomes events and hints, noise goes, the rest is kept.
 pub(super) fn stderr_line(text: &str, say: &mut Say) {
     let text = &*without_colours(text);
-    if NOISE.iter().any(|noise| text.starts_with(noise)) || text.trim().is_empty() {
+    if NOISE.iter().any(|noise| text.starts_with(noise)) || is_stack(text) || text.trim().is_empty() {
         return;
     }
     say.stderr(text);
@@ -176,6 +178,11 @@ pub(super) fn stderr_line(text: &str, say: &mut Say) {
             say.hint(None, failure);
         }
     }
+}
+
+/// A line of a stack trace, however deep.
+fn is_stack(text: &str) -> bool {
+    text.starts_with("    ") && text.trim_start().starts_with("at ")
 }
 
 /// How a line begins that reports a request which failed for good.

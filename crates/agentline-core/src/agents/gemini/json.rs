@@ -265,7 +265,7 @@ impl Dialogue for GeminiJson {
     }
 
     fn settled(&mut self, run: RunId, say: &mut Say) {
-        if self.untold && !self.file.has_told() {
+        if self.untold && !self.file.was_read {
             let message = "the session file could not be read: tools and earlier text are not told, and `files` comes from the disk alone";
             say.event(run, Event::warning("no_session_file", message));
         }

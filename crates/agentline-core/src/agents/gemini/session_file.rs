@@ -41,13 +41,15 @@ pub(super) enum Telling {
 pub(super) struct SessionFile {
     telling: Telling,
     told: BTreeSet<String>,
+    /// A line of the file came, whatever it said.
+    pub(super) was_read: bool,
     /// The last text that was told as an event.
     pub(super) last_text: String,
 }
 
 impl SessionFile {
     pub(super) fn new(telling: Telling) -> Self {
-        Self { telling, told: BTreeSet::new(), last_text: String::new() }
+        Self { telling, told: BTreeSet::new(), was_read: false, last_text: String::new() }
     }
 
     /// Whether anything of the run was found in the file.
@@ -57,6 +59,7 @@ impl SessionFile {
 
     /// Takes one line. A line that cannot be read is passed over: the file is another program's, and may be cut.
     pub(super) fn line(&mut self, run: RunId, text: &str, say: &mut Say) {
+        self.was_read = true;
         // Most lines only move a date; the records that matter name their kind.
         if !text.contains("\"gemini\"") {
             return;
