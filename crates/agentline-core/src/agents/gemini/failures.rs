@@ -90,6 +90,16 @@ pub(super) fn of_text(message: &str) -> Failure {
     }
 }
 
+/// What a complaint about an answer means: where there was text, it was not empty but broken off.
+pub(super) fn of_answer(message: &str, had_text: bool) -> Failure {
+    let failure = of_text(message);
+    let refused = message.contains("blocked");
+    match failure.kind {
+        Kind::Empty | Kind::Blocked if had_text && !refused => Failure { kind: Kind::ApiError, ..failure },
+        _ => failure,
+    }
+}
+
 fn of_status(status: u16, message: impl Into<String>) -> Failure {
     Failure::http(status, message)
 }

@@ -96,7 +96,8 @@ impl GeminiJson {
             say.count(run, count);
         }
         let calls = doc.stats.tools.calls.0.unwrap_or(0);
-        let failure = doc.error.as_ref().map(failure_of).or_else(|| {
+        let had_text = doc.response.as_ref().is_some_and(|r| !r.trim().is_empty());
+        let failure = doc.error.as_ref().map(|e| failure_of(e, had_text)).or_else(|| {
             let soft = |w: &Str<'_>| {
                 Some(failures::of_text(w)).filter(|f| matches!(f.kind, Kind::Loop | Kind::Blocked))
             };
@@ -199,8 +200,8 @@ impl Api<'_> {
     }
 }
 
-fn failure_of(error: &DocError<'_>) -> Failure {
-    let by_text = failures::of_text(&error.message);
+fn failure_of(error: &DocError<'_>, had_text: bool) -> Failure {
+    let by_text = failures::of_answer(&error.message, had_text);
     let by_code = match error.code.0 {
         Some(code @ 400..=599) => {
             Some(Failure::http(u16::try_from(code).unwrap_or_default(), by_text.message.clone()))

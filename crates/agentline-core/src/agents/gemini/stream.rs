@@ -140,11 +140,7 @@ impl GeminiStream {
     }
 
     fn error(&mut self, run: RunId, wire: &Wire<'_>, say: &mut Say) {
-        let mut failure = failures::of_text(&wire.message);
-        if failure.kind == Kind::Empty && self.turn_has_text {
-            // There was text, so the answer is not empty but broken off.
-            failure.kind = Kind::ApiError;
-        }
+        let failure = failures::of_answer(&wire.message, self.turn_has_text);
         if &*wire.severity == "error" {
             say.hint(Some(run), failure.clone());
             self.error = Some(failure);

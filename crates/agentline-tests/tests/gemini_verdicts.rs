@@ -1,0 +1,374 @@
+//! How the real Gemini CLI can end, and what agentline calls it: one scenario, one verdict.
+
+use agentline::{Event, Record};
+use agentline::{Kind, Outcome, PermissionMode, Phase, RunRequest, Surface, Trust, Verdict};
+use agentline_mock::gemini::{Script, Step, refused_url};
+use agentline_tests::{Stage, needs_real_gemini, survivors};
+use serde_json::json;
+use std::time::Duration;
+
+/// A short run: every wait has a bound far below the test runner's patience.
+fn ask(stage: &Stage) -> RunRequest {
+    stage.request("Say hello").timeout(Duration::from_secs(60)).idle_timeout(Duration::from_secs(45))
+}
+
+fn shown(outcome: &Outcome) -> String {
+    serde_json::to_string_pretty(outcome).expect("an outcome is JSON")
+}
+
+/// Asserts everything that a failed run owes its caller.
+#[track_caller]
+fn told(outcome: &Outcome, verdict: Verdict, kind: Kind, phase: Phase, exit: impl Into<Option<i32>>) {
+    let all = shown(outcome);
+    assert_eq!(outcome.verdict, verdict, "{all}");
+    let error = outcome.error.as_ref().unwrap_or_else(|| panic!("no error: {all}"));
+    assert_eq!((error.kind, error.phase), (kind, phase), "{all}");
+    assert!(error.hint.as_ref().is_some_and(|h| !h.is_empty()), "no hint: {all}");
+    assert!(!error.message.is_empty(), "{all}");
+    assert_eq!(outcome.agent_exit_code, exit.into(), "{all}");
+    assert!(survivors(&outcome.run_id).is_empty(), "something is left running");
+}
+
+fn service_error(step: Step, surface: Surface) -> Outcome {
+    let stage = Stage::new(Script::always(step));
+    stage.outcome(ask(&stage).surface(surface))
+}
+
+#[test]
+fn an_answer_is_done_and_nothing_is_left_unsaid() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::new([Step::text("Hello.")]));
+    let (records, outcome) = stage.play(ask(&stage).name("greeting"));
+    let all = shown(&outcome);
+    assert_eq!(
+        (outcome.verdict, outcome.error.is_none(), outcome.agent_exit_code),
+        (Verdict::Done, true, Some(0)),
+        "{all}"
+    );
+    assert_eq!((outcome.text.as_str(), outcome.turns, outcome.tool_calls), ("Hello.", 1, 0), "{all}");
+    assert_eq!(
+        (outcome.name.as_deref(), outcome.agent_version.as_deref()),
+        (Some("greeting"), Some("0.61.0")),
+        "{all}"
+    );
+    assert!(outcome.files.is_empty() && outcome.denied.is_empty() && outcome.warnings.is_empty(), "{all}");
+    assert_eq!((outcome.unreadable_lines, outcome.stop_reason.as_deref()), (0, None), "{all}");
+    assert!(outcome.first_event_ms.is_some_and(|first| first <= outcome.duration_ms), "{all}");
+    assert!(outcome.session_id.is_some(), "{all}");
+    let Event::Started(started) = &records[0].event else { panic!("{:?}", records[0]) };
+    assert_eq!((&started.run_id, &started.session_id), (&outcome.run_id, &outcome.session_id));
+}
+
+#[test]
+fn tools_that_are_not_offered_are_denials() {
+    needs_real_gemini!();
+    let script = Script::new([
+        Step::calls([
+            ("write_file", json!({"file_path": "a.txt", "content": "a"})),
+            ("run_shell_command", json!({"command": "touch b.txt"})),
+            ("no_such_tool", json!({})),
+        ]),
+        Step::text("I could not."),
+    ]);
+    for surface in [Surface::StreamJson, Surface::Json] {
+        let stage = Stage::new(script.clone());
+        let outcome = stage.outcome(ask(&stage).surface(surface).permission_mode(PermissionMode::Default));
+        let all = shown(&outcome);
+        assert_eq!((outcome.verdict, outcome.error.is_none()), (Verdict::DoneWithDenials, true), "{all}");
+        let denied: Vec<_> = outcome
+            .denied
+            .iter()
+            .map(|d| (d.tool.as_str(), d.native_tool.as_str(), d.reason.as_str()))
+            .collect();
+        // A tool that nobody has was not refused, only mistaken.
+        assert_eq!(
+            denied,
+            [("Write", "write_file", "not_offered"), ("Bash", "run_shell_command", "not_offered")],
+            "{all}"
+        );
+        assert!(outcome.files.is_empty() && stage.read("a.txt").is_none(), "{all}");
+        assert_eq!(outcome.text, "I could not.", "{all}");
+    }
+}
+
+#[test]
+fn a_path_outside_the_workspace_is_a_denial() {
+    needs_real_gemini!();
+    for surface in [Surface::StreamJson, Surface::Json] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out.txt");
+        let stage = Stage::new(Script::new([
+            Step::call("write_file", json!({"file_path": path, "content": "out"})),
+            Step::text("Not there."),
+        ]));
+        let outcome = stage.outcome(ask(&stage).surface(surface));
+        let all = shown(&outcome);
+        assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{all}");
+        assert_eq!(
+            (outcome.denied.len(), outcome.denied[0].reason.as_str()),
+            (1, "outside_workspace"),
+            "{all}"
+        );
+        assert!(outcome.files.is_empty() && !path.exists(), "{all}");
+    }
+}
+
+#[test]
+fn an_untrusted_folder_is_said_to_be_one() {
+    needs_real_gemini!();
+    for surface in [Surface::StreamJson, Surface::Json] {
+        let stage = Stage::new(Script::new([Step::text("Hello.")]));
+        let outcome = stage.outcome(ask(&stage).surface(surface).trust(Trust::No));
+        told(&outcome, Verdict::Untrusted, Kind::Untrusted, Phase::Request, 55);
+        assert!(stage.model.requests_to_main().is_empty());
+        assert_eq!(outcome.cost_usd, None, "nothing is known of tokens");
+    }
+}
+
+#[test]
+fn no_sign_in_is_said_before_anything_is_asked() {
+    needs_real_gemini!();
+    for surface in [Surface::StreamJson, Surface::Json] {
+        let stage = Stage::new(Script::new([Step::text("Hello.")])).env("GEMINI_API_KEY", None);
+        let outcome = stage.outcome(ask(&stage).surface(surface));
+        told(&outcome, Verdict::NotAuthenticated, Kind::NotAuthenticated, Phase::Request, 41);
+        assert!(
+            outcome.error.as_ref().unwrap().hint.as_ref().unwrap().contains("GEMINI_API_KEY"),
+            "{}",
+            shown(&outcome)
+        );
+    }
+}
+
+#[test]
+fn refused_keys_are_no_sign_in() {
+    needs_real_gemini!();
+    let outcome = service_error(Step::invalid_key(), Surface::StreamJson);
+    told(&outcome, Verdict::NotAuthenticated, Kind::NotAuthenticated, Phase::Request, 144);
+    let step = Step::api_error(401, "UNAUTHENTICATED", "Request had invalid credentials.", json!(null));
+    told(
+        &service_error(step, Surface::Json),
+        Verdict::NotAuthenticated,
+        Kind::NotAuthenticated,
+        Phase::Request,
+        145,
+    );
+    let step = Step::api_error(403, "PERMISSION_DENIED", "The caller does not have permission", json!(null));
+    let outcome = service_error(step, Surface::StreamJson);
+    told(&outcome, Verdict::NotAuthenticated, Kind::NotAuthenticated, Phase::Request, 147);
+    assert!(!outcome.error.unwrap().retryable);
+}
+
+#[test]
+fn a_model_that_does_not_exist_is_named() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::always(Step::unknown_model()));
+    let outcome = stage.outcome(ask(&stage).model("gemini-0-nope"));
+    told(&outcome, Verdict::Failed, Kind::UnknownModel, Phase::Request, 1);
+    let error = outcome.error.as_ref().unwrap();
+    assert!(
+        error.message.contains("gemini-0-nope") && error.hint.as_ref().unwrap().contains("--model"),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn a_used_up_quota_ends_at_once() {
+    needs_real_gemini!();
+    for (step, surface) in
+        [(Step::daily_quota(), Surface::StreamJson), (Step::rate_limited(Some(400)), Surface::Json)]
+    {
+        let stage = Stage::new(Script::always(step));
+        let outcome = stage.outcome(ask(&stage).surface(surface));
+        told(&outcome, Verdict::RateLimited, Kind::RateLimited, Phase::Response, 173);
+        assert!(outcome.error.as_ref().unwrap().retryable, "{}", shown(&outcome));
+        assert_eq!(stage.model.requests_to_main().len(), 1);
+    }
+}
+
+fn warnings(records: &[Record], wanted: &str) -> usize {
+    records.iter().filter(|r| matches!(&r.event, Event::Warning { code, .. } if code == wanted)).count()
+}
+
+#[test]
+fn load_and_quota_that_stay_are_told_live_and_end_as_rate_limited() {
+    needs_real_gemini!();
+    let overloaded = Step::api_error(503, "UNAVAILABLE", "The model is overloaded.", json!(null));
+    for (step, surface, exit) in [
+        (Step::rate_limited(None), Surface::StreamJson, 173),
+        (Step::rate_limited(Some(1)), Surface::Json, 173),
+        (overloaded, Surface::StreamJson, 247),
+    ] {
+        let stage = Stage::new(Script::always(step));
+        let (records, outcome) = stage.play(ask(&stage).surface(surface));
+        told(&outcome, Verdict::RateLimited, Kind::RateLimited, Phase::Response, exit);
+        assert!(warnings(&records, "rate_limited") >= 1, "{records:?}");
+        let told_at = records
+            .iter()
+            .find(|r| matches!(&r.event, Event::Warning { code, .. } if code == "rate_limited"))
+            .unwrap()
+            .at_ms;
+        assert!(told_at + 1000 < outcome.duration_ms, "told at {told_at} of {}", outcome.duration_ms);
+    }
+}
+
+#[test]
+fn a_refusal_that_passes_is_a_warning_and_no_more() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::new([Step::rate_limited(None), Step::text("After all.")]));
+    let (records, outcome) = stage.play(ask(&stage));
+    let all = shown(&outcome);
+    assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, "After all."), "{all}");
+    let warned = records
+        .iter()
+        .position(|r| matches!(&r.event, Event::Warning { code, .. } if code == "rate_limited"))
+        .expect("a live warning");
+    let text = records.iter().position(|r| matches!(r.event, Event::Text { .. })).expect("text");
+    assert!(warned < text, "{records:?}");
+    // The agent waits some five seconds before it tries again: the warning came then, not at the end.
+    assert!(records[warned].at_ms + 2000 < records[text].at_ms, "{records:?}");
+}
+
+#[test]
+fn an_agent_that_goes_on_retrying_is_given_only_so_much_patience() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::always(Step::rate_limited(Some(30))));
+    let outcome = stage.outcome(ask(&stage).retry_patience(Duration::from_secs(3)));
+    let all = shown(&outcome);
+    assert_eq!(outcome.verdict, Verdict::RateLimited, "{all}");
+    let error = outcome.error.as_ref().unwrap();
+    assert_eq!(error.kind, Kind::RateLimited, "{all}");
+    assert!(error.message.contains("retry patience of 3 s"), "{all}");
+    assert!(outcome.duration_ms < 25_000, "{all}");
+    assert!(survivors(&outcome.run_id).is_empty());
+}
+
+#[test]
+fn a_service_that_fails_is_an_api_error() {
+    needs_real_gemini!();
+    let step = Step::api_error(500, "INTERNAL", "An internal error has occurred.", json!(null));
+    let outcome = service_error(step, Surface::StreamJson);
+    told(&outcome, Verdict::Failed, Kind::ApiError, Phase::Response, 244);
+    assert!(outcome.error.unwrap().retryable);
+    let step = Step::http(502, "<html><body><h1>502 Bad Gateway</h1></body></html>");
+    told(&service_error(step, Surface::Json), Verdict::Failed, Kind::ApiError, Phase::Response, 246);
+    let outcome = service_error(Step::raw_sse("data: {not json\n\n"), Surface::StreamJson);
+    told(&outcome, Verdict::Failed, Kind::ApiError, Phase::Response, 1);
+    let step = Step::api_error(400, "INVALID_ARGUMENT", "No such argument.", json!(null));
+    let outcome = service_error(step, Surface::Json);
+    told(&outcome, Verdict::Failed, Kind::ApiError, Phase::Response, 144);
+    assert!(
+        !outcome.error.as_ref().unwrap().retryable,
+        "the same request is refused again: {}",
+        shown(&outcome)
+    );
+}
+
+#[test]
+fn a_service_that_cannot_be_reached_is_the_network_s_fault() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::default()).env("GOOGLE_GEMINI_BASE_URL", Some(&refused_url().unwrap()));
+    let outcome = stage.outcome(ask(&stage));
+    told(&outcome, Verdict::Failed, Kind::Network, Phase::Response, 1);
+    let outcome = service_error(Step::drop_connection(), Surface::Json);
+    told(&outcome, Verdict::Failed, Kind::Network, Phase::Response, 1);
+    let step = Step::text("The answer ").and_text("is 4.").drop_midway();
+    let outcome = service_error(step, Surface::StreamJson);
+    told(&outcome, Verdict::Failed, Kind::Network, Phase::Response, 1);
+    assert_eq!(outcome.text, "The answer ", "what came is kept: {}", shown(&outcome));
+}
+
+#[test]
+fn an_answer_without_text_is_empty() {
+    needs_real_gemini!();
+    let (json, stream) = (Surface::Json, Surface::StreamJson);
+    for (step, surface, kind) in [
+        (Step::empty(), stream, Kind::Empty),
+        (Step::blocked(), json, Kind::Blocked),
+        (Step::empty().finish("SAFETY"), stream, Kind::Blocked),
+        (Step::thought("Hm."), json, Kind::Empty),
+        (Step::empty().finish("MAX_TOKENS"), stream, Kind::Empty),
+    ] {
+        let outcome = service_error(step, surface);
+        told(&outcome, Verdict::Empty, kind, Phase::Response, 0);
+        assert!(
+            outcome.text.is_empty() && outcome.usage.tokens.total.is_some_and(|t| t > 0),
+            "{}",
+            shown(&outcome)
+        );
+    }
+}
+
+#[test]
+fn an_answer_that_broke_off_is_no_empty_one() {
+    needs_real_gemini!();
+    for surface in [Surface::StreamJson, Surface::Json] {
+        let outcome = service_error(Step::text("The answer").finish(None), surface);
+        told(&outcome, Verdict::Failed, Kind::ApiError, Phase::Response, 0);
+        assert!(outcome.text.starts_with("The answer"), "{}", shown(&outcome));
+    }
+}
+
+#[test]
+fn a_cut_off_answer_is_done_and_nobody_claims_to_know_why_it_ended() {
+    needs_real_gemini!();
+    let outcome = service_error(Step::text("The beginning").finish("MAX_TOKENS"), Surface::StreamJson);
+    assert_eq!(
+        (outcome.verdict, outcome.stop_reason.as_deref()),
+        (Verdict::Done, None),
+        "{}",
+        shown(&outcome)
+    );
+    assert_eq!(outcome.text, "The beginning");
+}
+
+#[test]
+fn a_loop_is_a_failure_although_the_agent_calls_it_success() {
+    needs_real_gemini!();
+    let step = Step::call("list_directory", json!({"dir_path": "."}));
+    for surface in [Surface::StreamJson, Surface::Json] {
+        let outcome = service_error(step.clone(), surface);
+        told(&outcome, Verdict::Failed, Kind::Loop, Phase::Response, 0);
+        assert!(outcome.tool_calls >= 3, "{}", shown(&outcome));
+    }
+}
+
+#[test]
+fn the_agent_s_own_turn_limit_is_a_limit() {
+    needs_real_gemini!();
+    for surface in [Surface::StreamJson, Surface::Json] {
+        let stage =
+            Stage::new(Script::new((0..5).map(|n| {
+                Step::call("write_file", json!({"file_path": format!("{n}.txt"), "content": "x"}))
+            })));
+        stage.settings(
+            r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"model":{"maxSessionTurns":2}}"#,
+        );
+        let outcome = stage.outcome(ask(&stage).surface(surface));
+        told(&outcome, Verdict::LimitReached, Kind::AgentTurns, Phase::Budget, 53);
+        assert_eq!(outcome.files.len(), 2, "what was done is told: {}", shown(&outcome));
+    }
+}
+
+#[test]
+fn a_prompt_over_the_context_window_was_never_sent() {
+    needs_real_gemini!();
+    for surface in [Surface::StreamJson, Surface::Json] {
+        let stage = Stage::new(Script::new([Step::text("Hello.")]));
+        let mut request = ask(&stage).surface(surface);
+        request.prompt = "many words about nothing ".repeat(6_000_000 / 25);
+        let outcome = stage.outcome(request);
+        assert_eq!(stage.model.requests_to_main().len(), 0, "{}", shown(&outcome));
+        told(&outcome, Verdict::Failed, Kind::ContextOverflow, Phase::Request, 0);
+    }
+}
+
+#[test]
+fn broken_settings_of_the_user_are_named() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::new([Step::text("Hello.")]));
+    stage.settings("{ \"security\": ");
+    let outcome = stage.outcome(ask(&stage));
+    told(&outcome, Verdict::Failed, Kind::Settings, Phase::Request, 52);
+    assert!(outcome.stderr_tail.contains("settings.json"), "{}", shown(&outcome));
+}
