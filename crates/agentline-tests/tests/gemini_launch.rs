@@ -1,0 +1,383 @@
+//! What a launch asks of Gemini CLI, shown on the real one: prompts, settings, sign-in, servers, sessions, the user's home.
+
+use agentline::{
+    Kind, Limits, McpServer, Outcome, PermissionMode, RunRequest, Surface, SystemMode, Trust, Verdict,
+};
+use agentline_mock::gemini::{FAKE_KEY, SETTINGS, Script, Step};
+use agentline_tests::{Stage, needs_real_gemini, real_gemini};
+use serde_json::json;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+fn answering() -> Stage {
+    Stage::new(Script::always(Step::text("ok")))
+}
+
+/// What the model was told in its latest request, without the agent's own context.
+fn told(stage: &Stage) -> String {
+    let requests = stage.model.requests_to_main();
+    let texts = requests.last().expect("a request").user_texts();
+    assert!(texts[0].starts_with("<session_context>"), "{texts:?}");
+    texts[1..].concat()
+}
+
+fn show(outcome: &Outcome) -> String {
+    serde_json::to_string_pretty(outcome).unwrap()
+}
+
+#[test]
+fn prompts_arrive_byte_for_byte() {
+    needs_real_gemini!();
+    let stage = answering();
+    stage.file("a.txt", "content of a");
+    let long = format!("/{}@a.txt\n", "x".repeat(1_000_000));
+    for prompt in [
+        "plain\r\n\ttext \"\"\" ''' \\n é 💩 \u{7f}\u{1b}[31m\n\n",
+        "-x --help",
+        "/init",
+        "@a.txt",
+        "look at @a.txt and write to bob@example.com, \\@a.txt\n",
+        "/a {{args}} !{touch pwned} @{a.txt} @{ open",
+        &long,
+    ] {
+        for surface in [Surface::StreamJson, Surface::Json] {
+            if surface == Surface::Json && !prompt.starts_with("look") {
+                continue;
+            }
+            let outcome = stage.outcome(stage.request(prompt).surface(surface));
+            assert_eq!(outcome.verdict, Verdict::Done, "{prompt:.80}: {}", show(&outcome));
+            assert!(told(&stage) == prompt, "{prompt:.80}: {:.300}", told(&stage));
+        }
+    }
+    assert_eq!(stage.read("pwned"), None);
+    assert_eq!(stage.read("GEMINI.md"), None, "`/init` was not carried out");
+    let _ = stage.outcome(stage.request("see @a.txt").file_references(true));
+    assert!(told(&stage).contains("content of a"), "{}", told(&stage));
+}
+
+#[test]
+fn a_prompt_file_is_read_by_the_agent_or_sent() {
+    needs_real_gemini!();
+    let stage = answering();
+    stage.file("p.md", "the task @here");
+    stage.file("kept/secret.md", "the other task");
+    stage.file(".gitignore", "kept/\n");
+    let _ = stage.outcome(stage.request("").prompt_file("p.md"));
+    let file = stage.workspace().canonicalize().unwrap().join("p.md");
+    assert_eq!(told(&stage), format!("Process the prompt in {}", file.display()));
+    let _ = stage.outcome(stage.request("").prompt_file("kept/secret.md"));
+    assert_eq!(told(&stage), "the other task");
+    let outside = stage.outside().join("outside.md");
+    fs::write(&outside, "/from outside").unwrap();
+    let _ = stage.outcome(stage.request("").prompt_file(&outside));
+    assert_eq!(told(&stage), "/from outside");
+}
+
+#[test]
+fn the_file_that_the_agent_is_told_to_read_can_be_read() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::new([
+        Step::call("read_file", json!({"file_path": "sub/p.md"})),
+        Step::text("read"),
+    ]));
+    stage.file("sub/p.md", "the task");
+    let outcome =
+        stage.outcome(stage.request("").prompt_file("sub/p.md").permission_mode(PermissionMode::Plan));
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
+    let responses = stage.model.requests_to_main()[1].tool_responses();
+    assert!(responses[0].1.to_string().contains("the task"), "{responses:?}");
+}
+
+#[test]
+fn instructions_come_first_or_replace_the_agents_own() {
+    needs_real_gemini!();
+    let stage = answering();
+    let _ = stage.outcome(stage.request("do it").system_prompt("be brief"));
+    assert_eq!(told(&stage), "be brief\n\ndo it");
+    assert!(stage.model.requests_to_main()[0].system_text().contains("Gemini CLI"));
+    let request = stage.request("do it").system_prompt("You are a clock.").system_mode(SystemMode::Replace);
+    let _ = stage.outcome(request);
+    let system = stage.model.requests_to_main()[1].system_text();
+    assert!(system.starts_with("You are a clock.") && !system.contains("Core Mandates"), "{system:.300}");
+    assert_eq!(told(&stage), "do it");
+}
+
+#[test]
+fn limits_reach_the_agent() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::always(Step::call("list_directory", json!({"dir_path": "."}))));
+    let limits = |turns| {
+        let mut limits = Limits::default();
+        limits.max_turns = Some(turns);
+        limits.max_output_tokens = Some(4_321);
+        limits
+    };
+    let outcome = stage.outcome(stage.request("go on").limits(limits(2)));
+    assert_eq!(outcome.verdict, Verdict::LimitReached, "{}", show(&outcome));
+    let requests = stage.model.requests_to_main();
+    assert_eq!(requests.len(), 2, "turn 3 was never asked for");
+    assert_eq!(requests[0].body["generationConfig"]["maxOutputTokens"], 4_321);
+}
+
+#[test]
+fn a_key_of_the_request_is_used_and_the_users_choice_stays() {
+    needs_real_gemini!();
+    let stage = answering();
+    stage.settings(r#"{"security":{"auth":{"selectedType":"oauth-personal"}}}"#);
+    let outcome = stage.outcome(stage.request("hi").api_key("key-of-the-request"));
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
+    assert_eq!(stage.model.requests_to_main()[0].headers["x-goog-api-key"], "key-of-the-request");
+    stage.settings("{}");
+    let outcome = stage.outcome(stage.request("hi"));
+    assert_eq!(outcome.verdict, Verdict::Done, "no method is chosen, but a key is there: {}", show(&outcome));
+    assert_eq!(stage.model.requests_to_main()[1].headers["x-goog-api-key"], FAKE_KEY);
+}
+
+#[test]
+fn settings_that_are_not_json_fail_as_in_a_bare_run() {
+    needs_real_gemini!();
+    let stage = answering();
+    stage.settings("{ not json");
+    let outcome = stage.outcome(stage.request("hi"));
+    assert_eq!(outcome.verdict, Verdict::Failed, "{}", show(&outcome));
+    assert_eq!(outcome.error.as_ref().unwrap().kind, Kind::Settings, "{}", show(&outcome));
+    assert_eq!(outcome.agent_exit_code, Some(52));
+    stage.settings(&format!("// mine\n{SETTINGS} /* yes */"));
+    assert_eq!(stage.outcome(stage.request("hi")).verdict, Verdict::Done);
+}
+
+/// An MCP server with one tool, in the language that the agent brings along.
+const SERVER: &str = r#"
+const say = m => process.stdout.write(JSON.stringify(m) + "\n");
+require("readline").createInterface({ input: process.stdin }).on("line", line => {
+  const { id, method, params } = JSON.parse(line);
+  if (id === undefined) return;
+  const result = {
+    "initialize": { protocolVersion: params?.protocolVersion, capabilities: { tools: {} }, serverInfo: { name: "s", version: "1" } },
+    "tools/list": { tools: [{ name: "shout", description: "d", inputSchema: { type: "object", properties: {} } }] },
+    "tools/call": { content: [{ type: "text", text: "HEY " + process.env.SRV_TOKEN + " " + process.argv[2] }] },
+  }[method] ?? {};
+  say({ jsonrpc: "2.0", id, result });
+});
+"#;
+
+#[test]
+fn given_servers_work_in_the_default_mode_and_their_secrets_are_hidden() {
+    needs_real_gemini!();
+    let script = Script::new([Step::call("mcp_srv_shout", json!({})), Step::text("done")]);
+    let stage = Stage::new(script);
+    let path = stage.outside().join("server.js");
+    fs::write(&path, SERVER).unwrap();
+    stage.settings(&format!(r#"{{"mcp":{{"allowed":["other"]}},{}"#, SETTINGS.trim_start_matches('{')));
+    let server = McpServer::Command {
+        command: "node".into(),
+        args: vec![path.to_string_lossy().into_owned(), "loud".into()],
+        env: [("SRV_TOKEN".to_owned(), "token-of-the-server".to_owned())].into(),
+    };
+    let request = stage.request("go").permission_mode(PermissionMode::Default).mcp_server("srv", server);
+    let (records, outcome) = stage.play(request);
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
+    let response = stage.model.requests_to_main()[1].tool_responses()[0].1.to_string();
+    assert!(response.contains("HEY token-of-the-server loud"), "{response}");
+    let seen = format!("{}{}", serde_json::to_string(&records).unwrap(), show(&outcome));
+    assert!(seen.contains("HEY [redacted] loud") && !seen.contains("token-of-the-server"), "{seen}");
+}
+
+#[test]
+fn servers_come_from_a_settings_file() {
+    needs_real_gemini!();
+    let stage = answering();
+    let server = stage.outside().join("server.js");
+    fs::write(&server, SERVER).unwrap();
+    let file = stage.outside().join("mcp.json");
+    let settings = json!({"mcpServers": {"filed": {"command": "node", "args": [server]}}});
+    fs::write(&file, settings.to_string()).unwrap();
+    let mut request = stage.request("go").permission_mode(PermissionMode::Default);
+    request.mcp_settings_path = Some(file);
+    assert_eq!(stage.outcome(request).verdict, Verdict::Done);
+    let offered = stage.model.requests_to_main()[0].offered_tools();
+    assert!(offered.contains(&"mcp_filed_shout".to_owned()), "{offered:?}");
+}
+
+#[test]
+fn the_agent_sees_only_the_allow_list() {
+    needs_real_gemini!();
+    let command = json!({"command": "env", "description": "d"});
+    let stage = Stage::new(Script::new([Step::call("run_shell_command", command), Step::text("done")]))
+        .env("WITHHELD", Some("no"))
+        .env("PASSED", Some("yes"))
+        .env("LC_ALL", Some("C"));
+    let request = stage.request("go").pass_env("PASSED").env("ADDED_TOKEN", "token-that-was-added");
+    let (records, outcome) = stage.play(request);
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
+    let printed = stage.model.requests_to_main()[1].tool_responses()[0].1.to_string();
+    assert!(printed.contains("PASSED=yes") && printed.contains("LC_ALL=C"), "{printed}");
+    assert!(printed.contains("ADDED_TOKEN=token-that-was-added"), "{printed}");
+    assert!(!printed.contains("WITHHELD"), "{printed}");
+    let seen = format!("{}{}", serde_json::to_string(&records).unwrap(), show(&outcome));
+    assert!(!seen.contains("token-that-was-added") && !seen.contains(FAKE_KEY), "{seen}");
+}
+
+#[test]
+fn other_folders_can_be_included() {
+    needs_real_gemini!();
+    let script = |path: &Path| {
+        Script::new([Step::call("read_file", json!({"file_path": path.join("x.txt")})), Step::text("done")])
+    };
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("x.txt"), "from outside").unwrap();
+    let real = outside.path().canonicalize().unwrap();
+    let stage = Stage::new(script(&real));
+    let outcome = stage.outcome(stage.request("go").include_dir(&real));
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
+    let response = stage.model.requests_to_main()[1].tool_responses()[0].1.to_string();
+    assert!(response.contains("from outside"), "{response}");
+}
+
+#[test]
+fn the_workspaces_own_settings_need_full_trust() {
+    needs_real_gemini!();
+    let stage = answering();
+    stage.file(".gemini/settings.json", r#"{"tools":{"exclude":["glob"]}}"#);
+    let offers_glob = |trust| {
+        let outcome = stage.outcome(stage.request("hi").trust(trust));
+        let offered = stage.model.requests_to_main().pop().map(|r| r.offered_tools());
+        (outcome.verdict, offered.is_some_and(|tools| tools.contains(&"glob".to_owned())))
+    };
+    assert_eq!(offers_glob(Trust::Run), (Verdict::Done, true));
+    assert_eq!(offers_glob(Trust::Full), (Verdict::Done, false));
+    let before = stage.model.requests().len();
+    assert_eq!(stage.outcome(stage.request("hi").trust(Trust::No)).verdict, Verdict::Untrusted);
+    assert_eq!(stage.model.requests().len(), before, "nothing was asked");
+}
+
+#[test]
+fn the_home_stays_the_users() {
+    needs_real_gemini!();
+    let stage = answering();
+    let gemini = stage.home().join(".gemini");
+    let settings = "{\n  // mine\n  \"security\":{\"auth\":{\"selectedType\":\"gemini-api-key\"}}, \"general\":{\"maxAttempts\":9}\n}";
+    stage.settings(settings);
+    fs::write(gemini.join("GEMINI.md"), "The user likes short words.").unwrap();
+    fs::create_dir_all(gemini.join("commands")).unwrap();
+    fs::write(gemini.join("commands/mine.toml"), "prompt = \"do mine\"").unwrap();
+    let outcome = stage.outcome(stage.request("hello"));
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
+    let request = &stage.model.requests_to_main()[0];
+    assert!(request.body.to_string().contains("The user likes short words."), "memory is read");
+
+    assert_eq!(
+        fs::read_to_string(gemini.join("settings.json")).unwrap(),
+        settings,
+        "settings are not touched"
+    );
+    assert!(gemini.join("installation_id").is_file(), "what a bare run keeps is kept");
+    let session = outcome.session_id.unwrap();
+    let files = session_files(&stage, &session);
+    assert_eq!(files.len(), 1, "the session is in the user's store");
+    let leftover: Vec<PathBuf> = walk(&stage.home()).into_iter().filter(|p| p.is_symlink()).collect();
+    assert!(leftover.is_empty(), "no link of ours is left: {leftover:?}");
+
+    // The user's own commands are there beside the one that carries a prompt.
+    let _ = stage.outcome(stage.request("/mine").file_references(true));
+    assert_eq!(told(&stage), "do mine");
+    let bare = bare(&stage, &["--resume", "latest"], "and now?");
+    assert!(bare.status.success(), "{bare:?}");
+    assert!(stage.model.requests_to_main().last().unwrap().user_texts().concat().contains("do mine"));
+}
+
+#[test]
+fn a_resumed_session_is_whole_after_two_ordinary_starts() {
+    needs_real_gemini!();
+    for same_minute in [true, false] {
+        let stage = answering();
+        let first = stage.outcome(stage.request("remember the number 4711"));
+        let session = first.session_id.clone().unwrap();
+        if !same_minute {
+            make_older(&stage, &session);
+        }
+        let again = stage.outcome(stage.request("which number was it?").resume(&session[..8]));
+        assert_eq!(again.verdict, Verdict::Done, "{}", show(&again));
+        assert_eq!(again.session_id.as_deref(), Some(session.as_str()));
+        let texts = stage.model.requests_to_main().last().unwrap().user_texts().concat();
+        assert!(texts.contains("4711") && texts.contains("which number"), "{texts}");
+        for _ in 0..2 {
+            let start = bare(&stage, &[], "an ordinary start");
+            assert!(start.status.success(), "{start:?}");
+        }
+        let files = session_files(&stage, &session);
+        let stored: String = files.iter().map(|f| fs::read_to_string(f).unwrap()).collect();
+        assert!(
+            stored.contains("4711") && stored.contains("which number"),
+            "{same_minute}: {files:?} {stored}"
+        );
+        let latest = stage.outcome(stage.request("once more").resume(&session));
+        assert_eq!(latest.verdict, Verdict::Done, "{}", show(&latest));
+        assert!(stage.model.requests_to_main().last().unwrap().user_texts().concat().contains("4711"));
+    }
+}
+
+#[test]
+fn the_latest_session_is_found_and_unknown_ones_start_nothing() {
+    needs_real_gemini!();
+    let stage = answering();
+    let refused = |request: RunRequest| {
+        let error = agentline::blocking::run(&stage.agentline(), request, |_, _| {}).unwrap_err().to_string();
+        assert!(error.contains("`resume`"), "{error}");
+    };
+    refused(stage.request("x").resume("latest"));
+    let first = stage.outcome(stage.request("first").session_id("aaaaaaaa-1111-4111-8111-111111111111"));
+    assert_eq!(first.session_id.as_deref(), Some("aaaaaaaa-1111-4111-8111-111111111111"));
+    let second = stage.outcome(stage.request("second"));
+    let latest = stage.outcome(stage.request("third").resume("latest"));
+    assert_eq!(latest.session_id, second.session_id);
+    refused(stage.request("x").resume("ffffffff"));
+    assert_eq!(stage.model.requests_to_main().len(), 3);
+}
+
+/// A start of the agent by its user, without us.
+fn bare(stage: &Stage, args: &[&str], prompt: &str) -> std::process::Output {
+    let program = real_gemini().unwrap();
+    let mut command = Command::new(program.path);
+    command.args(program.args).args(["-m", "gemini-2.5-flash", "--skip-trust", "-p", prompt]).args(args);
+    command.env_clear().envs(stage.variables()).env("GEMINI_CLI_NO_RELAUNCH", "1");
+    command.current_dir(stage.workspace()).stdin(Stdio::null()).output().expect("the agent starts")
+}
+
+fn session_files(stage: &Stage, session: &str) -> Vec<PathBuf> {
+    let ending = format!("-{}.jsonl", &session[..8]);
+    let all = walk(&stage.home().join(".gemini/tmp"));
+    all.into_iter().filter(|p| p.to_string_lossy().ends_with(&ending)).collect()
+}
+
+/// Lets a session look as if it had begun in an earlier minute: its file is named after that minute.
+fn make_older(stage: &Stage, session: &str) {
+    let file = session_files(stage, session).remove(0);
+    fs::rename(&file, file.with_file_name(format!("session-2026-01-01T00-00-{}.jsonl", &session[..8])))
+        .unwrap();
+}
+
+fn walk(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() && !path.is_symlink() {
+            found.extend(walk(&path));
+        }
+        found.push(path);
+    }
+    found
+}
+
+#[test]
+fn nothing_private_is_left_behind() {
+    needs_real_gemini!();
+    let temporary = tempfile::tempdir().unwrap();
+    let stage = answering().env("TMPDIR", Some(&temporary.path().to_string_lossy()));
+    let _ = stage.outcome(stage.request("@x").allow("WebFetch"));
+    let left: Vec<String> = walk(temporary.path()).iter().map(|p| p.display().to_string()).collect();
+    assert!(left.iter().all(|p| !p.contains("agentline-")), "{left:?}");
+}

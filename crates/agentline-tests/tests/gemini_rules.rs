@@ -1,0 +1,258 @@
+//! Permission modes and the rules of `--allow` and `--deny`, shown on the real Gemini CLI: what is permitted, what is
+//! refused, and that neither can be talked around.
+
+use agentline::{Event, PermissionMode, RunRequest, ToolStatus, Verdict};
+use agentline_mock::gemini::{Script, Step};
+use agentline_tests::{Stage, needs_real_gemini};
+use serde_json::{Value, json};
+use std::{collections::BTreeMap, fs};
+
+/// A call and what must become of it.
+type Case = (Value, ToolStatus);
+
+/// Lets the model call one tool with all arguments in one turn and compares what became of each.
+fn check(tool: &str, cases: &[Case], ask: impl Fn(&Stage) -> RunRequest) -> Stage {
+    let calls: Vec<(&str, Value)> = cases.iter().map(|(args, _)| (tool, args.clone())).collect();
+    let stage = Stage::new(Script::new([Step::calls(calls), Step::text("done")]));
+    stage.file("src/here.txt", "old");
+    stage.file("secret/key.txt", "old");
+    let (records, outcome) = stage.play(ask(&stage));
+    let mut inputs: BTreeMap<String, Value> = BTreeMap::new();
+    let mut became = Vec::new();
+    for record in &records {
+        match &record.event {
+            Event::ToolUse(call) => {
+                let raw = call.raw_input.as_ref().map_or("null", |r| r.get());
+                inputs.insert(call.id.clone(), serde_json::from_str(raw).unwrap());
+            }
+            Event::ToolResult { tool_use_id, status, .. } => {
+                became.push((inputs[tool_use_id].clone(), *status))
+            }
+            _ => {}
+        }
+    }
+    let wrong: Vec<&Case> = cases.iter().filter(|case| !became.contains(case)).collect();
+    assert!(wrong.is_empty(), "expected {wrong:#?}\nbut {became:#?}\n{}", outcome.stderr_tail);
+    let denials = cases.iter().filter(|(_, status)| *status == ToolStatus::Denied).count();
+    assert_eq!(outcome.verdict, if denials > 0 { Verdict::DoneWithDenials } else { Verdict::Done });
+    stage
+}
+
+fn command(text: &str, status: ToolStatus) -> Case {
+    (json!({"command": text, "description": "d"}), status)
+}
+
+fn write(path: impl Into<String>, status: ToolStatus) -> Case {
+    (json!({"file_path": path.into(), "content": "x"}), status)
+}
+
+use ToolStatus::{Denied, Ok as Done};
+
+#[test]
+fn a_permitted_command_permits_no_other() {
+    needs_real_gemini!();
+    let mut cases = vec![
+        command("echo", Done),
+        command("echo a  'b; c'", Done),
+        command("echo a && echo b", Done),
+        command("echox", Denied),
+        command("X=1 echo a", Denied),
+        // A nested argument of the same name does not count.
+        (json!({"command": "touch evil0", "description": "d", "more": {"command": "echo a"}}), Denied),
+    ];
+    for (i, form) in [
+        "echo a && touch evil",
+        "echo a; touch evil",
+        "echo a\ntouch evil",
+        "echo a & touch evil",
+        "echo a | tee evil",
+        "echo a > evil",
+        "echo $(touch evil)",
+        "echo `touch evil`",
+        "echo \"$(touch evil)\"",
+        "echo <(touch evil)",
+        "echo a || touch evil",
+        "(echo a; touch evil)",
+        "if echo a; then touch evil; fi",
+        "echo() { touch evil; }; echo a",
+        "bash -c 'echo a; touch evil'",
+    ]
+    .iter()
+    .enumerate()
+    {
+        cases.push(command(&form.replace("evil", &format!("evil{}", i + 1)), Denied));
+    }
+    let stage = check("run_shell_command", &cases, |stage| {
+        stage.request("go").permission_mode(PermissionMode::Default).allow("Bash(echo *)")
+    });
+    let made =
+        fs::read_dir(stage.workspace()).unwrap().flatten().map(|e| e.file_name().into_string().unwrap());
+    let evil: Vec<String> = made.filter(|name| name.starts_with("evil")).collect();
+    assert!(evil.is_empty(), "{evil:?}");
+}
+
+#[test]
+fn a_permitted_folder_permits_no_other() {
+    needs_real_gemini!();
+    let cases = |stage: Option<&Stage>| {
+        let root = stage.map_or_else(|| "/ws".into(), |s| s.workspace().canonicalize().unwrap());
+        let root = root.display().to_string();
+        vec![
+            write("src/a.txt", Done),
+            write("./src/b.txt", Done),
+            write("src/deep/er/c..d.txt", Done),
+            write("src/../esc1.txt", Denied),
+            write("src/x/../../esc2.txt", Denied),
+            write("./src/../esc3.txt", Denied),
+            write("other/src/e.txt", Denied),
+            write("srcx/f.txt", Denied),
+            write("esc4.txt", Denied),
+            write(format!("{root}/esc5.txt"), Denied),
+        ]
+    };
+    let stage = check("write_file", &cases(None), |stage| {
+        stage.request("go").permission_mode(PermissionMode::Default).allow("Write(src/**)")
+    });
+    assert!(stage.read("src/deep/er/c..d.txt").is_some());
+    for i in 1..=5 {
+        assert_eq!(stage.read(&format!("esc{i}.txt")), None);
+    }
+}
+
+#[test]
+fn an_absolute_path_into_a_permitted_folder_is_permitted() {
+    needs_real_gemini!();
+    let root = tempfile::tempdir().unwrap();
+    let real = root.path().canonicalize().unwrap();
+    let cases = [
+        write(real.join("src/a.txt").to_string_lossy(), Done),
+        write(real.join("b.txt").to_string_lossy(), Denied),
+    ];
+    let _ = check("write_file", &cases, |stage| {
+        stage
+            .request("go")
+            .working_dir(&real)
+            .permission_mode(PermissionMode::Default)
+            .allow("Write(src/*.txt)")
+    });
+    assert!(real.join("src/a.txt").is_file() && !real.join("b.txt").exists());
+}
+
+#[test]
+fn a_refused_folder_cannot_be_reached_by_another_spelling() {
+    needs_real_gemini!();
+    let cases = [
+        write("ok.txt", Done),
+        write("secrets/ok.txt", Done),
+        write("lib/secret/ok.txt", Done),
+        write("secret/a", Denied),
+        write("./secret/b", Denied),
+        write("././/secret/c", Denied),
+        write("secret//d", Denied),
+        write("src/../secret/e", Denied),
+        write("@secret/f", Denied),
+        write("@/secret/f2", Denied),
+        write("sec\u{0}ret/g", Denied),
+        write("secret/\"quoted\"", Denied),
+        write("secret/é", Denied),
+    ];
+    let stage = check("write_file", &cases, |stage| stage.request("go").deny("Write(secret/**)"));
+    let held: Vec<_> =
+        fs::read_dir(stage.workspace().join("secret")).unwrap().flatten().map(|e| e.file_name()).collect();
+    assert_eq!(held, ["key.txt"]);
+}
+
+#[test]
+fn a_refused_command_is_refused_in_company_too() {
+    needs_real_gemini!();
+    let cases = [
+        command("ls src", Done),
+        command("rm", Denied),
+        command("rm -rf src", Denied),
+        command("/bin/rm src/here.txt", Denied),
+        command("ls && rm src/here.txt", Denied),
+        command("ls; rm src/here.txt", Denied),
+        command("bash -c 'rm src/here.txt'", Denied),
+        command("echo $(rm src/here.txt)", Denied),
+        command("echo rmdir", Done),
+    ];
+    let stage =
+        check("run_shell_command", &cases, |stage| stage.request("go").deny("Bash(rm *)").allow("Bash"));
+    assert!(stage.read("src/here.txt").is_some());
+}
+
+#[test]
+fn whole_tools_are_offered_or_not() {
+    needs_real_gemini!();
+    let offered = |ask: &dyn Fn(RunRequest) -> RunRequest| {
+        let stage = Stage::new(Script::always(Step::text("ok")));
+        let outcome = stage.outcome(ask(stage.request("go").permission_mode(PermissionMode::Default)));
+        assert_eq!(outcome.verdict, Verdict::Done, "{}", outcome.stderr_tail);
+        stage.model.requests_to_main()[0].offered_tools()
+    };
+    let has = |tools: &[String], name: &str| tools.iter().any(|t| t == name);
+    let plain = offered(&|r| r);
+    assert!(!has(&plain, "write_file") && has(&plain, "glob"), "{plain:?}");
+    let with = offered(&|r| r.allow("WebFetch").allow("Write").deny("Glob"));
+    assert!(has(&with, "web_fetch") && has(&with, "write_file") && !has(&with, "glob"), "{with:?}");
+    let bypass = offered(&|r| r.permission_mode(PermissionMode::Bypass).deny("run_shell_command"));
+    assert!(!has(&bypass, "run_shell_command") && has(&bypass, "write_file"), "{bypass:?}");
+    let edits = offered(&|r| r.permission_mode(PermissionMode::AcceptEdits));
+    assert!(
+        has(&edits, "write_file") && has(&edits, "replace") && !has(&edits, "run_shell_command"),
+        "{edits:?}"
+    );
+}
+
+#[test]
+fn the_users_own_policies_stay_in_force() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::always(Step::text("ok")));
+    let policies = stage.home().join(".gemini/policies");
+    fs::create_dir_all(&policies).unwrap();
+    let rule = "[[rule]]\ntoolName = \"glob\"\ndecision = \"deny\"\npriority = 500\n";
+    fs::write(policies.join("mine.toml"), rule).unwrap();
+    let outcome = stage.outcome(stage.request("go").allow("Glob").allow("WebFetch"));
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", outcome.stderr_tail);
+    let offered = stage.model.requests_to_main()[0].offered_tools();
+    assert!(!offered.contains(&"glob".to_owned()), "{offered:?}");
+}
+
+/// The way on which a model gets every permission by itself: it plans, ends the planning, and works.
+fn escape() -> Script {
+    Script::new([
+        Step::call("enter_plan_mode", json!({"reason": "x"})),
+        Step::call("write_file", json!({"file_path": "plan.md", "content": "x"})),
+        Step::call("exit_plan_mode", json!({"plan_filename": "plan.md"})),
+        Step::call("write_file", json!({"file_path": "escaped.txt", "content": "x"})),
+        Step::call("run_shell_command", json!({"command": "touch escaped-too.txt", "description": "d"})),
+        Step::text("done"),
+    ])
+}
+
+#[test]
+fn no_mode_can_be_left_for_a_wider_one() {
+    needs_real_gemini!();
+    for (mode, writes) in
+        [(PermissionMode::Default, false), (PermissionMode::AcceptEdits, true), (PermissionMode::Plan, false)]
+    {
+        let stage = Stage::new(escape());
+        let outcome = stage.outcome(stage.request("go").permission_mode(mode));
+        assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{mode:?}: {}", outcome.stderr_tail);
+        assert_eq!(stage.read("escaped.txt").is_some(), writes, "{mode:?}");
+        assert_eq!(stage.read("escaped-too.txt"), None, "{mode:?}");
+    }
+}
+
+#[test]
+fn a_rule_that_cannot_be_held_starts_nothing() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::always(Step::text("ok")));
+    let request = stage.request("go").allow("WebFetch(domain:x.org)").deny("Wirte(a)");
+    let error = agentline::blocking::run(&stage.agentline(), request, |_, _| {}).unwrap_err().to_string();
+    assert!(
+        error.contains("`allow`: `WebFetch(domain:x.org)`") && error.contains("`deny`: `Wirte(a)`"),
+        "{error}"
+    );
+    assert!(stage.model.requests().is_empty());
+}
