@@ -1,6 +1,6 @@
 //! All that can happen to a connection. The tape is the list of these.
 
-use crate::{AskId, DiskChange, Limits, Millis, Notice, PriceTable, RunId, Surface, Tokens};
+use crate::{AskId, DiskChange, Limits, Millis, Notice, PriceTable, Proof, RunId, Surface, Tokens};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -138,6 +138,9 @@ pub struct Order {
     pub prices: PriceTable,
     /// Rules that a refusal may name, as the caller wrote them: tool pattern and rule.
     pub deny_rules: Vec<String>,
+    /// How the agent shows that it holds the rules that it was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Proof>,
 }
 
 /// Who runs what where.

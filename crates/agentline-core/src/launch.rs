@@ -136,7 +136,7 @@ pub struct Launch {
 
 /// What an agent puts on stderr, before its first turn, about rules that it was given. A turn without `read`, or with
 /// `dropped`, means that the rules are not in force.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Proof {
     /// Begins a line when the rules were read.

@@ -25,7 +25,7 @@ fn told(stage: &Stage) -> String {
 }
 
 fn show(outcome: &Outcome) -> String {
-    serde_json::to_string_pretty(outcome).unwrap()
+    serde_json::to_string_pretty(outcome).expect("an outcome is JSON")
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn the_latest_session_is_found_and_unknown_ones_start_nothing() {
 
 /// A start of the agent by its user, without us.
 fn bare(stage: &Stage, args: &[&str], prompt: &str) -> std::process::Output {
-    let program = real_gemini().unwrap();
+    let program = real_gemini().expect("real agents are not left out");
     let mut command = Command::new(program.path);
     command.args(program.args).args(["-m", "gemini-2.5-flash", "--skip-trust", "-p", prompt]).args(args);
     command.env_clear().envs(stage.variables()).env("GEMINI_CLI_NO_RELAUNCH", "1");

@@ -23,7 +23,7 @@ fn check(tool: &str, cases: &[Case], ask: impl Fn(&Stage) -> RunRequest) -> Stag
         match &record.event {
             Event::ToolUse(call) => {
                 let raw = call.raw_input.as_ref().map_or("null", |r| r.get());
-                inputs.insert(call.id.clone(), serde_json::from_str(raw).unwrap());
+                inputs.insert(call.id.clone(), serde_json::from_str(raw).expect("arguments are JSON"));
             }
             Event::ToolResult { tool_use_id, status, .. } => {
                 became.push((inputs[tool_use_id].clone(), *status))
@@ -153,7 +153,8 @@ fn a_refused_folder_cannot_be_reached_by_another_spelling() {
         write("@secret/f", Denied),
         write("@/secret/f2", Denied),
         write("sec\u{0}ret/g", Denied),
-        write("secret/\"quoted\"", Denied),
+        // The CLI refuses such a name before it asks for a decision.
+        write("secret/\"quoted\"", ToolStatus::Error),
         write("secret/é", Denied),
     ];
     let stage = check("write_file", &cases, |stage| stage.request("go").deny("Write(secret/**)"));

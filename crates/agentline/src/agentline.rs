@@ -144,6 +144,7 @@ impl Agentline {
             events,
             cancels: cancelled,
             private: Some(ready.private),
+            copy_back: ready.launch.copy_back,
         };
         Ok(Run::new(who.run_id, receiver, cancels, tokio::spawn(drive(job)), launched))
     }
@@ -276,6 +277,7 @@ impl Inner {
         order.follow = true;
         order.prices = self.prices.clone();
         order.deny_rules.clone_from(&request.deny);
+        order.proof.clone_from(&launch.proof);
         order
     }
 

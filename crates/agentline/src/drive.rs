@@ -2,6 +2,7 @@
 
 use crate::{
     follow::Follower,
+    prepare,
     process::{self, Happening, Process, Signal, Std},
     tape_file::TapeFile,
     workspace::Before,
@@ -12,6 +13,7 @@ use agentline_core::{
 };
 use std::{
     borrow::Cow,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 use tokio::{
@@ -40,6 +42,8 @@ pub(crate) struct Job {
     pub(crate) cancels: Receiver<i32>,
     /// Lives as long as the run; removed with it.
     pub(crate) private: Option<tempfile::TempDir>,
+    /// What may have to go back to the user from the private folder.
+    pub(crate) copy_back: Vec<(PathBuf, PathBuf)>,
 }
 
 /// The state of the loop.
@@ -74,6 +78,7 @@ pub(crate) async fn drive(job: Job) -> Outcome {
         events,
         mut cancels,
         private,
+        copy_back,
     } = job;
     let who = order.who.clone();
     let mut drive = Drive {
@@ -151,6 +156,7 @@ pub(crate) async fn drive(job: Job) -> Outcome {
     if tape.is_some_and(|mut t| !t.finish()) {
         outcome.warnings.push(Notice::new("tape", "the tape could not be written to its end"));
     }
+    prepare::bring_back(&copy_back);
     clear_away(&follower, private);
     outcome
 }

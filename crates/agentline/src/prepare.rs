@@ -2,7 +2,10 @@
 
 use crate::error::Error;
 use agentline_core::Launch;
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// Makes a private folder that is removed with the run.
 pub(crate) fn private_folder(parent: &Path) -> Result<tempfile::TempDir, Error> {
@@ -33,6 +36,19 @@ pub(crate) fn carry_out(launch: &Launch) -> Result<(), Error> {
     Ok(())
 }
 
+/// Takes files to the user that the agent has put in the place of our links.
+pub(crate) fn bring_back(files: &[(PathBuf, PathBuf)]) {
+    for (ours, theirs) in files {
+        if fs::symlink_metadata(ours).is_ok_and(|found| found.is_file()) {
+            // Renamed into place, so that nobody ever reads half of it. A failure leaves the user what was there.
+            let beside = theirs.with_extension("agentline-new");
+            if fs::copy(ours, &beside).and_then(|_| fs::rename(&beside, theirs)).is_err() {
+                let _ = fs::remove_file(&beside);
+            }
+        }
+    }
+}
+
 #[cfg(unix)]
 fn link(to: &Path, at: &Path) -> std::io::Result<()> {
     std::os::unix::fs::symlink(to, at)
@@ -45,5 +61,28 @@ fn link(to: &Path, at: &Path) -> std::io::Result<()> {
         std::os::windows::fs::symlink_dir(to, at)
     } else {
         std::os::windows::fs::symlink_file(to, at).or_else(|_| fs::copy(to, at).map(|_| ()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn only_what_replaced_a_link_is_brought_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["linked", "replaced"] {
+            fs::write(at(&format!("user-{name}")), "old").unwrap();
+            link(&at(&format!("user-{name}")), &at(name)).unwrap();
+        }
+        fs::write(at("new"), "new").unwrap();
+        fs::rename(at("new"), at("replaced")).unwrap();
+        let pair = |name: &str| (at(name), at(&format!("user-{name}")));
+        bring_back(&[pair("linked"), pair("replaced"), pair("missing")]);
+        let read = |name: &str| fs::read_to_string(at(&format!("user-{name}"))).unwrap();
+        assert_eq!((read("linked").as_str(), read("replaced").as_str()), ("old", "new"));
+        assert!(!at("user-missing").exists());
     }
 }

@@ -8,6 +8,7 @@ mod overlay;
 mod pattern;
 mod policy;
 mod prompt;
+mod proof;
 mod refusal;
 mod session_file;
 mod settings;

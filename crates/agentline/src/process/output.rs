@@ -28,8 +28,8 @@ const GATHER: Duration = Duration::from_millis(1);
 pub(super) struct Output {
     stdout: Source,
     stderr: Tail,
-    /// The stream that was read last; the other one comes first next time.
-    last: Std,
+    /// The last read was of stderr and did not bring all of it.
+    err_floods: bool,
     watch: Option<os::Watch>,
     poll: Duration,
     read_at: Instant,
@@ -69,7 +69,7 @@ impl Output {
         let output = Self {
             stdout,
             stderr,
-            last: Std::Err,
+            err_floods: false,
             watch,
             poll: POLL_FIRST,
             read_at: Instant::now(),
@@ -80,10 +80,8 @@ impl Output {
 
     /// Appends what one of the streams has, if any has something, without waiting.
     pub(super) fn read(&mut self, into: &mut Vec<u8>) -> Option<Std> {
-        let order = match self.last {
-            Std::Out => [Std::Err, Std::Out],
-            Std::Err => [Std::Out, Std::Err],
-        };
+        // What an agent says on stderr before it speaks on stdout is also read before; only a flood has to wait.
+        let order = if self.err_floods { [Std::Out, Std::Err] } else { [Std::Err, Std::Out] };
         let found = order.into_iter().find(|stream| {
             let read = match stream {
                 Std::Out => self.stdout.read(into),
@@ -92,7 +90,7 @@ impl Output {
             read > 0
         });
         if let Some(stream) = found {
-            self.last = stream;
+            self.err_floods = stream == Std::Err && self.stderr.waiting() > 0;
             self.poll = POLL_FIRST;
             self.read_at = Instant::now();
         }
@@ -180,11 +178,11 @@ mod tests {
     async fn the_streams_take_turns() {
         let (mut output, stdout, stderr) = Output::open(Via::TailedFile).unwrap();
         let flood = vec![b'x'; 1 << 20];
-        std::fs::File::from(stdout).write_all(&flood).unwrap();
-        std::fs::File::from(stderr).write_all(b"one line").unwrap();
+        std::fs::File::from(stdout).write_all(b"one line").unwrap();
+        std::fs::File::from(stderr).write_all(&flood).unwrap();
         assert_eq!(output.waiting(), (1 << 20) + 8);
         let turns: Vec<_> = std::iter::from_fn(|| output.read(&mut Vec::new())).collect();
-        assert_eq!(turns, [Std::Out, Std::Err, Std::Out, Std::Out, Std::Out]);
+        assert_eq!(turns, [Std::Err, Std::Out, Std::Err, Std::Err, Std::Err]);
         assert_eq!(output.waiting(), 0);
     }
 }

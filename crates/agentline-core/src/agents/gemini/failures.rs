@@ -159,11 +159,10 @@ pub(super) fn stderr_line(text: &str, say: &mut Say) {
         let code = if failure.kind == Kind::RateLimited { "rate_limited" } else { "retry" };
         say.event_all(Event::warning(code, message));
         say.retry(failure);
-    } else if text.contains("Policy file error in") || text.contains("Policy file warning in") {
-        say.abort(
-            Failure::new(Kind::Policy, format!("Gemini CLI could not use a policy file: {}", text.trim()))
-                .hint("correct the rule in `--allow` or `--deny`, or the file in your policies folder"),
-        );
+    } else if text.contains("Policy file error in") {
+        // A file of the user's: a bare run goes on as well.
+        let message = format!("Gemini CLI goes on without it: {}", text.trim().trim_end_matches(':'));
+        say.event_all(Event::warning("policy", message));
     } else if text.starts_with("MCP issues detected")
         || text.contains("Error during discovery for MCP server")
     {

@@ -2,7 +2,7 @@
 //! read from the session file.
 
 use super::{
-    failures,
+    failures, proof,
     session_file::{SessionFile, Telling},
     stream,
 };
@@ -43,6 +43,8 @@ pub(super) struct GeminiJson {
     talk_failed: bool,
     /// The agent answered, but nothing came from its session file.
     untold: bool,
+    /// Whether the rules are in force.
+    rules: proof::Watch,
 }
 
 impl GeminiJson {
@@ -58,6 +60,7 @@ impl GeminiJson {
             err: None,
             talk_failed: false,
             untold: false,
+            rules: proof::Watch::default(),
         }
     }
 
@@ -127,6 +130,9 @@ impl GeminiJson {
             failure => End::failed(failure),
         };
         say.end(run, end);
+        if answered {
+            self.rules.turn(say);
+        }
         true
     }
 
@@ -158,7 +164,10 @@ impl GeminiJson {
             // One that never ended was none.
             self.give_back(say);
         } else if self.block.is_empty() {
-            return failures::stderr_line(text, say);
+            if !self.rules.stderr(text, say) {
+                failures::stderr_line(text, say);
+            }
+            return;
         }
         self.block.push(text.to_owned());
         if text == "}" {
@@ -223,6 +232,7 @@ impl Dialogue for GeminiJson {
 
     fn prompt(&mut self, run: RunId, order: &Order, say: &mut Say) {
         self.run = Some(run);
+        self.rules.begin(order);
         self.model.clone_from(&order.who.model);
         if let Want::Named(session) | Want::Load(session) = &order.session {
             self.session = Some(session.clone());

@@ -13,6 +13,7 @@
 
 use super::{
     pattern::{self, Lean},
+    refusal::RULE_MARK,
     tools,
 };
 use crate::{PermissionMode, Problem, Rule, RunRequest, nearest};
@@ -136,7 +137,7 @@ fn entries_of(rule: &Rule, key: &str, text: &str, roots: &[&str], lean: Lean) ->
         if lean == Lean::Narrow {
             return Entry::allow(tool);
         }
-        let message = format!("Refused by the rule `{text}` of this run.");
+        let message = format!("{RULE_MARK}{text}");
         Entry { deny_message: Some(message), ..Entry::deny(tool) }
     };
     let cannot = |why: &str, way_out: &str| {

@@ -10,6 +10,7 @@ pub(super) fn of_type(kind: &str, tool: &str, message: &str) -> Option<String> {
     match kind {
         "tool_not_registered" => tools::is_own(tool).then(|| "not_offered".to_owned()),
         "policy_violation" => Some(by_policy(message)),
+        "unhandled_exception" => needs_confirmation(message).then(|| "confirmation_required".to_owned()),
         "invalid_tool_params" => is_outside(message).then(|| "outside_workspace".to_owned()),
         _ => None,
     }
@@ -20,6 +21,9 @@ pub(super) fn of_message(tool: &str, message: &str) -> Option<String> {
     if is_outside(message) {
         return Some("outside_workspace".to_owned());
     }
+    if needs_confirmation(message) {
+        return Some("confirmation_required".to_owned());
+    }
     if message.contains("denied by policy") {
         return Some(by_policy(message));
     }
@@ -29,6 +33,11 @@ pub(super) fn of_message(tool: &str, message: &str) -> Option<String> {
 
 fn is_outside(message: &str) -> bool {
     message.starts_with("Path not in workspace")
+}
+
+/// A permitted command that does more than was permitted, such as writing its output to a file.
+fn needs_confirmation(message: &str) -> bool {
+    message.contains("requires user confirmation, which is not supported")
 }
 
 /// `policy: Bash(rm *)`: the reason, and behind it the rule where the message names it.
@@ -51,6 +60,15 @@ mod tests {
             of_message("write_file", "Tool \"write_file\" not found. Did you mean …").as_deref(),
             Some("not_offered")
         );
+    }
+
+    #[test]
+    fn what_would_have_to_be_confirmed_is_refused() {
+        let message = "Tool execution for \"Shell\" requires user confirmation, which is not supported in non-interactive mode.";
+        let reason = Some("confirmation_required".to_owned());
+        assert_eq!(of_type("unhandled_exception", "run_shell_command", message), reason);
+        assert_eq!(of_message("run_shell_command", message), reason);
+        assert_eq!(of_type("unhandled_exception", "run_shell_command", "it broke"), None);
     }
 
     #[test]

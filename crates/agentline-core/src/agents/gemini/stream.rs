@@ -1,7 +1,7 @@
 //! Gemini's `-o stream-json`: one process, one run, a line an event, nothing after the prompt.
 
 use super::{
-    failures, refusal,
+    failures, proof, refusal,
     session_file::{SessionFile, Telling},
     tools,
 };
@@ -45,6 +45,8 @@ pub(super) struct GeminiStream {
     stopped: Option<Failure>,
     /// Names of the tools that are running, for results, which do not say them.
     open: BTreeMap<String, String>,
+    /// Whether the rules are in force.
+    rules: proof::Watch,
 }
 
 impl GeminiStream {
@@ -60,6 +62,7 @@ impl GeminiStream {
             error: None,
             stopped: None,
             open: BTreeMap::new(),
+            rules: proof::Watch::default(),
         }
     }
 
@@ -104,6 +107,7 @@ impl GeminiStream {
                 say.event(run, Event::Started(Box::new(started)));
             }
             "message" if &*wire.role == "assistant" => {
+                self.rules.turn(say);
                 if let Some(content) = wire.content {
                     self.turn_has_text |= !content.trim().is_empty();
                     self.said_text |= self.turn_has_text;
@@ -111,6 +115,7 @@ impl GeminiStream {
                 }
             }
             "tool_use" => {
+                self.rules.turn(say);
                 self.turn_has_text = false;
                 self.open.insert(wire.id.to_string(), wire.tool.to_string());
                 let tool = tools::tool_use(wire.id.own(), &wire.tool, wire.parameters);
@@ -214,6 +219,7 @@ impl Dialogue for GeminiStream {
 
     fn prompt(&mut self, run: RunId, order: &Order, say: &mut Say) {
         self.run = Some(run);
+        self.rules.begin(order);
         if let Want::Named(session) | Want::Load(session) = &order.session {
             self.follow(run, session, say);
         }
@@ -227,7 +233,9 @@ impl Dialogue for GeminiStream {
             Stream::Stdout => self.stdout(run, line.text, say),
             Stream::Stderr => {
                 self.talk_failed |= line.text.starts_with(failures::TALK_FAILED);
-                failures::stderr_line(line.text, say);
+                if !self.rules.stderr(line.text, say) {
+                    failures::stderr_line(line.text, say);
+                }
             }
             Stream::Side(run, _) => self.file.line(run, line.text, say),
         }

@@ -1,0 +1,107 @@
+//! Watches stderr for the proof that Gemini CLI holds the rules that it was given.
+
+use crate::{Failure, Kind, Order, Proof, Say};
+
+/// What has been seen so far.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    wanted: Option<Proof>,
+    seen: bool,
+    told: bool,
+    /// Lines that still belong to the last report about our file.
+    rest: u8,
+}
+
+impl Watch {
+    /// A run begins with these rules.
+    pub(super) fn begin(&mut self, order: &Order) {
+        self.wanted.clone_from(&order.proof);
+    }
+
+    /// Takes a line of stderr, and says whether it was about our rules and is dealt with.
+    pub(super) fn stderr(&mut self, text: &str, say: &mut Say) -> bool {
+        let Some(proof) = &self.wanted else { return false };
+        if text.starts_with(&proof.read) {
+            (self.seen, self.rest) = (true, 2);
+            return true;
+        }
+        if text.starts_with(&proof.dropped) {
+            self.told = true;
+            say.abort(
+                Failure::new(Kind::Policy, "Gemini CLI dropped a rule of `--allow` or `--deny`")
+                    .hint("leave out rules until it works, and report it"),
+            );
+            return false;
+        }
+        let belongs = self.rest > 0 && (text == "  Unrecognized tool name" || text.starts_with("Rule #"));
+        self.rest = if belongs { self.rest - 1 } else { 0 };
+        belongs
+    }
+
+    /// The model has taken a turn: by now the proof must have come, since what is on stderr is read first.
+    pub(super) fn turn(&mut self, say: &mut Say) {
+        if self.wanted.is_some() && !self.seen && !std::mem::replace(&mut self.told, true) {
+            say.abort(
+                Failure::new(Kind::Policy, "Gemini CLI did not read the rules of `--allow` and `--deny`")
+                    .hint("run again; if it stays so, run without rules and report it"),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{agents::gemini::policy, dialogue::Said};
+
+    const REST: [&str; 2] = ["  Unrecognized tool name", "Rule #2: The \"__\" syntax for MCP tools …"];
+
+    fn watch(wanted: bool) -> Watch {
+        let mut watch = Watch::default();
+        let proof = wanted.then(|| Proof::new(policy::PROOF, policy::BROKEN));
+        watch.begin(&Order { proof, ..Order::default() });
+        watch
+    }
+
+    fn aborts(say: &Say) -> usize {
+        say.runs.iter().filter(|(_, said)| matches!(said, Said::Abort(f) if f.kind == Kind::Policy)).count()
+    }
+
+    #[test]
+    fn rules_that_were_read_are_no_news() {
+        let (mut watch, mut say) = (watch(true), Say::default());
+        for _ in 0..2 {
+            assert!(watch.stderr(policy::PROOF, &mut say));
+            assert!(REST.iter().all(|line| watch.stderr(line, &mut say)));
+        }
+        assert!(!watch.stderr("something else", &mut say));
+        assert!(!watch.stderr("Rule #1 of the user", &mut say), "it belongs to another report");
+        watch.turn(&mut say);
+        assert_eq!(aborts(&say), 0);
+    }
+
+    #[test]
+    fn a_turn_without_the_proof_ends_the_run_once() {
+        let (mut watch, mut say) = (watch(true), Say::default());
+        watch.stderr("[USER] Policy file warning in mine.toml:", &mut say);
+        assert_eq!(aborts(&say), 0);
+        watch.turn(&mut say);
+        watch.turn(&mut say);
+        assert_eq!(aborts(&say), 1);
+    }
+
+    #[test]
+    fn a_dropped_rule_ends_the_run_at_once() {
+        let (mut watch, mut say) = (watch(true), Say::default());
+        watch.stderr(policy::BROKEN, &mut say);
+        assert_eq!(aborts(&say), 1);
+    }
+
+    #[test]
+    fn without_rules_nothing_is_asked_for() {
+        let (mut watch, mut say) = (watch(false), Say::default());
+        assert!(!watch.stderr(policy::PROOF, &mut say));
+        watch.turn(&mut say);
+        assert_eq!(aborts(&say), 0);
+    }
+}
