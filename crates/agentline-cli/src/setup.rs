@@ -1,9 +1,7 @@
 //! What is known before a run: who asks, from where, and the settings of all layers.
 
 use crate::stop::Stop;
-use agentline::{
-    Agentline, Config, Layer, Problems, RunRequest, core::agents, process::Supervisor, settings,
-};
+use agentline::{Agentline, Config, Layer, Problems, RunRequest, settings};
 use std::path::{Path, PathBuf};
 
 /// Who asks, and the layers of settings that count here.
@@ -12,7 +10,7 @@ pub(crate) struct Setup {
     agentline: Agentline,
     layers: Vec<Layer>,
     /// The workspace's file, where there is one.
-    pub(crate) workspace_file: Option<PathBuf>,
+    workspace_file: Option<PathBuf>,
 }
 
 impl Setup {
@@ -33,34 +31,12 @@ impl Setup {
         Config::build(&self.layers)
     }
 
-    /// The handle that starts runs, with what the settings say about this machine.
-    pub(crate) fn agentline(&self, config: &Config) -> Agentline {
+    /// The handle that starts runs and the run itself, with what the settings say about both.
+    pub(crate) fn equip(&self, config: &Config) -> (Agentline, RunRequest) {
         let mut here = self.agentline.here().clone();
         if let Some(folder) = self.workspace_file.as_deref().and_then(Path::parent) {
             here.project = folder.to_owned();
         }
-        let mut agentline = Agentline::new(here).prices(config.prices.clone());
-        for (agent, settings) in &config.agents {
-            if let Some(program) = &settings.program {
-                agentline = agentline.program(agent, program);
-            }
-        }
-        if let Some(program) = &config.supervisor {
-            agentline = agentline.supervisor(Supervisor::Path(program.clone()));
-        }
-        agentline
-    }
-
-    /// What a run is like, with what the settings say about its agent.
-    pub(crate) fn request(&self, config: &Config) -> RunRequest {
-        let mut request = config.request.clone();
-        let id = agents::find(&request.agent).map_or(request.agent.as_str(), |agent| agent.card().id);
-        if let Some(settings) = config.agents.get(id) {
-            for (name, value) in &settings.env {
-                request.env.entry(name.clone()).or_insert_with(|| value.clone());
-            }
-            request.surface = request.surface.or(settings.surface);
-        }
-        request
+        Agentline::new(here).equip(config)
     }
 }

@@ -7,6 +7,7 @@ pub mod cache;
 pub mod detect;
 pub mod doctor;
 mod drive;
+mod equip;
 mod error;
 mod follow;
 pub mod install;

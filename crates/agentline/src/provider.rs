@@ -24,7 +24,7 @@ pub use error::{ErrorKind, ProviderError};
 pub use metadata::{CONFIG_KEYS, Metadata};
 pub use result::{Gathered, ProviderResult};
 
-use crate::{agentline::Agentline, process::Supervisor};
+use crate::agentline::Agentline;
 use agentline_core::{Agent, Config, Event, Layer, Notice, Problem, RunRequest, agents};
 use serde_json::{Map, Value, json};
 use std::fmt;
@@ -55,7 +55,7 @@ impl Provider {
         let mut config = Config::build(&[Layer::map("provider", defaults), given])?;
         let agent = agents::find(&config.request.agent).map_err(ProviderError::from)?;
         let warnings = std::mem::take(&mut config.notices);
-        let (agentline, request) = equip(agentline, agent, config);
+        let (agentline, request) = agentline.equip(&config);
         Ok(Self { agentline, agent, request, warnings })
     }
 
@@ -166,29 +166,6 @@ impl fmt::Debug for Provider {
         // The request may hold a key.
         f.debug_struct("Provider").field("name", &self.agent.card().provider).finish_non_exhaustive()
     }
-}
-
-/// Gives the handle what the configuration says about the machine, and the request what it says about its agent.
-fn equip(mut agentline: Agentline, agent: &dyn Agent, config: Config) -> (Agentline, RunRequest) {
-    let id = agent.card().id;
-    let mut request = config.request;
-    if let Some(settings) = config.agents.get(id) {
-        if let Some(program) = &settings.program {
-            agentline = agentline.program(id, program);
-        }
-        for (name, value) in &settings.env {
-            request.env.entry(name.clone()).or_insert_with(|| value.clone());
-        }
-        request.surface = request.surface.or(settings.surface);
-    }
-    if let Some(program) = config.supervisor {
-        agentline = agentline.supervisor(Supervisor::Path(program));
-    }
-    // The caller's own prices stand unless the configuration has some.
-    if config.origins.keys().any(|key| key.starts_with("prices.")) {
-        agentline = agentline.prices(config.prices);
-    }
-    (agentline, request)
 }
 
 #[cfg(test)]

@@ -20,18 +20,15 @@ pub(crate) struct DoctorArgs {
 }
 
 pub(crate) fn run(ui: &mut Ui, args: &DoctorArgs) -> Result<u8, Stop> {
-    let mut here = Agentline::from_env()?.here().clone();
-    if let Some(dir) = &args.cwd {
-        here.cwd = here.cwd.join(dir);
-    }
-    // Settings that are wrong are told, and the rest is looked at all the same.
     let setup = Setup::read(args.cwd.as_deref(), None)?;
+    // Settings that are wrong are told at the end, and the rest is looked at all the same.
     let settings = setup.config();
+    let mut here = Agentline::from_env()?.here().clone();
     if let Ok(config) = &settings {
-        here = setup.agentline(config).here().clone();
-        here.cwd = args.cwd.as_ref().map_or_else(|| here.cwd.clone(), |dir| here.cwd.join(dir));
-        here.configured = config.agents.get("gemini").and_then(|settings| settings.program.clone());
+        here = setup.equip(config).0.here().clone();
+        here.configured = config.agents.get(&config.request.agent).and_then(|agent| agent.program.clone());
     }
+    here.cwd = args.cwd.as_ref().map_or_else(|| here.cwd.clone(), |dir| here.cwd.join(dir));
     let mut report = doctor::doctor(&here);
     report.supervisor = Some(cfg!(unix));
     match args.output {

@@ -164,9 +164,8 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, Stop> {
     for notice in &config.notices {
         ui.warn(&notice.message);
     }
-    let mut request = setup.request(&config);
+    let (agentline, mut request) = setup.equip(&config);
     request.prompt = prompt::read(args.prompt.as_deref(), &request)?;
-    let agentline = setup.agentline(&config);
     let telling = Telling { output: args.output, messages: args.messages, mode: request.permission_mode };
     let mut renderer = Renderer::new(telling);
     live::start(|| async {

@@ -2,27 +2,32 @@
 
 use super::{Form, words};
 use crate::ui::Ui;
-use agentline::{Event, Record, provider_view};
+use agentline::{Event, Record, provider::Gathered};
 use std::io::{self, Write};
 
 /// Prints `{"response", "files"}`.
 #[derive(Default)]
 pub(super) struct Provider {
-    /// All assistant text joined.
-    response: String,
+    gathered: Gathered,
 }
 
 impl Form for Provider {
     fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()> {
         words::activity(ui, &record.event);
         match &record.event {
-            Event::Text { text } => self.response.push_str(text),
             Event::Outcome { outcome } => {
                 ui.rest();
-                writeln!(ui.out(), "{}", provider_view(outcome, &self.response))?;
+                let result = std::mem::take(&mut self.gathered).finish((**outcome).clone(), &[]);
+                for warning in &result.warnings {
+                    ui.warn(&words::plain(&warning.message));
+                }
+                let out = ui.out();
+                serde_json::to_writer(&mut *out, &result)?;
+                out.write_all(b"\n")?;
+                // The shape has no place for an error.
                 words::failure(ui, outcome);
             }
-            _ => {}
+            event => self.gathered.take(event),
         }
         Ok(())
     }

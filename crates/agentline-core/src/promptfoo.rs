@@ -1,16 +1,7 @@
-//! The outcome in the shapes that other tools want: a workflow's provider, and promptfoo.
+//! The outcome in the shape that a provider of promptfoo gives back.
 
-use crate::{Change, Kind, Outcome, Verdict, agents};
-use serde_json::{Map, Value, json};
-
-/// What a workflow's provider gives back. `response` is all assistant text joined; a file has the value null, which
-/// says that the agent wrote it itself.
-#[must_use]
-pub fn provider_view(outcome: &Outcome, response: &str) -> Value {
-    let kept = outcome.files.iter().filter(|file| file.change != Change::Deleted);
-    let files: Map<String, Value> = kept.map(|file| (file.path.clone(), Value::Null)).collect();
-    json!({"response": response, "files": files})
-}
+use crate::{Kind, Outcome, Verdict, agents};
+use serde_json::{Value, json};
 
 /// What a provider of promptfoo gives back: an answer or an error, with everything that is known.
 #[must_use]
@@ -75,24 +66,11 @@ fn promptfoo_error(outcome: &Outcome) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ChangeSource, Failure, FileRow, Tokens, Usage, Who};
+    use crate::{Failure, Tokens, Usage, Who};
 
     fn failed(kind: Kind, verdict: Verdict, message: &str) -> Outcome {
         let who = Who { agent: "gemini".into(), ..Who::default() };
         Outcome::not_begun(&who, verdict, Failure::new(kind, message))
-    }
-
-    fn file(path: &str, change: Change, source: ChangeSource) -> FileRow {
-        FileRow {
-            path: path.into(),
-            change,
-            source,
-            tool: None,
-            tool_use_id: None,
-            verified: true,
-            added: None,
-            removed: None,
-        }
     }
 
     fn done() -> Outcome {
@@ -100,20 +78,6 @@ mod tests {
         outcome.error = None;
         outcome.text = "All done. 4".into();
         outcome
-    }
-
-    #[test]
-    fn a_provider_gets_the_files_that_are_there() {
-        let mut outcome = done();
-        outcome.files = vec![
-            file("a.txt", Change::Created, ChangeSource::Tool),
-            file("b.txt", Change::Modified, ChangeSource::Shell),
-            file("c.txt", Change::Deleted, ChangeSource::Shell),
-        ];
-        assert_eq!(
-            provider_view(&outcome, "Wait. All done. 4").to_string(),
-            r#"{"files":{"a.txt":null,"b.txt":null},"response":"Wait. All done. 4"}"#
-        );
     }
 
     #[test]
