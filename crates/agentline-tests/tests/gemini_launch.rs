@@ -357,7 +357,7 @@ fn session_files(stage: &Stage, session: &str) -> Vec<PathBuf> {
 fn make_older(stage: &Stage, session: &str) {
     let file = session_files(stage, session).remove(0);
     fs::rename(&file, file.with_file_name(format!("session-2026-01-01T00-00-{}.jsonl", &session[..8])))
-        .unwrap();
+        .expect("the file can be renamed");
 }
 
 fn walk(folder: &Path) -> Vec<PathBuf> {

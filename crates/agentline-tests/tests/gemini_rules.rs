@@ -1,7 +1,7 @@
 //! Permission modes and the rules of `--allow` and `--deny`, shown on the real Gemini CLI: what is permitted, what is
 //! refused, and that neither can be talked around.
 
-use agentline::{Event, PermissionMode, RunRequest, ToolStatus, Verdict};
+use agentline::{Event, PermissionMode, RunRequest, Surface, ToolStatus, Verdict};
 use agentline_mock::gemini::{Script, Step};
 use agentline_tests::{Stage, needs_real_gemini};
 use serde_json::{Value, json};
@@ -213,10 +213,19 @@ fn the_users_own_policies_stay_in_force() {
     fs::create_dir_all(&policies).unwrap();
     let rule = "[[rule]]\ntoolName = \"glob\"\ndecision = \"deny\"\npriority = 500\n";
     fs::write(policies.join("mine.toml"), rule).unwrap();
-    let outcome = stage.outcome(stage.request("go").allow("Glob").allow("WebFetch"));
-    assert_eq!(outcome.verdict, Verdict::Done, "{}", outcome.stderr_tail);
-    let offered = stage.model.requests_to_main()[0].offered_tools();
-    assert!(!offered.contains(&"glob".to_owned()), "{offered:?}");
+    for surface in [Surface::StreamJson, Surface::Json] {
+        let request = stage.request("go").surface(surface).permission_mode(PermissionMode::Default);
+        let outcome = stage.outcome(request.allow("Glob").allow("WebFetch"));
+        assert_eq!(outcome.verdict, Verdict::Done, "{surface}: {}", outcome.stderr_tail);
+        assert!(
+            !outcome.stderr_tail.contains("Policy file"),
+            "the proof is no news: {}",
+            outcome.stderr_tail
+        );
+        let offered = stage.model.requests_to_main().pop().expect("a request").offered_tools();
+        let has = |name: &str| offered.iter().any(|tool| tool == name);
+        assert!(!has("glob") && has("web_fetch"), "{surface}: {offered:?}");
+    }
 }
 
 /// The way on which a model gets every permission by itself: it plans, ends the planning, and works.
