@@ -8,15 +8,16 @@ use crate::{
     exit,
     ui::Color,
 };
+use agentline::core::agents::AGENTS;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 const EXAMPLES: &str = "\
 Examples:
-  agentline demo                                    watch a whole run, with no account and no network
-  agentline run \"why does the build fail?\"          ask the default agent about this folder
+  agentline demo                              watch a whole run: no account, no network
+  agentline run \"why does the build fail?\"    ask the default agent about this folder
   agentline run --permission-mode accept-edits \"fix the failing test\"
-  git diff | agentline run -o json --max-cost 0.50  a prompt from a pipe, one JSON object when it ends
-  agentline run --record run.tape.jsonl \"…\"         keep everything, and see it again:
+  git diff | agentline run -o json            a prompt from a pipe, one JSON object at the end
+  agentline run --record run.tape.jsonl \"…\"   keep everything that happens, and see it again:
   agentline replay run.tape.jsonl
 ";
 
@@ -25,9 +26,18 @@ Environment:
   AGENTLINE_…           every setting, such as AGENTLINE_MODEL; see `agentline config show`
   AGENTLINE_CONFIG      your settings, instead of ~/.config/agentline/config.toml
   AGENTLINE_CACHE_DIR   where agents are installed, instead of ~/.cache/agentline
-  GEMINI_CLI_PATH       Gemini CLI's program, instead of the first one that is found
   NO_COLOR              no colours
 ";
+
+/// Examples, exit codes and variables, with those of every agent.
+fn long_help() -> String {
+    let mut help = format!("{EXAMPLES}\n{}\n{ENVIRONMENT}", exit::HELP);
+    for card in AGENTS.iter().map(|agent| agent.card()) {
+        let line = format!("{}'s program, instead of the first one that is found", card.title);
+        help.push_str(&format!("  {:<20}  {line}\n", card.path_variable));
+    }
+    help
+}
 
 /// Drives coding-agent command-line tools and tells the truth about what they did.
 #[derive(Debug, Parser)]
@@ -39,7 +49,7 @@ Environment:
                   what was said, which files really changed, what it cost, and whether it worked.\n\n\
                   Standard output holds the answer and nothing else; progress, warnings and errors go to standard error.",
     after_help = EXAMPLES,
-    after_long_help = format!("{EXAMPLES}\n{}\n{ENVIRONMENT}", exit::HELP),
+    after_long_help = long_help(),
     disable_help_subcommand = true,
     max_term_width = 110,
 )]

@@ -22,7 +22,7 @@ pub fn promptfoo_view(outcome: &Outcome) -> Value {
     view["metadata"] = json!({
         "agent": outcome.agent, "agentVersion": outcome.agent_version, "surface": outcome.surface,
         "model": outcome.model, "cwd": outcome.cwd, "verdict": outcome.verdict, "turns": outcome.turns,
-        "toolCalls": outcome.tool_calls, "files": outcome.files, "denied": outcome.denied,
+        "toolCallCount": outcome.tool_calls, "files": outcome.files, "denied": outcome.denied,
         "thoughtTokens": tokens.thoughts, "durationMs": outcome.duration_ms, "error": outcome.error,
         "warnings": outcome.warnings,
     });

@@ -26,5 +26,6 @@
 
 mod http;
 
+pub mod demo;
 pub mod fake_agent;
 pub mod gemini;

@@ -11,15 +11,13 @@ use crate::{
     ui::Ui,
 };
 use agentline::{Agent, Agentline, PermissionMode, Program, Tape, core::agents, install};
+use agentline_mock::demo::{AGENT, PROMPT};
 use clap::Args;
 use stage::Stage;
 use std::path::PathBuf;
 
 /// The recorded run, for machines without Node.js. Made with `agentline demo --pinned --record`.
 const TAPE: &str = include_str!("../demo.tape.jsonl");
-
-/// What the agent is asked to do.
-const PROMPT: &str = "Write a program that prints the primes below 50, and leave a note that says so.";
 
 /// The longest pause of the recorded run: nobody wants to watch an agent start up.
 const LONGEST_PAUSE: u64 = 300;
@@ -46,7 +44,7 @@ pub(crate) fn run(ui: &mut Ui, args: &DemoArgs) -> Result<u8, Stop> {
     if args.replay {
         return play_tape(ui);
     }
-    let agent = agents::find("gemini")?;
+    let agent = agents::find(AGENT)?;
     let agentline = Agentline::from_env()?;
     match find(ui, agent, &agentline, args.pinned) {
         Ok(program) => play_live(ui, agent, &agentline, &program, args),
@@ -121,7 +119,8 @@ fn play_live(
 fn play_tape(ui: &mut Ui) -> Result<u8, Stop> {
     let tape = Tape::read(TAPE)?;
     let version = tape.header.agent_version.map(|v| v.to_string()).unwrap_or_default();
-    ui.say(format!("playing the recorded run of Gemini CLI {version} with a scripted model"));
+    let title = agents::find(&tape.header.agent)?.card().title;
+    ui.say(format!("playing the recorded run of {title} {version} with a scripted model"));
     ui.say(format!("prompt: {PROMPT}\n"));
     let pace = if ui.is_watched() { Pace::AtMost(LONGEST_PAUSE) } else { Pace::AtOnce };
     replay::play(ui, &tape, telling(), pace)

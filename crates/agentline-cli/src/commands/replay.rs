@@ -20,11 +20,11 @@ use std::{
 
 const EXAMPLES: &str = "\
 Examples:
-  agentline run --record run.tape.jsonl \"…\"         record a run
-  agentline replay run.tape.jsonl -o json           the same outcome again, without the agent
-  agentline replay --as gemini run.tape.jsonl       stand in for Gemini CLI: its lines, its exit code
+  agentline run --record run.tape.jsonl \"…\"     record a run
+  agentline replay run.tape.jsonl -o json       the same outcome again, without the agent
+  agentline replay --as gemini run.tape.jsonl   stand in for Gemini CLI: its lines, its exit code
   agentline replay --as gemini run.tape.jsonl --write-program ./gemini
-  GEMINI_CLI_PATH=./gemini any-tool                 let another tool drive the recorded run
+                                                the same as a program that any tool can start
 ";
 
 #[derive(Debug, Args)]

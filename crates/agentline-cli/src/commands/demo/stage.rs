@@ -1,15 +1,12 @@
 //! The stage of the demo: a temporary folder with an empty home and a workspace, and a scripted model on loopback.
 
 use agentline::{Agent, Agentline, PermissionMode, Program, RunRequest, Trust, detect::Here};
-use agentline_mock::gemini::{SETTINGS, ScriptedModel, demo_script};
+use agentline_mock::demo::{Demo, MODEL};
 use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
 };
-
-/// A model that has a price and is asked directly, without a router.
-const MODEL: &str = "gemini-2.5-pro";
 
 /// Variables of the user that the demo needs: to find Node.js, and to start anything at all on Windows.
 const KEPT: &[&str] = &["PATH", "LANG", "TERM", "SystemRoot", "ComSpec", "PATHEXT", "windir"];
@@ -17,7 +14,7 @@ const KEPT: &[&str] = &["PATH", "LANG", "TERM", "SystemRoot", "ComSpec", "PATHEX
 /// Everything that the demo needs; removed with it.
 pub(super) struct Stage {
     folder: tempfile::TempDir,
-    model: ScriptedModel,
+    model: Demo,
     here: Here,
 }
 
@@ -25,11 +22,10 @@ impl Stage {
     pub(super) fn set(user: &Here, program: &Program) -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("agentline-demo-").tempdir()?;
         let root = folder.path();
-        for part in ["home/.gemini", "work", "tmp"] {
+        for part in ["home", "primes", "tmp"] {
             fs::create_dir_all(root.join(part))?;
         }
-        fs::write(root.join("home/.gemini/settings.json"), SETTINGS)?;
-        let model = ScriptedModel::start(demo_script())?;
+        let model = Demo::start(&root.join("home"))?;
         let mut env: BTreeMap<String, String> = model.env().into_iter().collect();
         for name in KEPT {
             if let Some(value) = user.env.get(*name) {
@@ -39,7 +35,7 @@ impl Stage {
         env.insert("PATH".into(), path_with_node(&env, program));
         env.insert("HOME".into(), root.join("home").to_string_lossy().into_owned());
         env.insert("TMPDIR".into(), root.join("tmp").to_string_lossy().into_owned());
-        let mut here = Here::new(env, root.join("home"), root.join("work"));
+        let mut here = Here::new(env, root.join("home"), root.join("primes"));
         here.cache = root.join("cache");
         Ok(Self { folder, model, here })
     }

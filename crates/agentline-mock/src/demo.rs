@@ -1,0 +1,44 @@
+//! The demo as one thing: which agent, what it is asked, and the model and home that it needs for it.
+
+use crate::gemini::{SETTINGS, ScriptedModel, demo_script};
+use std::{fs, io, path::Path};
+
+/// The agent of the demo.
+pub const AGENT: &str = "gemini";
+
+/// Its model: one that has a price and is asked directly, without a router.
+pub const MODEL: &str = "gemini-2.5-pro";
+
+/// What it is asked to do.
+pub const PROMPT: &str = "Write a program that prints the primes below 50, and leave a note that says so.";
+
+/// The scripted model of the demo. It serves until it is dropped.
+#[derive(Debug)]
+pub struct Demo {
+    model: ScriptedModel,
+}
+
+impl Demo {
+    /// Starts the model, and makes an empty home one in which the agent accepts it.
+    ///
+    /// # Errors
+    /// The home cannot be written, or there is no free port on loopback.
+    pub fn start(home: &Path) -> io::Result<Self> {
+        let settings = home.join(".gemini");
+        fs::create_dir_all(&settings)?;
+        fs::write(settings.join("settings.json"), SETTINGS)?;
+        Ok(Self { model: ScriptedModel::start(demo_script())? })
+    }
+
+    /// Where the model is.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.model.url()
+    }
+
+    /// The variables that lead the agent to it.
+    #[must_use]
+    pub fn env(&self) -> Vec<(String, String)> {
+        self.model.env()
+    }
+}
