@@ -1,0 +1,38 @@
+//! Any bytes on any stream of either surface end in one outcome, and every invariant of the machine holds on the way.
+//!
+//! The first byte chooses the surface, a veil and how the process ends; the rest is stdout, stderr and the session file,
+//! with 0x1e between them. A recorded stdout is a good beginning as it is.
+#![no_main]
+
+#[path = "../../crates/agentline-core/tests/core/play.rs"]
+#[expect(dead_code, reason = "the tests need more of it than this target")]
+mod play;
+
+use agentline_core::{Exit, Surface};
+use libfuzzer_sys::fuzz_target;
+use play::{Player, feed, order};
+
+fuzz_target!(|data: &[u8]| {
+    let how = data.first().copied().unwrap_or(0);
+    let mut streams = data.split(|b| *b == 0x1e);
+    let stdout = streams.next().unwrap_or_default();
+    let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
+    let (stderr, session) = (text(streams.next()), text(streams.next()));
+    let surface = if how & 1 == 0 { Surface::Json } else { Surface::StreamJson };
+    let secrets: &[&str] = if how & 2 == 0 { &["write_file", "a longer secret"] } else { &[] };
+    let mut player = Player::veiled(surface, secrets);
+    player.prompt(order());
+    stderr.lines().for_each(|line| player.stderr(line));
+    session.lines().for_each(|line| player.side(line));
+    feed(&mut player, stdout, &[]);
+    match how >> 2 & 3 {
+        0 => player.exit(Exit::Code(0)),
+        1 => player.exit(Exit::Code(i32::from(how))),
+        2 => player.exit(Exit::Signal(9)),
+        _ => {}
+    }
+    player.ticks_to_the_end();
+    player.check();
+    assert!(player.conn.gone());
+    player.outcome();
+});

@@ -1,0 +1,50 @@
+//! Any bytes, cut anywhere, give the lines that a plain reading of the whole gives.
+#![no_main]
+
+use agentline_core::{LineSplitter, Piece};
+use libfuzzer_sys::fuzz_target;
+
+#[derive(Debug, PartialEq)]
+enum Told {
+    Line(String),
+    TooLong(u64),
+}
+
+/// What the lines are, read slowly and all at once.
+fn plainly(bytes: &[u8], cap: usize) -> Vec<Told> {
+    let mut lines: Vec<&[u8]> = bytes.split(|b| *b == b'\n').collect();
+    // What follows the last end of a line is a line only when there is something.
+    if lines.last().is_some_and(|last| last.is_empty()) {
+        lines.pop();
+    }
+    let read = |(i, line): (usize, &&[u8])| {
+        if line.len() > cap {
+            return Told::TooLong(line.len() as u64);
+        }
+        let line = if i == 0 { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) } else { line };
+        Told::Line(String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).into_owned())
+    };
+    lines.iter().enumerate().map(read).collect()
+}
+
+fuzz_target!(|data: &[u8]| {
+    let [cap, step, bytes @ ..] = data else { return };
+    let (cap, step) = (usize::from(*cap) + 1, usize::from(*step) + 1);
+    let mut splitter = LineSplitter::new(cap);
+    let mut told = Vec::new();
+    let mut take = |piece: Piece<'_>| {
+        told.push(match piece {
+            Piece::Line(text) => Told::Line(text.into_owned()),
+            Piece::TooLong { text, length } => {
+                assert!(text.len() <= cap * 3, "more than was kept");
+                Told::TooLong(length)
+            }
+            other => panic!("unknown: {other:?}"),
+        });
+    };
+    for piece in bytes.chunks(step) {
+        splitter.push(piece, &mut take);
+    }
+    splitter.finish(&mut take);
+    assert_eq!(told, plainly(bytes, cap));
+});
