@@ -32,7 +32,6 @@ const AGENT_WORDS: &[&str] = &[
     "invalid_tool_params",
     "FatalTurnLimited",
     "functionResponse",
-    "toolCalls",
     "model_added_lines",
     "session_context",
     "skip-trust",
@@ -44,6 +43,12 @@ const AGENT_WORDS: &[&str] = &[
     "@google/",
     "Loop detected",
     "API Error",
+];
+/// Files that may speak of one agent: the demo plays with one, and help texts show examples.
+const ABOUT_ONE_AGENT: &[&str] = &[
+    "agentline-cli/src/commands/demo/stage.rs",
+    "agentline-cli/src/commands/replay.rs",
+    "agentline-cli/src/args.rs",
 ];
 /// Files that decide over every agent, so they must not even mention one.
 const IMPARTIAL: &[&str] = &[
@@ -158,7 +163,7 @@ fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
 fn facts_of_an_agent_stand_in_its_folder(file: &Source) -> Vec<String> {
     let at_home =
         file.path.starts_with("agentline-core/src/agents/") || file.path.starts_with("agentline-mock/");
-    if at_home || !file.ships() {
+    if at_home || ABOUT_ONE_AGENT.contains(&&*file.path) || !file.ships() {
         return Vec::new();
     }
     file.find(AGENT_WORDS).collect()
@@ -169,7 +174,7 @@ fn one_place_lists_the_agents(file: &Source) -> Vec<String> {
     if the_place || file.path.starts_with("agentline-core/src/agents/") || !file.ships() {
         return Vec::new();
     }
-    file.find(&["agents::gemini", "gemini::", "mod gemini"])
+    file.find(&["agents::gemini", "mod gemini"])
         .filter(|found| !found.starts_with("agentline-mock/"))
         .collect()
 }
@@ -238,7 +243,12 @@ fn no_file_is_too_long(file: &Source) -> Vec<String> {
 fn no_path_of_a_machine(file: &Source) -> Vec<String> {
     // Put together here so that this file passes its own rule.
     let paths = [["/wo", "rk/"], ["/ro", "ot/"], ["/tmp/ag", "ents/"]].map(|parts| parts.concat());
-    let line = |line: &str| paths.iter().any(|path| line.contains(path.as_str()));
+    // `/demo/work/` is a path below another one and no machine's.
+    let begins =
+        |line: &str, at: usize| !line[..at].ends_with(|c: char| c.is_alphanumeric() || "/._-".contains(c));
+    let line = |line: &str| {
+        paths.iter().any(|path| line.match_indices(path.as_str()).any(|(at, _)| begins(line, at)))
+    };
     file.text
         .lines()
         .enumerate()
@@ -338,7 +348,7 @@ const RULES: &[(&str, Rule, Sample, Sample)] = &[
         "no path of a machine",
         no_path_of_a_machine,
         ("docs/a.md", concat!("cd /wo", "rk/here\n")),
-        ("docs/a.md", "cd network/work\n"),
+        ("docs/a.md", concat!("cd /demo/wo", "rk/here\n")),
     ),
     (
         "packages come from the public registry",
