@@ -4,8 +4,19 @@
 mod real;
 mod stage;
 
+use agentline::Outcome;
+
 pub use real::{real_gemini, skipped};
 pub use stage::{MODEL, Stage};
+
+/// An outcome as a failed assertion shows it.
+///
+/// # Panics
+/// Never: an outcome can always be written.
+#[must_use]
+pub fn shown(outcome: &Outcome) -> String {
+    serde_json::to_string_pretty(outcome).expect("an outcome is JSON")
+}
 
 /// Processes that carry this mark in their environment and still live.
 #[cfg(target_os = "linux")]

@@ -1,19 +1,15 @@
 //! How the real Gemini CLI can end, and what agentline calls it: one scenario, one verdict.
 
 use agentline::{Event, Record};
-use agentline::{Kind, Outcome, PermissionMode, Phase, RunRequest, Surface, Trust, Verdict};
+use agentline::{Kind, Outcome, PermissionMode, Phase, RunRequest, Surface, ToolStatus, Trust, Verdict};
 use agentline_mock::gemini::{Script, Step, refused_url};
-use agentline_tests::{Stage, needs_real_gemini, survivors};
+use agentline_tests::{Stage, needs_real_gemini, shown, survivors};
 use serde_json::json;
 use std::time::Duration;
 
 /// A short run: every wait has a bound far below the test runner's patience.
 fn ask(stage: &Stage) -> RunRequest {
     stage.request("Say hello").timeout(Duration::from_secs(60)).idle_timeout(Duration::from_secs(45))
-}
-
-fn shown(outcome: &Outcome) -> String {
-    serde_json::to_string_pretty(outcome).expect("an outcome is JSON")
 }
 
 /// Asserts everything that a failed run owes its caller.
@@ -89,6 +85,53 @@ fn tools_that_are_not_offered_are_denials() {
         assert!(outcome.files.is_empty() && stage.read("a.txt").is_none(), "{all}");
         assert_eq!(outcome.text, "I could not.", "{all}");
     }
+}
+
+#[test]
+fn a_refusal_names_the_rule_that_refused() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::new([
+        Step::call("run_shell_command", json!({"command": "rm -rf keep.txt"})),
+        Step::call("write_file", json!({"file_path": "a.txt", "content": "a\n"})),
+        Step::text("Partly."),
+    ]));
+    stage.file("keep.txt", "kept");
+    let (records, outcome) = stage.play(ask(&stage).deny("Bash(rm *)"));
+    let all = shown(&outcome);
+    assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{all}");
+    let denied: Vec<_> =
+        outcome.denied.iter().map(|d| (d.tool.as_str(), d.reason.as_str(), d.rule.as_deref())).collect();
+    assert_eq!(denied, [("Bash", "policy", Some("Bash(rm *)"))], "{all}");
+    let statuses: Vec<_> = records
+        .iter()
+        .filter_map(|r| match &r.event {
+            Event::ToolResult { status, .. } => Some(*status),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(statuses, [ToolStatus::Denied, ToolStatus::Ok]);
+    assert_eq!(
+        (stage.read("keep.txt").as_deref(), stage.read("a.txt").as_deref()),
+        (Some("kept"), Some("a\n"))
+    );
+}
+
+#[test]
+fn plan_mode_changes_nothing() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::new([
+        Step::calls([
+            ("write_file", json!({"file_path": "a.txt", "content": "a"})),
+            ("run_shell_command", json!({"command": "touch b.txt"})),
+        ]),
+        Step::text("The plan."),
+    ]));
+    let outcome = stage.outcome(ask(&stage).permission_mode(PermissionMode::Plan));
+    let all = shown(&outcome);
+    assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{all}");
+    let denied: Vec<_> = outcome.denied.iter().map(|d| (d.tool.as_str(), d.reason.as_str())).collect();
+    assert_eq!(denied, [("Write", "policy"), ("Bash", "not_offered")], "{all}");
+    assert!(outcome.files.is_empty() && stage.read("b.txt").is_none(), "{all}");
 }
 
 #[test]
