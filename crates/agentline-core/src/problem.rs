@@ -65,6 +65,8 @@ impl fmt::Display for Problem {
     }
 }
 
+impl std::error::Error for Problem {}
+
 /// The known word that is nearest to `word`, when it is near enough to be what was meant.
 ///
 /// ```

@@ -343,7 +343,7 @@ impl Run {
         if let Some(most) = limits.max_tokens.filter(|m| tokens.sum() > *m) {
             return stop(Limit::Tokens, "token", tokens.sum().to_string(), most.to_string());
         }
-        if let Some(most) = limits.max_output_tokens.filter(|m| tokens.produced() > *m) {
+        if let Some(most) = limits.max_output_tokens.filter(|m| tokens.produced() >= *m) {
             return stop(
                 Limit::OutputTokens,
                 "output token",

@@ -8,8 +8,10 @@ use agentline::{Event, PermissionMode, RunRequest};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let stage = stage::set()?;
-    let request =
-        RunRequest::new("Write a program").model("gemini-2.5-pro").permission_mode(PermissionMode::Bypass);
+    let request = RunRequest::new("Write a program")
+        .working_dir(&stage.workspace)
+        .model("gemini-2.5-pro")
+        .permission_mode(PermissionMode::Bypass);
     let mut run = stage.agentline.run(request).await?;
     while let Some(record) = run.next().await {
         match record.event {

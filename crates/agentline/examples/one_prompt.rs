@@ -10,6 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     agentline::process::supervisor_main_if_asked();
     let stage = stage::set()?;
     let request = RunRequest::new("Write a program that prints the primes below 50")
+        .working_dir(&stage.workspace)
         .model("gemini-2.5-pro")
         .permission_mode(PermissionMode::Bypass);
     let outcome = blocking::run(&stage.agentline, request, |_event, _stop| {})?;

@@ -1,4 +1,4 @@
-//! Every example runs to its end on the real agent. They are built with this test, into the folder beside it.
+//! Every example runs to its end on the real agent.
 
 use std::{path::PathBuf, process::Command};
 
@@ -21,6 +21,9 @@ fn every_example_runs_to_its_end() {
         assert!(std::env::var("CI").is_err(), "AGENTLINE_REAL_AGENTS=off is refused where CI=true");
         return;
     }
+    // `cargo test` has built them already, unless it was asked for this file alone.
+    let build = Command::new(env!("CARGO")).args(["build", "-q", "-p", "agentline", "--examples"]).status();
+    assert!(build.expect("cargo").success());
     for (name, text) in EXAMPLES {
         let output = Command::new(built(name)).output().expect("a built example");
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -6,17 +6,17 @@ use agentline_mock::gemini::{SETTINGS, ScriptedModel, demo_script};
 use std::{collections::BTreeMap, error::Error, fs, path::PathBuf};
 
 /// Everything that an example needs; removed with it.
-pub struct Stage {
+pub(crate) struct Stage {
     /// The library, for the user of this stage.
-    pub agentline: Agentline,
+    pub(crate) agentline: Agentline,
     /// Where the agent works.
-    pub workspace: PathBuf,
+    pub(crate) workspace: PathBuf,
     _dir: tempfile::TempDir,
     _model: ScriptedModel,
 }
 
 /// Sets the stage: installs the agent if need be, and starts the model.
-pub fn set() -> Result<Stage, Box<dyn Error>> {
+pub(crate) fn set() -> Result<Stage, Box<dyn Error>> {
     let user = Agentline::from_env()?;
     let agent = agents::find("gemini")?;
     let program =
