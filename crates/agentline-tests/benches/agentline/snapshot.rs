@@ -11,8 +11,9 @@ pub(crate) fn run() {
     for files in [10_000_usize, 100_000] {
         let dir = tempfile::tempdir().expect("a temporary folder");
         for i in 0..files {
-            let folder = dir.path().join(format!("d{}/e{}", i % 50, i % 997));
-            if i < 50 * 997 {
+            // Twenty files a folder, twenty folders a folder: about what a repository looks like.
+            let folder = dir.path().join(format!("d{}/e{}", i / 400, i / 20));
+            if i % 20 == 0 {
                 std::fs::create_dir_all(&folder).expect("a folder");
             }
             std::fs::write(folder.join(format!("f{i}.txt")), "some text\n").expect("a file");
