@@ -1,0 +1,106 @@
+//! The small commands: agents, doctor, config, completions, help.
+
+use crate::user::{KEY, User};
+use serde_json::json;
+
+#[test]
+fn agents_are_listed_with_what_they_can_do() {
+    let user = User::new();
+    let table = user.agentline(&["agents"]);
+    assert_eq!((table.code, table.err.as_str()), (0, ""));
+    assert!(table.out.lines().next().unwrap().starts_with("agent      surface       works"), "{}", table.out);
+    let rows = user.agentline(&["agents", "-o", "json"]).json();
+    let gemini = &rows[0];
+    assert_eq!((&gemini["id"], &gemini["pinned"]), (&json!("gemini"), &json!("0.61.0")));
+    let surfaces: Vec<_> =
+        gemini["abilities"].as_array().unwrap().iter().map(|a| (&a["surface"], &a["works"])).collect();
+    assert_eq!(surfaces[..2], [(&json!("json"), &json!(true)), (&json!("stream-json"), &json!(true))]);
+}
+
+#[test]
+fn doctor_says_by_its_exit_code_what_is_missing() {
+    let good = User::new().agentline(&["doctor", "-o", "json"]);
+    assert_eq!(good.code, 0, "{}", good.out);
+    assert_eq!(good.json()["agents"][0]["ready"], true);
+    assert!(!good.out.contains(KEY));
+    let unsigned = User::new().env("GEMINI_API_KEY", "").agentline(&["doctor"]);
+    assert_eq!(unsigned.code, 4, "{}", unsigned.out);
+    let missing = User::new().env("GEMINI_CLI_PATH", "/nowhere/gemini").agentline(&["doctor"]);
+    assert_eq!(missing.code, 3, "{}", missing.out);
+    assert!(missing.out.contains("/nowhere/gemini"));
+    let user = User::new();
+    user.write("agentline.toml", "timeout = 'soon'\n");
+    let wrong = user.agentline(&["doctor"]);
+    assert!(
+        wrong.code == 2 && wrong.err.contains("`timeout`") && wrong.out.contains("Gemini CLI"),
+        "{}",
+        wrong.err
+    );
+}
+
+#[test]
+fn config_shows_every_value_with_its_source_and_no_secret() {
+    let user = User::new().env("AGENTLINE_API_KEY", "key-in-the-environment");
+    user.write("agentline.toml", "model = 'm'\n[env]\nMY_TOKEN = 'token-in-the-file'\n");
+    let rows = user.agentline(&["config", "show", "-o", "json"]).json();
+    let row = |key: &str| rows.as_array().unwrap().iter().find(|row| row["key"] == key).unwrap().clone();
+    assert_eq!(row("model")["value"], "m");
+    assert!(row("model")["source"].as_str().unwrap().ends_with("agentline.toml"));
+    assert_eq!((&row("timeout")["value"], &row("timeout")["source"]), (&json!("10m"), &json!("default")));
+    assert_eq!(row("api_key")["source"], "environment");
+    let text = user.agentline(&["config", "show"]);
+    assert_eq!(text.code, 0);
+    assert!(
+        text.out.lines().any(|line| line.starts_with("model ") && line.contains("\"m\"")),
+        "{}",
+        text.out
+    );
+    for secret in ["key-in-the-environment", "token-in-the-file"] {
+        assert!(!text.out.contains(secret) && !rows.to_string().contains(secret));
+    }
+}
+
+#[test]
+fn config_check_tells_everything() {
+    let user = User::new();
+    assert_eq!(user.agentline(&["config", "check"]).out, "the settings are good\n");
+    user.write("agentline.toml", "modle = 'm'\n");
+    let usable = user.agentline(&["config", "check"]);
+    assert_eq!((usable.code, usable.out.as_str()), (0, "the settings are usable\n"));
+    assert!(usable.err.contains("did you mean `model`?"), "{}", usable.err);
+    user.write("agentline.toml", "timeout = 0\nmax_turns = -1\n");
+    let wrong = user.agentline(&["config", "check"]);
+    assert_eq!((wrong.code, wrong.err.matches("error:").count()), (2, 2), "{}", wrong.err);
+    let json = user.agentline(&["config", "check", "-o", "json"]);
+    assert_eq!((json.code, &json.json()["ok"]), (2, &json!(false)));
+    assert_eq!(json.json()["problems"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn completions_are_there_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let done = User::new().agentline(&["completions", shell]);
+        assert_eq!((done.code, done.err.as_str()), (0, ""), "{shell}");
+        assert!(done.out.contains("permission-mode"), "{shell}");
+    }
+    assert_eq!(User::new().agentline(&["completions", "tcsh"]).code, 2);
+}
+
+#[test]
+fn help_and_version_are_on_standard_output() {
+    let user = User::new();
+    let version = user.agentline(&["--version"]);
+    assert_eq!((version.out, version.code), (format!("agentline {}\n", env!("CARGO_PKG_VERSION")), 0));
+    for (args, parts) in [
+        (&["--help"][..], &["Examples:", "Exit codes:", "Environment:", "GEMINI_CLI_PATH"][..]),
+        (&["run", "--help"], &["--permission-mode", "Exit codes:", "Clocks and limits:"]),
+        (&["replay", "-h"], &["--as", "--write-program"]),
+    ] {
+        let done = user.agentline(args);
+        assert_eq!((done.code, done.err.as_str()), (0, ""), "{args:?}");
+        for part in parts {
+            assert!(done.out.contains(part), "{part} is missing in {args:?}: {}", done.out);
+        }
+        assert!(done.out.lines().all(|line| line.chars().count() <= 110), "{args:?}");
+    }
+}

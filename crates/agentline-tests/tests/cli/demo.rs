@@ -1,0 +1,56 @@
+//! `agentline demo`: the real agent with a scripted model, or the recorded run where there is no agent.
+
+use crate::{outputs::TEXT, user::User};
+use agentline_tests::{needs_real_gemini, real_gemini};
+
+#[test]
+fn the_real_agent_does_its_job_and_the_outcome_is_told() {
+    needs_real_gemini!();
+    let program = real_gemini().unwrap().path;
+    let user = User::new().env("GEMINI_CLI_PATH", program.to_string_lossy()).env("GEMINI_API_KEY", "");
+    let done = user.agentline(&["demo", "--record", "tape"]);
+    assert_eq!((done.out.as_str(), done.code), (TEXT, 0), "{}", done.err);
+    for part in [
+        "● Write primes.py … ok",
+        "● Edit primes.py … ok",
+        "● Read WISHES.txt … failed",
+        "● Bash echo",
+        "done in ",
+        "created  SUMMARY.txt",
+        "created  primes.py",
+        "tokens: 42590 in",
+        "$0.0203",
+    ] {
+        assert!(done.err.contains(part), "{part} is missing in {}", done.err);
+    }
+    // The user's own home was not used, and nothing is left.
+    assert!(!user.path("../home/.gemini").exists());
+    assert_eq!(std::fs::read_dir(user.path("../tmp")).unwrap().count(), 0);
+    let tape = user.read("tape");
+    for path in [user.path("..").to_string_lossy().into_owned(), program.to_string_lossy().into_owned()] {
+        assert!(!tape.contains(&path), "{path} is on the tape");
+    }
+    let again = user.agentline(&["replay", "tape"]);
+    assert_eq!((again.out.as_str(), again.code), (TEXT, 0), "{}", again.err);
+}
+
+#[test]
+fn the_recorded_run_is_the_same_run() {
+    let done = User::new().agentline(&["demo", "--replay"]);
+    assert_eq!((done.out.as_str(), done.code), (TEXT, 0), "{}", done.err);
+    assert!(done.err.contains("playing the recorded run of Gemini CLI 0.61.0"), "{}", done.err);
+    assert!(done.err.contains("● Write primes.py … ok") && done.err.contains("done in "), "{}", done.err);
+}
+
+#[test]
+fn without_node_the_recorded_run_is_played() {
+    let user = User::new().env("GEMINI_CLI_PATH", "").env("PATH", "/nowhere");
+    let report = user.agentline(&["doctor", "-o", "json"]).json();
+    if !report["node"].is_null() || report["agents"][0]["installed"] == true {
+        // This machine has one in a place that does not depend on the user.
+        return;
+    }
+    let done = user.agentline(&["demo"]);
+    assert_eq!((done.out.as_str(), done.code), (TEXT, 0), "{}", done.err);
+    assert!(done.err.contains("Node.js was not found") && done.err.contains("recorded run"), "{}", done.err);
+}

@@ -1,0 +1,15 @@
+//! The command-line tool as its users see it: what they type, what they get on each stream, and the exit code.
+
+mod commands;
+mod demo;
+mod docs;
+mod outputs;
+mod replay;
+mod run;
+#[cfg(unix)]
+mod signals;
+mod usage;
+mod user;
+
+/// The tape of the demo: a whole run that is the same on every machine.
+const DEMO_TAPE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../agentline-cli/src/demo.tape.jsonl");

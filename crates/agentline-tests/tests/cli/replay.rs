@@ -1,0 +1,132 @@
+//! `agentline replay`: the same events and outcome again, and a stand-in for the agent's program.
+
+use crate::{DEMO_TAPE, user::User};
+use std::{fs, process::Command};
+
+#[test]
+fn a_replay_equals_its_run_byte_for_byte() {
+    let faults = [
+        "ok",
+        "garbage_between",
+        "invalid_utf8",
+        "two_on_a_line",
+        "no_last_newline",
+        "result_twice",
+        "success_lie",
+        "interleaved_tools",
+        "exit_41",
+        "error_events",
+        "usual_noise",
+        "secret_in_text",
+        "no_output",
+        "silent_write",
+        "wrong_types",
+        "unknown_events",
+    ];
+    for fault in faults {
+        let user = User::with_fault(fault, "{}");
+        let run = user.agentline(&["run", "--record", "tape", "-o", "events", "hi"]);
+        let again = user.agentline(&["replay", "tape", "-o", "events"]);
+        assert_eq!(run.out, again.out, "{fault}");
+        assert_eq!(run.code, again.code, "{fault}");
+    }
+}
+
+#[test]
+fn the_outcome_equals_too_over_both_surfaces_and_for_stopped_runs() {
+    for (fault, args) in [
+        ("ok", &["--surface", "json"][..]),
+        ("many_tools", &["--max-tool-calls", "3"]),
+        ("hang_mid_text", &["--idle-timeout", "1"]),
+    ] {
+        let user = User::with_fault(fault, "{}");
+        let all: Vec<&str> =
+            ["run", "--record", "tape", "-o", "json", "hi"].iter().chain(args).copied().collect();
+        let run = user.agentline(&all);
+        let again = user.agentline(&["replay", "tape", "-o", "json"]);
+        assert_eq!((run.out, run.code), (again.out, again.code), "{fault}");
+    }
+}
+
+#[test]
+fn what_is_no_tape_is_refused() {
+    let user = User::new();
+    user.write("not-a-tape", "hello\n");
+    let done = user.agentline(&["replay", "not-a-tape"]);
+    assert_eq!(
+        (done.err.as_str(), done.code),
+        ("error: `TAPE`: is not a tape\n  hint: record one with `agentline run --record FILE …`\n", 2)
+    );
+    assert_eq!(user.agentline(&["replay", "nowhere"]).code, 2);
+    let header = fs::read_to_string(DEMO_TAPE).unwrap().lines().next().unwrap().to_owned();
+    user.write("only-a-header", &header);
+    assert!(user.agentline(&["replay", "only-a-header"]).err.contains("holds no run"));
+}
+
+#[test]
+fn a_stand_in_prints_what_the_agent_printed_and_exits_as_it_did() {
+    let user = User::with_fault("exit_code_after_text", r#"{"code":7}"#);
+    user.agentline(&["run", "--record", "tape", "hi"]);
+    let stood_in = user.agentline_with_input(
+        &["replay", "--as", "gemini", "tape", "--", "-o", "stream-json", "-m", "x"],
+        &vec![b'p'; 300_000],
+    );
+    assert_eq!(stood_in.code, 7);
+    assert!(stood_in.lines()[0]["type"] == "init", "{}", stood_in.out);
+    // The lines are those of the tape.
+    let tape: Vec<serde_json::Value> =
+        user.read("tape").lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let channel = |name: &str| -> String {
+        let lines = tape.iter().filter(|l| l["ch"] == name);
+        lines.map(|l| format!("{}\n", l["text"].as_str().unwrap())).collect()
+    };
+    assert_eq!((stood_in.out, stood_in.err), (channel("out"), channel("err")));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_becomes_an_exit_code() {
+    let user = User::with_fault("killed_sigkill", "{}");
+    user.agentline(&["run", "--record", "tape", "hi"]);
+    assert_eq!(user.agentline(&["replay", "--as", "gemini", "tape"]).code, 128 + 9);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_written_program_stands_in_for_the_agent_of_any_tool() {
+    let user = User::new();
+    let done = user.agentline(&["replay", "--as", "gemini", DEMO_TAPE, "--write-program", "it's gemini"]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let program = user.path("it's gemini");
+    let output = Command::new(&program).args(["-o", "stream-json", "--anything"]).env_clear().output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(String::from_utf8(output.stdout).unwrap().contains(r#""type":"result""#));
+    // Ours is such a tool.
+    let user = user.env("GEMINI_CLI_PATH", program.to_string_lossy());
+    let done = user.agentline(&["run", "hi"]);
+    assert_eq!(done.out, crate::outputs::TEXT, "{}", done.err);
+}
+
+#[test]
+fn a_stand_in_must_be_of_the_agent_that_was_recorded() {
+    let user = User::new();
+    let tape =
+        fs::read_to_string(DEMO_TAPE).unwrap().replacen(r#""agent":"gemini""#, r#""agent":"other""#, 1);
+    user.write("tape", &tape);
+    let done = user.agentline(&["replay", "--as", "gemini", "tape"]);
+    assert!(done.err.contains("`--as`") && done.err.contains("--as other"), "{}", done.err);
+    assert_eq!(done.code, 2);
+    assert_eq!(user.agentline(&["replay", "tape", "--write-program", "x"]).code, 2);
+}
+
+#[test]
+fn real_time_keeps_the_pauses() {
+    let user = User::with_fault("slow_drip", r#"{"interval_ms":2}"#);
+    user.agentline(&["run", "--record", "tape", "hi"]);
+    let outcome = user.agentline(&["replay", "tape", "-o", "json"]).json();
+    let took = u128::from(outcome["first_event_ms"].as_u64().unwrap());
+    let begun = std::time::Instant::now();
+    user.agentline(&["replay", "tape", "--real-time"]);
+    assert!(begun.elapsed().as_millis() >= took, "{took}");
+}

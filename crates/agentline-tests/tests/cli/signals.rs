@@ -1,0 +1,112 @@
+//! Signals, readers that go away, and readers that do not read.
+
+use crate::user::{Done, User};
+use std::{
+    io::{BufRead, BufReader, Read},
+    process::{Child, Command},
+    time::{Duration, Instant},
+};
+
+fn kill(child: &Child, signal: &str) {
+    let status = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
+    assert!(status.unwrap().success());
+}
+
+/// Waits for the program, but not for ever.
+fn wait(mut child: Child) -> Done {
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("it did not end");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.wait_with_output().unwrap().into()
+}
+
+/// The first line of standard output; what follows is left to be read.
+fn first_line(child: &mut Child) -> String {
+    let mut line = Vec::new();
+    let out = child.stdout.as_mut().unwrap();
+    let mut byte = [0];
+    while out.read(&mut byte).unwrap() == 1 && byte[0] != b'\n' {
+        line.push(byte[0]);
+    }
+    String::from_utf8(line).unwrap()
+}
+
+#[test]
+fn a_signal_stops_the_run_and_the_outcome_still_comes() {
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let user = User::with_fault("hang_mid_text", r#"{"seconds":100}"#);
+        let mut child = user.start(&["run", "-o", "events", "--record", "tape", "hi"]);
+        assert!(first_line(&mut child).contains("started"));
+        kill(&child, signal);
+        let done = wait(child);
+        assert_eq!(done.code, code, "{}", done.err);
+        let last = done.lines().pop().unwrap();
+        assert_eq!(last["outcome"]["verdict"], "cancelled");
+        assert!(last["outcome"]["error"]["message"].as_str().unwrap().contains(&format!("SIG{signal}")));
+        let again = user.agentline(&["replay", "tape", "-o", "events"]);
+        assert_eq!(again.code, code);
+        assert!(again.out.ends_with(&done.out), "a stopped run replays as it was");
+    }
+}
+
+#[test]
+fn a_second_signal_does_not_wait() {
+    let user = User::with_fault("ignores_signals", r#"{"seconds":100}"#);
+    let mut child = user.start(&["run", "-o", "events", "hi"]);
+    let started: serde_json::Value = serde_json::from_str(&first_line(&mut child)).unwrap();
+    let run_id = started["run_id"].as_str().unwrap().to_owned();
+    kill(&child, "INT");
+    std::thread::sleep(Duration::from_millis(300));
+    kill(&child, "INT");
+    let begun = Instant::now();
+    assert_eq!(wait(child).code, 130);
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    if cfg!(target_os = "linux") {
+        let gone = || agentline_tests::survivors(&run_id).is_empty();
+        let begun = Instant::now();
+        while !gone() && begun.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert!(gone(), "the agent outlived the program");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_run_quietly() {
+    for form in ["text", "events"] {
+        let user = User::with_fault("talks_without_end", r#"{"seconds":100,"interval_ms":10}"#);
+        let mut child = user.start(&["run", "-o", form, "hi"]);
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        assert!(!out.fill_buf().unwrap().is_empty());
+        drop(out);
+        let done = wait(child);
+        assert_eq!((done.code, done.err.as_str()), (141, ""), "{form}");
+    }
+    let output = Command::new("sh")
+        .args(["-c", "\"$0\" completions bash | head -1", env!("CARGO_BIN_EXE_agentline-under-test")])
+        .output();
+    assert_eq!(String::from_utf8(output.unwrap().stderr).unwrap(), "");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_reader_that_does_not_read_keeps_no_clock_from_running_out() {
+    let user = User::with_fault("talks_without_end", r#"{"seconds":100,"interval_ms":1}"#);
+    let mut child = user.start(&["run", "-o", "events", "--timeout", "4", "hi"]);
+    let started: serde_json::Value = serde_json::from_str(&first_line(&mut child)).unwrap();
+    let agent = || agentline_tests::survivors(started["run_id"].as_str().unwrap());
+    assert!(!agent().is_empty());
+    let begun = Instant::now();
+    while !agent().is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the agent goes on because nobody reads");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // Whoever reads on then still gets everything.
+    let done: Done = child.wait_with_output().unwrap().into();
+    assert_eq!((done.code, &done.lines().pop().unwrap()["outcome"]["verdict"]), (8, &"timed_out".into()));
+}

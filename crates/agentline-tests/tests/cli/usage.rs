@@ -1,0 +1,114 @@
+//! Bad input gets one clear message that names the key or flag and the way out, and starts nothing.
+
+use crate::user::User;
+
+/// Nothing may be on standard output, and nothing may have been started.
+fn refused(args: &[&str], message: &str) {
+    let user = User::new();
+    let done = user.agentline(args);
+    assert_eq!((done.err.as_str(), done.out.as_str(), done.code), (message, "", 2), "{args:?}");
+    assert!(!user.path("hello.txt").exists(), "{args:?}");
+}
+
+#[test]
+fn prompts_that_no_agent_takes() {
+    let hint = "  hint: give the prompt as an argument, on stdin or with `--prompt-file`\n";
+    refused(&["run", ""], &format!("error: `prompt`: is empty\n{hint}"));
+    refused(&["run", " \n "], &format!("error: `prompt`: is empty\n{hint}"));
+    refused(&["run"], &format!("error: `prompt`: is empty\n{hint}"));
+    let user = User::new();
+    let nul = user.agentline_with_input(&["run"], b"a\0b");
+    assert_eq!(nul.err, "error: `prompt`: holds a NUL byte, which no agent accepts\n  hint: remove it\n");
+    let bytes = user.agentline_with_input(&["run", "-"], b"ab\xff");
+    assert_eq!(
+        bytes.err,
+        "error: `PROMPT`: is not UTF-8: byte 2 begins no character\n  hint: convert it, for example with `iconv -t UTF-8`\n"
+    );
+    let long = user.agentline_with_input(&["run"], &vec![b'a'; 8_388_609]);
+    assert_eq!(
+        long.err,
+        "error: `prompt`: is 8388609 bytes long; Gemini CLI takes at most 8388608\n  hint: shorten it, or put the text into a file in the workspace and name the file\n"
+    );
+    assert_eq!([nul.code, bytes.code, long.code], [2, 2, 2]);
+}
+
+#[test]
+fn all_problems_come_at_once() {
+    let user = User::new().env("AGENTLINE_MAX_TURNS", "many");
+    user.write("agentline.toml", "timeout = 0\nsystem_mode = 'replce'\n");
+    let done = user.agentline(&["run", "hi", "--permission-mode", "yes", "--max-cost", "nan", "--warm"]);
+    for part in [
+        "`timeout`",
+        "`system_mode`",
+        "did you mean `replace`?",
+        "`AGENTLINE_MAX_TURNS`",
+        "`--permission-mode`",
+        "`--max-cost`",
+        "`--warm`",
+    ] {
+        assert!(done.err.contains(part), "{part} is missing in {}", done.err);
+    }
+    assert_eq!((done.code, done.out.as_str()), (2, ""));
+    assert!(!user.path("hello.txt").exists());
+}
+
+#[test]
+fn each_message_names_the_flag_and_the_way_out() {
+    refused(
+        &["run", "hi", "-a", "gemni"],
+        "error: `agent`: `gemni` is not an agent that we know\n  hint: did you mean `gemini`? known: gemini, gemini-cli, google:gemini-cli, gemini_acp\n",
+    );
+    refused(
+        &["run", "hi", "--timeout", "soon"],
+        "error: `--timeout`: timeout must be a time (`\"soon\"` from flag)\n  hint: write seconds, or a time such as `10m`, `1h30m`, `500ms`\n",
+    );
+    refused(
+        &["run", "hi", "--surface", "acp"],
+        "error: `surface`: `acp` does not work with Gemini CLI here\n  hint: use one of: auto, json, stream-json\n",
+    );
+    refused(
+        &["run", "hi", "--warm"],
+        "error: `--warm`: this version keeps no agent warm (from flag)\n  hint: leave it out: the agent is started for the run\n",
+    );
+    let missing = User::new().agentline(&["run", "hi", "-C", "nowhere"]);
+    assert!(
+        missing.err.contains("`working_dir`") && missing.err.contains("is not a folder"),
+        "{}",
+        missing.err
+    );
+    assert_eq!(missing.code, 2);
+}
+
+#[test]
+fn what_no_surface_can_do_yet_is_refused_before_the_start() {
+    for args in [["--schema", "s.json"], ["--attach", "a.png"]] {
+        let user = User::new();
+        user.write("s.json", "{}");
+        user.write("a.png", "x");
+        let done = user.agentline(&["run", "hi", args[0], args[1]]);
+        assert_eq!((done.code, done.out.as_str()), (2, ""), "{}", done.err);
+        assert!(done.err.contains("hint:"), "{}", done.err);
+        assert!(!user.path("hello.txt").exists());
+    }
+}
+
+#[test]
+fn what_is_typed_wrong_is_explained() {
+    let user = User::new();
+    for args in [&["run", "--max-turns", "x", "hi"][..], &["run", "--nope"], &["nope"], &[]] {
+        let done = user.agentline(args);
+        assert_eq!((done.code, done.out.as_str()), (2, ""), "{args:?}: {}", done.err);
+        assert!(done.err.contains("--help"), "{args:?}: {}", done.err);
+    }
+    let quiet = user.agentline(&["-q", "run", ""]);
+    assert!(quiet.err.contains("is empty"), "errors are told even when nothing else is: {}", quiet.err);
+}
+
+#[test]
+fn without_a_home_nothing_is_guessed() {
+    let user = User::new();
+    let output = user.command(&["run", "hi"]).env_remove("HOME").output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err.contains("`HOME`") && err.contains("hint: set HOME"), "{err}");
+}

@@ -1,0 +1,138 @@
+//! A user for one test: a home, a workspace and an environment of their own, and a fake agent.
+
+use serde_json::Value;
+use std::{
+    fs,
+    io::Write,
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+};
+
+/// A key that looks like one, so that it must not be seen anywhere.
+pub(crate) const KEY: &str = "fake-key-of-the-user-123";
+
+/// A user with everything that a run needs; removed with the test.
+pub(crate) struct User {
+    folder: tempfile::TempDir,
+    env: Vec<(String, String)>,
+}
+
+/// What a command came to.
+pub(crate) struct Done {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl User {
+    /// A user whose agent behaves.
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("agentline-test-").tempdir().unwrap();
+        for part in ["home", "ws", "tmp"] {
+            fs::create_dir(folder.path().join(part)).unwrap();
+        }
+        let user = Self { folder, env: Vec::new() };
+        let tmp = user.path("../tmp");
+        user.env("PATH", std::env::var("PATH").unwrap_or_default())
+            .env("TMPDIR", tmp.to_string_lossy())
+            .env("GEMINI_CLI_PATH", env!("CARGO_BIN_EXE_fake-gemini"))
+            .env("GEMINI_API_KEY", KEY)
+            .env("AGENTLINE_PASS_ENV", "FAKE_AGENT_FAULT,FAKE_AGENT_ARGS")
+    }
+
+    /// A user whose agent misbehaves in this way.
+    pub(crate) fn with_fault(fault: &str, args: &str) -> Self {
+        Self::new().env("FAKE_AGENT_FAULT", fault).env("FAKE_AGENT_ARGS", args)
+    }
+
+    /// A user whose agent is a shell script that ends with these commands.
+    #[cfg(unix)]
+    pub(crate) fn with_script(commands: &str) -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        let user = Self::new();
+        let program = user.path("../agent");
+        fs::write(&program, format!("#!/bin/sh\ncat > /dev/null\n{commands}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        user.env("GEMINI_CLI_PATH", program.to_string_lossy())
+    }
+
+    /// Sets a variable; an empty one is as good as none.
+    pub(crate) fn env(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.env.retain(|(have, _)| have != name);
+        self.env.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// A path in the workspace.
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join("ws").join(path)
+    }
+
+    /// Writes a file, by its path from the workspace.
+    pub(crate) fn write(&self, path: &str, text: &str) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// Reads a file, by its path from the workspace.
+    pub(crate) fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.path(path)).unwrap()
+    }
+
+    /// The program, ready to be started in the workspace without anything on its standard input.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
+        command
+            .args(args)
+            .current_dir(self.path("."))
+            .env_clear()
+            .env("HOME", self.folder.path().join("home"))
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the program to its end.
+    pub(crate) fn agentline(&self, args: &[&str]) -> Done {
+        self.command(args).output().unwrap().into()
+    }
+
+    /// Runs the program with this on its standard input.
+    pub(crate) fn agentline_with_input(&self, args: &[&str], input: &[u8]) -> Done {
+        let mut child = self.start(args);
+        let mut stdin = child.stdin.take().unwrap();
+        // A program that refuses what it reads may stop reading it.
+        let _ = stdin.write_all(input);
+        drop(stdin);
+        child.wait_with_output().unwrap().into()
+    }
+
+    /// Starts the program with pipes on all three streams.
+    pub(crate) fn start(&self, args: &[&str]) -> Child {
+        let mut command = self.command(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+}
+
+impl Done {
+    /// Standard output as one JSON value.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}{}", self.out, self.err))
+    }
+
+    /// Standard output as a JSON value a line.
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        self.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+impl From<Output> for Done {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
