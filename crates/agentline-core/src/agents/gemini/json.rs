@@ -34,15 +34,20 @@ pub(super) struct GeminiJson {
     session: Option<String>,
     model: Option<String>,
     started: bool,
-    out: String,
+    /// Lines of stdout since one that may begin the document, and how many.
+    open: Option<(String, usize)>,
+    /// The document, told when the session file has been read to its end.
+    doc: Option<String>,
     /// A JSON block in stderr that is being read.
     block: Vec<String>,
     /// The first whole one that looks like the document.
     err: Option<String>,
     /// A request failed for good.
     talk_failed: bool,
-    /// The agent answered, but nothing came from its session file.
-    untold: bool,
+    /// The document says success, but the model was never heard of.
+    unheard: bool,
+    /// The document holds an answer.
+    answered: bool,
     /// Whether the rules are in force.
     rules: proof::Watch,
 }
@@ -55,11 +60,13 @@ impl GeminiJson {
             session: None,
             model: None,
             started: false,
-            out: String::new(),
+            open: None,
+            doc: None,
             block: Vec::new(),
             err: None,
             talk_failed: false,
-            untold: false,
+            unheard: false,
+            answered: false,
             rules: proof::Watch::default(),
         }
     }
@@ -73,14 +80,80 @@ impl GeminiJson {
         }
     }
 
-    /// Reads the document, if the text is one.
-    fn document(&mut self, run: RunId, text: &str, say: &mut Say) -> bool {
-        let Ok(doc) = serde_json::from_str::<Doc<'_>>(text) else { return false };
-        if !doc.is_object() || (doc.response.is_none() && doc.error.is_none()) {
+    /// One line of stdout. The document stands on lines of its own, from a brace to the one that closes it.
+    fn stdout(&mut self, run: RunId, text: &str, say: &mut Say) {
+        if let Some((block, lines)) = &mut self.open {
+            if text != "{" && *lines < MOST_LINES {
+                *lines += 1;
+                block.push('\n');
+                block.push_str(text);
+                if text.starts_with('}') {
+                    let (block, _) = self.open.take().unwrap_or_default();
+                    self.search(run, &block, say);
+                }
+                return;
+            }
+            self.give_up(run, say);
+        }
+        match text.trim_end().strip_suffix('{') {
+            Some(before) if self.doc.is_none() => {
+                self.open = Some(("{".to_owned(), 1));
+                unreadable(run, before, say);
+            }
+            _ => self.search(run, text, say),
+        }
+    }
+
+    /// Lines that were taken for the beginning of the document are no document.
+    fn give_up(&mut self, run: RunId, say: &mut Say) {
+        if let Some((block, _)) = self.open.take() {
+            unreadable(run, &block, say);
+        }
+    }
+
+    /// Finds the document in a text, with or without something around it.
+    fn search(&mut self, run: RunId, text: &str, say: &mut Say) {
+        if self.found(run, text, say) {
+            return;
+        }
+        for part in parts(text) {
+            match part {
+                Part::Object(object) if self.found(run, object, say) => {}
+                Part::Object(rest) | Part::Noise(rest) => unreadable(run, rest, say),
+            }
+        }
+    }
+
+    /// Keeps the document, if the text is one and the first. It is the agent's last word.
+    fn found(&mut self, run: RunId, text: &str, say: &mut Say) -> bool {
+        if self.doc.is_some() {
             return false;
         }
+        let mended = mend_surrogates(text);
+        let text = mended.as_deref().unwrap_or(text);
+        let Some(doc) = document(text) else { return false };
+        self.end(run, &doc, say);
+        self.doc = Some(text.to_owned());
+        true
+    }
+
+    fn end(&mut self, run: RunId, doc: &Doc<'_>, say: &mut Say) {
+        let soft =
+            |w: &Str<'_>| Some(failures::of_text(w)).filter(|f| matches!(f.kind, Kind::Loop | Kind::Blocked));
+        self.answered |= doc.answered();
+        let failure = doc.error.as_ref().map(|e| failure_of(e, doc.answered()));
+        let failure = failure.or_else(|| doc.warnings.0.iter().find_map(soft));
+        // Why is known when everything has been read.
+        self.unheard = failure.is_none() && !doc.asked_the_model() && !doc.answered();
+        let ok = failure.is_none() && !self.unheard;
+        say.end(run, if ok { End::ok() } else { End::failed(failure) });
+    }
+
+    /// Tells what the document says beyond the session file.
+    fn tell(&mut self, run: RunId, text: &str, say: &mut Say) {
+        let Some(doc) = document(text) else { return };
+        let (asked_the_model, answered) = (doc.asked_the_model(), doc.answered());
         self.start(run, doc.session.map(Str::own), say);
-        let asked_the_model = !doc.stats.models.0.is_empty() || !doc.stats.is_object();
         let mut turns = 0;
         for (name, model) in doc.stats.models.0 {
             // Old versions do not tell which requests were the agent's own.
@@ -98,66 +171,27 @@ impl GeminiJson {
             count.requests = model.api.requests.0;
             say.count(run, count);
         }
-        let calls = doc.stats.tools.calls.0.unwrap_or(0);
-        let had_text = doc.response.as_ref().is_some_and(|r| !r.trim().is_empty());
-        let failure = doc.error.as_ref().map(|e| failure_of(e, had_text)).or_else(|| {
-            let soft = |w: &Str<'_>| {
-                Some(failures::of_text(w)).filter(|f| matches!(f.kind, Kind::Loop | Kind::Blocked))
-            };
-            doc.warnings.0.iter().find_map(soft)
-        });
         for warning in doc.warnings.0 {
             say.event(run, Event::warning("agent", warning.own()));
         }
         let response = doc.response.map(Str::own).unwrap_or_default();
-        let answered = !response.trim().is_empty();
         // The session file may have told the last turn already.
         if answered && response.trim() != self.file.last_text.trim() {
-            self.file.last_text.clone_from(&response);
             say.event(run, Event::Text { text: response });
         }
-        if !self.file.has_told() {
-            self.untold = asked_the_model;
-            // Requests that were tried again are no turns; where it failed they cannot be told apart.
-            if doc.error.is_none() {
-                let clip = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-                say.tally(run, clip(turns), clip(calls));
-            }
+        // Requests that were tried again are no turns; where it failed they cannot be told apart.
+        if !self.file.has_told() && doc.error.is_none() {
+            let clip = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+            say.tally(run, clip(turns), clip(doc.stats.tools.calls.0.unwrap_or(0)));
         }
-        let end = match failure {
-            None if !asked_the_model && !answered => End::failed(Some(stream::unheard(self.talk_failed))),
-            None => End::ok(),
-            failure => End::failed(failure),
-        };
-        say.end(run, end);
-        if answered {
-            self.rules.turn(say);
+        if asked_the_model && !self.file.was_read {
+            let message = "the session file could not be read: tools and earlier text are not told, and `files` comes from the disk alone";
+            say.event(run, Event::warning("no_session_file", message));
         }
-        true
-    }
-
-    /// Finds the document between other text.
-    fn search(&mut self, run: RunId, text: &str, say: &mut Say) -> bool {
-        if self.document(run, text, say) {
-            return true;
-        }
-        if let Some(mended) = mend_surrogates(text) {
-            return self.search(run, &mended, say);
-        }
-        let mut found = false;
-        for part in parts(text) {
-            match part {
-                Part::Object(object) if !found => found = self.document(run, object, say),
-                Part::Object(rest) | Part::Noise(rest) => {
-                    say.event(run, Event::unreadable(rest.trim(), rest.len() as u64))
-                }
-            }
-        }
-        found
     }
 
     /// A failed run prints its document on stderr, between other lines, sometimes twice.
-    fn stderr(&mut self, text: &str, say: &mut Say) {
+    fn stderr(&mut self, run: RunId, text: &str, say: &mut Say) {
         self.talk_failed |= text.starts_with(failures::TALK_FAILED);
         let begins = text == "{" || text == "[ERROR] {";
         if begins {
@@ -174,10 +208,17 @@ impl GeminiJson {
             let mut lines = std::mem::take(&mut self.block);
             lines[0] = "{".to_owned();
             let block = lines.join("\n");
-            if is_document(&block) {
-                self.err.get_or_insert(block);
-            } else {
-                lines.iter().for_each(|line| failures::stderr_line(line, say));
+            let block = mend_surrogates(&block).unwrap_or(block);
+            match document(&block) {
+                Some(doc) => {
+                    // Others write JSON to stderr too; this one is the agent's last word if it names the session.
+                    let names_it = doc.session.as_ref().map(|s| &*s.0) == self.session.as_deref();
+                    if names_it && self.session.is_some() && self.err.is_none() && self.doc.is_none() {
+                        self.end(run, &doc, say);
+                    }
+                    self.err.get_or_insert(block);
+                }
+                None => lines.iter().for_each(|line| failures::stderr_line(line, say)),
             }
         } else if self.block.len() > LONGEST_BLOCK {
             self.give_back(say);
@@ -192,15 +233,32 @@ impl GeminiJson {
     }
 }
 
+fn unreadable(run: RunId, text: &str, say: &mut Say) {
+    if !text.trim().is_empty() {
+        say.event(run, Event::unreadable(text.trim_end(), text.len() as u64));
+    }
+}
+
+/// No document has more lines than this on stdout: a few for each model and tool.
+const MOST_LINES: usize = 100_000;
+
 /// A block of more lines than this is no document; its error is one line, however long.
 const LONGEST_BLOCK: usize = 1000;
 
-fn is_document(text: &str) -> bool {
-    let whole = |text: &str| {
-        serde_json::from_str::<Doc<'_>>(text)
-            .is_ok_and(|doc| doc.is_object() && (doc.response.is_some() || doc.error.is_some()))
-    };
-    whole(text) || mend_surrogates(text).is_some_and(|mended| whole(&mended))
+/// The document, if the text is one.
+fn document(text: &str) -> Option<Doc<'_>> {
+    let doc = serde_json::from_str::<Doc<'_>>(text).ok()?;
+    (doc.is_object() && (doc.response.is_some() || doc.error.is_some())).then_some(doc)
+}
+
+impl Doc<'_> {
+    fn asked_the_model(&self) -> bool {
+        !self.stats.models.0.is_empty() || !self.stats.is_object()
+    }
+
+    fn answered(&self) -> bool {
+        self.response.as_ref().is_some_and(|r| !r.trim().is_empty())
+    }
 }
 
 impl Api<'_> {
@@ -246,12 +304,10 @@ impl Dialogue for GeminiJson {
     }
 
     fn line(&mut self, line: Line<'_>, say: &mut Say) {
+        let Some(run) = self.run else { return };
         match line.stream {
-            Stream::Stdout => {
-                self.out.push_str(line.text);
-                self.out.push('\n');
-            }
-            Stream::Stderr => self.stderr(line.text, say),
+            Stream::Stdout => self.stdout(run, line.text, say),
+            Stream::Stderr => self.stderr(run, line.text, say),
             Stream::Side(run, _) => {
                 // The file is written once the agent is up; until then this surface says nothing at all.
                 self.start(run, None, say);
@@ -262,23 +318,34 @@ impl Dialogue for GeminiJson {
 
     fn exit(&mut self, exit: Exit, say: &mut Say) {
         let Some(run) = self.run else { return };
-        if let Exit::Code(code) = exit
-            && let Some(failure) = failures::of_exit(code)
-        {
-            say.hint(Some(run), failure);
+        let mut failed = false;
+        if let Exit::Code(code) = exit {
+            failed = code != 0;
+            if let Some(failure) = failures::of_exit(code) {
+                say.hint(Some(run), failure);
+            }
         }
         self.give_back(say);
-        let (out, err) = (std::mem::take(&mut self.out), self.err.take());
-        let found = !out.trim().is_empty() && self.search(run, out.trim_end(), say);
-        if let Some(err) = err.filter(|_| !found) {
-            self.search(run, &err, say);
+        self.give_up(run, say);
+        // What stderr says counts where stdout says nothing, or where the exit code says that it is so.
+        if let Some(err) = self.err.take().filter(|_| self.doc.is_none() || failed) {
+            if let Some(doc) = document(&err) {
+                self.end(run, &doc, say);
+            }
+            self.doc.get_or_insert(err);
+        }
+        // By now everything on stderr has been read, and with it the proof.
+        if self.answered {
+            self.rules.turn(say);
+        }
+        if self.unheard {
+            say.hint(Some(run), stream::unheard(self.talk_failed));
         }
     }
 
     fn settled(&mut self, run: RunId, say: &mut Say) {
-        if self.untold && !self.file.was_read {
-            let message = "the session file could not be read: tools and earlier text are not told, and `files` comes from the disk alone";
-            say.event(run, Event::warning("no_session_file", message));
+        if let Some(doc) = self.doc.take() {
+            self.tell(run, &doc, say);
         }
     }
 }
