@@ -314,7 +314,8 @@ impl Connection {
             Said::Hint(failure) => run.hint(failure),
             Said::Retry(failure) => run.retry(failure, here.at),
             Said::End(end) => {
-                if run.seen.end.is_none() {
+                // A success can be taken back, a failure cannot.
+                if run.seen.end.as_ref().is_none_or(|before| before.ok && !end.ok) {
                     run.seen.end = Some(end);
                     if matches!(run.stage, Stage::Starting | Stage::Going | Stage::Stopping(_)) {
                         run.stage = Stage::Ended(here.at);

@@ -1,8 +1,9 @@
 //! One prompt being carried out: its facts, clocks, limits, ledger and book.
 
 use crate::{
-    Clock, Denial, Disk, Event, Limit, Millis, Notice, OUTCOME_SCHEMA, Order, Outcome, RunError, RunId, Seen,
-    Stop, Tokens, ToolFact, ToolStatus, ToolUse, UsageBook, Verdict, ledger::Ledger, veil::Held, verdict,
+    Clock, Denial, Disk, Event, Kind, Limit, Millis, Notice, OUTCOME_SCHEMA, Order, Origin, Outcome,
+    RunError, RunId, Seen, Stop, Tokens, ToolFact, ToolStatus, ToolUse, UsageBook, Verdict, ledger::Ledger,
+    veil::Held, verdict,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,6 +74,7 @@ pub(crate) struct Run {
     seq: u32,
     first: Option<Millis>,
     unreadable: u32,
+    last_unreadable: Option<(Origin, Option<u64>)>,
     warnings: Vec<Notice>,
     stderr: String,
     last: Last,
@@ -122,6 +124,7 @@ impl Run {
             seq: 0,
             first: None,
             unreadable: 0,
+            last_unreadable: None,
             warnings: Vec::new(),
             stderr: String::new(),
             last: Last::default(),
@@ -191,15 +194,22 @@ impl Run {
                     self.warnings.push(Notice::new(code.clone(), message.clone()));
                 }
             }
-            Event::Unreadable { .. } => self.unreadable += 1,
+            Event::Unreadable { .. } | Event::Usage(_) | Event::FileChange { .. } | Event::Outcome { .. } => {
+            }
             Event::Started(_) => {
                 self.started = true;
                 self.progress("started", at);
             }
             Event::Agent { .. } => self.progress("agent", at),
-            Event::Usage(_) | Event::FileChange { .. } | Event::Outcome { .. } => {}
         }
         (self.seq, since)
+    }
+
+    /// Counts a line that could not be read, once however many pieces of it are told.
+    pub(crate) fn note_unreadable(&mut self, from: Origin, line: Option<u64>) {
+        if line.is_none() || self.last_unreadable.replace((from, line)) != Some((from, line)) {
+            self.unreadable += 1;
+        }
     }
 
     fn note_text(&mut self, text: &str, at: Millis) {
@@ -446,6 +456,10 @@ impl Run {
         let error =
             failure.filter(|_| !matches!(verdict, Verdict::Done | Verdict::DoneWithDenials)).map(|mut f| {
                 f.hint = f.hint.or_else(|| hint(f.kind, who.sign_in_hint.as_deref()));
+                // What is missing may have stood in what could not be read.
+                if self.unreadable > 0 && matches!(f.kind, Kind::Empty | Kind::NoResult) {
+                    f.message.push_str(&format!("; lines that could not be read: {}", self.unreadable));
+                }
                 RunError::new(f, tail.clone())
             });
         Outcome {

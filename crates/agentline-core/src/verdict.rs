@@ -213,6 +213,9 @@ fn most_telling(seen: &Seen) -> Failure {
     match (own, hint) {
         (Some(own), Some(hint)) => own.or_more_telling(hint),
         (Some(one), None) | (None, Some(one)) => one,
+        (None, None) if seen.end.is_some() => {
+            Failure::new(Kind::ApiError, "the agent said that it failed, but not why")
+        }
         (None, None) => match (seen.signal, seen.exit) {
             (Some(signal), _) => {
                 Failure::new(Kind::Crashed, format!("the agent was ended by signal {signal}"))

@@ -2,6 +2,7 @@
 //! default instead of losing the whole line.
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 use std::{borrow::Cow, fmt, marker::PhantomData, ops::Deref};
 
 /// A type that can be read from any JSON value. What is not overridden reads as the default.
@@ -134,19 +135,17 @@ impl Deref for Str<'_> {
 #[derive(Default, Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Num(pub(crate) Option<u64>);
 
-impl<'de> Tolerant<'de> for Num {
-    fn of_str(text: &str) -> Self {
-        Self(text.trim().parse().ok())
-    }
-    fn of_u64(n: u64) -> Self {
-        Self(Some(n))
-    }
-    fn of_f64(n: f64) -> Self {
-        // Beyond 2^53 a float is no count any more.
-        Self((0.0..=9_007_199_254_740_992.0).contains(&n).then_some(n as u64))
+impl<'de> Deserialize<'de> for Num {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        // Read as text: a number beyond every type would otherwise lose the whole line.
+        let raw = <&RawValue>::deserialize(d)?.get();
+        let text = raw.strip_prefix('"').and_then(|r| r.strip_suffix('"')).unwrap_or(raw).trim();
+        // Beyond 2^53 a float is no count any more, and half a token is none either.
+        let whole = |n: &f64| (0.0..=9_007_199_254_740_992.0).contains(n) && n.fract() == 0.0;
+        let by_float = || text.parse::<f64>().ok().filter(whole).map(|n| n as u64);
+        Ok(Self(text.parse().ok().or_else(by_float)))
     }
 }
-deserialize_tolerantly!(Num);
 
 /// A list; anything else reads as empty.
 #[derive(Debug)]

@@ -90,9 +90,12 @@ impl Connection {
     fn put(&mut self, id: RunId, event: Event, here: Here, out: &mut Vec<Output>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let (seq, since) = run.note(&event, here.at);
-        // Nonsense shows life where the agent talks, but not where it only complains.
-        if matches!(event, Event::Unreadable { .. }) && here.from != Origin::Stderr {
-            run.touch(here.at);
+        if matches!(event, Event::Unreadable { .. }) {
+            run.note_unreadable(here.from, here.line);
+            // Nonsense shows life where the agent talks, but not where it only complains.
+            if here.from != Origin::Stderr {
+                run.touch(here.at);
+            }
         }
         out.push(Output::Event(id, Record::new(seq, since, here.from, here.line, event)));
     }

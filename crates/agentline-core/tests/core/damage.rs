@@ -96,6 +96,6 @@ fn half_a_line_and_the_next_whole_one_lose_only_the_half() {
     player.exit(Exit::Code(0));
     player.check();
     assert_eq!(player.outcome().text, "kept");
-    assert_eq!(player.outcome().unreadable_lines, 3);
+    assert_eq!(player.outcome().unreadable_lines, 2);
     assert!(player.outcome().is_done());
 }

@@ -12,6 +12,7 @@ const EXITS: &[(i32, Kind, &str)] = &[
     (53, Kind::AgentTurns, "Gemini CLI reached its turn limit (exit code 53)"),
     (54, Kind::Tool, "a tool of Gemini CLI failed for good (exit code 54)"),
     (55, Kind::Untrusted, "Gemini CLI does not trust this folder (exit code 55)"),
+    (127, Kind::NotInstalled, "Node.js, which starts Gemini CLI, was not found (exit code 127)"),
 ];
 
 /// What an exit code says beyond the agent's own words.
@@ -167,6 +168,9 @@ pub(super) fn stderr_line(text: &str, say: &mut Say) {
         || text.contains("Error during discovery for MCP server")
     {
         say.event_all(Event::warning("mcp", format!("an MCP server could not be used: {}", text.trim())));
+    } else if text.starts_with("Node.js v") {
+        // The last line that Node prints about an error that nobody caught.
+        say.hint(None, Failure::new(Kind::Crashed, "Gemini CLI fell over: an error that it did not catch"));
     } else if text.starts_with(TALK_FAILED) {
         // The class of the error stands only here: a missing model looks like any other failure elsewhere.
         if let Some((_, error)) = text.split_once(".json ") {

@@ -108,11 +108,10 @@ impl GeminiStream {
             }
             "message" if &*wire.role == "assistant" => {
                 self.rules.turn(say);
-                if let Some(content) = wire.content {
-                    self.turn_has_text |= !content.trim().is_empty();
-                    self.said_text |= self.turn_has_text;
-                    say.event(run, Event::Text { text: content.own() });
-                }
+                let Some(content) = wire.content else { return say.event(run, Event::agent(text)) };
+                self.turn_has_text |= !content.trim().is_empty();
+                self.said_text |= self.turn_has_text;
+                say.event(run, Event::Text { text: content.own() });
             }
             "tool_use" => {
                 self.rules.turn(say);
@@ -164,7 +163,7 @@ impl GeminiStream {
             }
             say.count(run, Count::new(Source::Stream, Span::Run, tokens(stats)));
         }
-        let own = wire.error.map(|e| {
+        let own = wire.error.filter(|e| e.is_object()).map(|e| {
             let failure = failures::of_text(&e.message);
             if e.kind.starts_with("FatalTurnLimited") {
                 Failure { kind: Kind::AgentTurns, ..failure }
@@ -172,16 +171,24 @@ impl GeminiStream {
                 failure
             }
         });
-        let failure = own.or_else(|| self.error.take()).or_else(|| self.stopped.take());
-        let success = &*wire.status == "success";
-        let end = match failure {
+        // After an error on the way the agent may still get there; after a loop or a block it does not.
+        let ended_by =
+            |f: &Failure| &*wire.status != "success" || matches!(f.kind, Kind::Loop | Kind::Blocked);
+        let on_the_way = self.error.take().filter(ended_by);
+        let failure = own.or(on_the_way).or_else(|| self.stopped.take());
+        let end = match (failure, &*wire.status) {
+            (Some(failure), _) => End::failed(Some(failure)),
             // Why is known when everything has been read.
-            None if success && !asked_the_model && !self.said_text => {
+            (None, "success") if !asked_the_model && !self.said_text => {
                 self.unheard = true;
                 End::failed(None)
             }
-            None if success => End::ok(),
-            failure => End::failed(failure),
+            (None, "success") => End::ok(),
+            (None, "error") => End::failed(None),
+            (None, other) => {
+                let message = format!("the agent's last word is neither success nor error but `{other}`");
+                End::failed(Some(Failure::new(Kind::NoResult, message)))
+            }
         };
         say.end(run, end);
     }
