@@ -1,0 +1,243 @@
+//! A stage for one run of the fake agent, and what holds for every run whatever the agent did.
+
+use agentline::{Agentline, Event, Outcome, Record, RunRequest, Surface, detect::Here, process::Supervisor};
+use agentline_tests::survivors;
+use serde_json::Value;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// The key that the agent is given, and that no run may show.
+pub(crate) const SECRET: &str = "AIzaSy-fault-0123456789-abcdefghij";
+
+/// What every workspace holds before a run.
+pub(crate) const KEPT: (&str, &str) = ("kept.txt", "as it was\n");
+
+/// Everything that one run needs; removed with it.
+pub(crate) struct Stage {
+    dir: tempfile::TempDir,
+}
+
+/// What came of a run.
+pub(crate) struct Played {
+    pub(crate) records: Vec<Record>,
+    pub(crate) outcome: Outcome,
+    pub(crate) took: Duration,
+    pub(crate) tape: String,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::Builder::new().prefix("agentline-fault-").tempdir().expect("a temporary folder");
+        for folder in ["home/.gemini/tmp", "home/.gemini/history", "ws", "tmp"] {
+            fs::create_dir_all(dir.path().join(folder)).expect("a folder");
+        }
+        let settings = r#"{"security":{"auth":{"selectedType":"gemini-api-key"}}}"#;
+        fs::write(dir.path().join("home/.gemini/settings.json"), settings).expect("settings");
+        fs::write(dir.path().join("ws").join(KEPT.0), KEPT.1).expect("a file");
+        Self { dir }
+    }
+
+    pub(crate) fn workspace(&self) -> PathBuf {
+        self.dir.path().join("ws")
+    }
+
+    pub(crate) fn tape(&self) -> PathBuf {
+        self.dir.path().join("run.tape")
+    }
+
+    /// Where the children of a fault write their ids.
+    pub(crate) fn pids(&self) -> PathBuf {
+        self.dir.path().join("pids")
+    }
+
+    pub(crate) fn agentline(&self) -> Agentline {
+        let env = BTreeMap::from([
+            ("PATH".to_owned(), std::env::var("PATH").unwrap_or_default()),
+            ("HOME".to_owned(), self.dir.path().join("home").to_string_lossy().into_owned()),
+            ("TMPDIR".to_owned(), self.dir.path().join("tmp").to_string_lossy().into_owned()),
+        ]);
+        let here = Here::new(env, self.dir.path().join("home"), self.workspace());
+        Agentline::new(here)
+            .program("gemini", env!("CARGO_BIN_EXE_fake-gemini"))
+            .supervisor(Supervisor::Path(env!("CARGO_BIN_EXE_supervised-host").into()))
+    }
+
+    /// A request for a fault. The parameters `dir` and `pid_file` are filled in where they are `true`.
+    pub(crate) fn request(&self, surface: Surface, fault: &str, args: &Value) -> RunRequest {
+        let mut args = args.clone();
+        for (name, path) in [("dir", self.workspace()), ("pid_file", self.pids())] {
+            if args.get(name) == Some(&Value::Bool(true)) {
+                args[name] = path.to_string_lossy().into();
+            }
+        }
+        let mut request = RunRequest::new("What is 2 + 2? Write it down.")
+            .surface(surface)
+            .model("gemini-2.5-flash")
+            .api_key(SECRET)
+            .working_dir(self.workspace())
+            .env("FAKE_AGENT_FAULT", fault)
+            .env("FAKE_AGENT_ARGS", args.to_string())
+            .timeout(Duration::from_secs(60))
+            .record(self.tape());
+        request.extensions = Some(Vec::new());
+        request
+    }
+
+    /// Runs to the end and checks what holds for every run.
+    pub(crate) async fn play(&self, request: RunRequest) -> Played {
+        let home = listing(&self.dir.path().join("home/.gemini"));
+        let began = Instant::now();
+        let mut run = self.agentline().run(request).await.expect("the request is good");
+        let id = run.id().to_owned();
+        let mut records = Vec::new();
+        while let Some(record) = run.next().await {
+            records.push(record);
+        }
+        let took = began.elapsed();
+        nothing_runs(&id);
+        self.no_child_lives();
+        let Some(Event::Outcome { outcome }) = records.last().map(|r| r.event.clone()) else {
+            panic!("the outcome is not the last event: {:?}", records.last());
+        };
+        assert_eq!(listing(&self.dir.path().join("home/.gemini")), home, "what the user set up is as it was");
+        assert_eq!(
+            listing(&self.dir.path().join("tmp")),
+            BTreeSet::new(),
+            "nothing is left in the temporary folder"
+        );
+        let tape =
+            fs::read(self.tape()).map(|t| String::from_utf8_lossy(&t).into_owned()).unwrap_or_default();
+        let played = Played { records, outcome: *outcome, took, tape };
+        played.check();
+        played
+    }
+
+    /// No child of a fault lives, also none that threw its environment away.
+    pub(crate) fn no_child_lives(&self) {
+        let pids = fs::read_to_string(self.pids()).unwrap_or_default();
+        let until = Instant::now() + Duration::from_secs(1);
+        let alive = |pid: &&str| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+                && String::from_utf8_lossy(&command).contains("fake-gemini")
+        };
+        while pids.lines().any(|pid| alive(&pid)) {
+            let left: Vec<&str> = pids.lines().filter(alive).collect();
+            assert!(Instant::now() < until, "children live on: {left:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Played {
+    pub(crate) fn texts(&self) -> Vec<&str> {
+        let texts = self.records.iter().filter_map(|r| match &r.event {
+            Event::Text { text } => Some(text.as_str()),
+            _ => None,
+        });
+        texts.collect()
+    }
+
+    /// The numbers of the lines of standard output that could not be read, with their lengths.
+    pub(crate) fn unreadable(&self) -> Vec<(u64, u64)> {
+        let lines = self.records.iter().filter_map(|r| match &r.event {
+            Event::Unreadable { length, .. } => Some((r.line.unwrap_or(0), *length)),
+            _ => None,
+        });
+        lines.collect()
+    }
+
+    pub(crate) fn warned(&self, code: &str) -> bool {
+        self.outcome.warnings.iter().any(|w| w.code == code)
+    }
+
+    /// What holds for every run, whatever the agent did.
+    fn check(&self) {
+        let outcomes = self.records.iter().filter(|r| matches!(r.event, Event::Outcome { .. })).count();
+        assert_eq!(outcomes, 1, "exactly one outcome");
+        assert!(
+            self.records.iter().enumerate().all(|(i, r)| r.seq as usize == i + 1),
+            "numbered without a gap"
+        );
+        assert!(self.records.is_sorted_by_key(|r| r.at_ms), "in order of time");
+        let mut open: BTreeMap<&str, u32> = BTreeMap::new();
+        for record in &self.records {
+            match &record.event {
+                Event::ToolUse(tool) => {
+                    assert_eq!(open.insert(&tool.id, 0), None, "a call is told once: {}", tool.id);
+                }
+                Event::ToolResult { tool_use_id, .. } => {
+                    assert!(
+                        open.remove(tool_use_id.as_str()).is_some(),
+                        "a result without a call: {tool_use_id}"
+                    );
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(open, BTreeMap::new(), "calls without a result");
+        self.shows_no_secret();
+    }
+
+    fn shows_no_secret(&self) {
+        assert!(!self.texts().concat().contains(SECRET), "the secret is in the joined text");
+        for record in &self.records {
+            let json = serde_json::to_string(record).expect("a record is JSON");
+            assert!(!shows(&json), "the secret is in an event: {}", agentline::sample(&json));
+        }
+        // What was told in pieces on the tape must not give the secret when the pieces are joined either.
+        let mut joined = String::new();
+        for line in self.tape.lines() {
+            assert!(!shows(line), "the secret is on the tape: {}", agentline::sample(line));
+            let inner = serde_json::from_str::<Value>(line).ok();
+            let inner =
+                inner.and_then(|v| v["text"].as_str().and_then(|t| serde_json::from_str::<Value>(t).ok()));
+            if let Some(content) = inner.as_ref().and_then(|i| i["content"].as_str()) {
+                joined.push_str(content);
+            }
+        }
+        assert!(!joined.contains(SECRET), "the secret is on the tape in pieces");
+    }
+}
+
+/// Whether a text shows the secret, also behind escapes.
+fn shows(text: &str) -> bool {
+    text.contains(SECRET)
+        || (text.contains("\\u00") && {
+            let plain: String = SECRET.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect();
+            text.replace("\\\\", "\\").contains(&plain)
+        })
+}
+
+/// Waits a moment for processes that are being killed, then none of the run may be left.
+pub(crate) fn nothing_runs(mark: &str) {
+    let until = Instant::now() + Duration::from_secs(1);
+    loop {
+        let left = survivors(mark);
+        if left.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < until, "still running: {left:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Every path below a folder.
+fn listing(folder: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            found.insert(entry.path());
+            if entry.file_type().is_ok_and(|t| t.is_dir()) {
+                open.push(entry.path());
+            }
+        }
+    }
+    found
+}
