@@ -251,9 +251,12 @@ impl UsageBook {
             sources.push(Source::SessionFile);
         }
         let calls = self.calls.len() as u64;
+        let tokens = self.total();
+        // Calls that the stream knows to be more than the file shows were not all seen.
+        let all_seen = self.sums.values().any(|sum| sum.input == tokens.input);
         Usage {
-            tokens: self.total(),
-            requests: self.requests.or((calls > 0).then_some(calls)),
+            tokens,
+            requests: self.requests.or((calls > 0 && all_seen).then_some(calls)),
             by_model: self.by_model(),
             sources,
         }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// The workspace as it was before a run.
 pub(crate) struct Before {
+    cwd: PathBuf,
     snapshot: Snapshot,
     options: SnapshotOptions,
     /// Tells whether another run was active here; not known where the record could not be written.
@@ -17,7 +18,11 @@ impl Before {
     pub(crate) fn look(cwd: &Path, runtime_dir: &Path) -> Self {
         let active = ActiveRun::enter(runtime_dir, cwd).ok();
         let options = SnapshotOptions::default();
-        Self { snapshot: Snapshot::take(cwd, &options), options, active }
+        Self { cwd: cwd.to_owned(), snapshot: Snapshot::take(cwd, &options), options, active }
+    }
+
+    fn is_there(&self, path: &str) -> bool {
+        self.cwd.join(path).symlink_metadata().is_ok()
     }
 
     /// Looks again and compares. Blocks.
@@ -31,6 +36,18 @@ impl Before {
             .zip(&paths)
             .map(|(said, path)| (said.clone(), self.snapshot.spell(path)))
             .collect();
+        let unchanged: Vec<DiskChange> = disk
+            .spelled
+            .values()
+            .filter(|path| !disk.changes.iter().any(|c| c.path == **path) && self.is_there(path))
+            .map(|path| {
+                // It was there before and is as it was: nothing that a tool could have created.
+                let mut same = DiskChange::new(path.clone(), Change::Modified);
+                (same.added, same.removed, same.verified) = (Some(0), Some(0), false);
+                same
+            })
+            .collect();
+        disk.changes.extend(unchanged);
         disk.shared = self.active.is_some_and(|a| a.overlapped());
         disk.unknown = self.snapshot.truncated() || after.truncated();
         disk

@@ -1,0 +1,196 @@
+//! The ledger of files on the real Gemini CLI: what is listed is what the disk shows, whoever did it.
+
+use agentline::{
+    Change::{self, Created, Deleted, Modified},
+    ChangeSource::{self, Shell, Tool, Unknown},
+    Event, Outcome, PermissionMode, RunRequest, Surface, Verdict,
+};
+use agentline_mock::gemini::{Script, ScriptedModel, Step};
+use agentline_tests::{Stage, needs_real_gemini, shown};
+use serde_json::json;
+use std::{process::Command, time::Duration};
+
+fn ask(stage: &Stage) -> RunRequest {
+    stage.request("Change files").timeout(Duration::from_secs(90))
+}
+
+fn write(path: impl AsRef<std::path::Path>, content: &str) -> Step {
+    Step::call("write_file", json!({"file_path": path.as_ref(), "content": content}))
+}
+
+fn shell(command: &str) -> Step {
+    Step::call("run_shell_command", json!({"command": command}))
+}
+
+type Row<'a> = (&'a str, Change, ChangeSource, Option<&'a str>, bool);
+
+fn rows(outcome: &Outcome) -> Vec<Row<'_>> {
+    outcome
+        .files
+        .iter()
+        .map(|f| (f.path.as_str(), f.change, f.source, f.tool.as_deref(), f.verified))
+        .collect()
+}
+
+#[test]
+fn tools_shell_and_background_are_all_in_the_ledger() {
+    needs_real_gemini!();
+    let script = Script::new([
+        write("new.txt", "one\ntwo\n"),
+        Step::call(
+            "replace",
+            json!({"file_path": "edit.txt", "instruction": "Say new.", "old_string": "old", "new_string": "new"}),
+        ),
+        shell("echo made > made.txt && rm gone.txt && mv before.txt after.txt"),
+        Step::call(
+            "run_shell_command",
+            json!({"command": "sleep 0.3; echo late > late.txt", "is_background": true}),
+        ),
+        // Nothing came of these two: the first file is as it was, the second cannot be.
+        write("same.txt", "same\n"),
+        write("edit.txt/below.txt", "never"),
+        Step::text("Done.").delay(2000),
+    ]);
+    for surface in [Surface::StreamJson, Surface::Json] {
+        let stage = Stage::new(script.clone());
+        for (path, content) in
+            [("edit.txt", "old\n"), ("gone.txt", "x"), ("before.txt", "b\n"), ("same.txt", "same\n")]
+        {
+            stage.file(path, content);
+        }
+        let (records, outcome) = stage.play(ask(&stage).surface(surface));
+        let all = shown(&outcome);
+        assert_eq!((outcome.verdict, outcome.tool_calls), (Verdict::Done, 6), "{all}");
+        let expected: [Row<'_>; 8] = [
+            ("after.txt", Created, Shell, None, true),
+            ("before.txt", Deleted, Shell, None, true),
+            ("edit.txt", Modified, Tool, Some("Edit"), true),
+            ("gone.txt", Deleted, Shell, None, true),
+            ("late.txt", Created, Shell, None, true),
+            ("made.txt", Created, Shell, None, true),
+            ("new.txt", Created, Tool, Some("Write"), true),
+            ("same.txt", Modified, Tool, Some("Write"), false),
+        ];
+        assert_eq!(rows(&outcome), expected, "{all}");
+        let lines: Vec<_> =
+            outcome.files.iter().filter(|f| f.source == Tool).map(|f| (f.added, f.removed)).collect();
+        assert_eq!(lines, [(Some(1), Some(1)), (Some(2), Some(0)), (Some(0), Some(0))], "{all}");
+        let events: Vec<_> = records
+            .iter()
+            .filter_map(|r| match &r.event {
+                Event::FileChange { path, verified, .. } => Some((path.as_str(), *verified)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(
+            events,
+            outcome.files.iter().map(|f| (f.path.as_str(), f.verified)).collect::<Vec<_>>(),
+            "one event a file"
+        );
+    }
+}
+
+#[test]
+fn what_a_tool_reported_is_listed_although_git_ignores_it_or_it_lies_elsewhere() {
+    needs_real_gemini!();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let elsewhere = elsewhere.path().canonicalize().unwrap();
+    let outside = elsewhere.join("out.txt");
+    let stage = Stage::new(Script::new([
+        write("tool.log", "by a tool\n"),
+        shell("echo by-the-shell > shell.log; echo seen > seen.txt"),
+        write(&outside, "outside\n"),
+        Step::text("Done."),
+    ]));
+    let git = |args: &[&str]| {
+        assert!(Command::new("git").arg("-C").arg(stage.workspace()).args(args).status().unwrap().success())
+    };
+    git(&["init", "-q"]);
+    stage.file(".gitignore", "*.log\n");
+    let outcome = stage.outcome(ask(&stage).include_dir(&elsewhere));
+    let all = shown(&outcome);
+    assert_eq!(outcome.verdict, Verdict::Done, "{all}");
+    let expected: [Row<'_>; 3] = [
+        (outside.to_str().unwrap(), Created, Tool, Some("Write"), true),
+        ("seen.txt", Created, Shell, None, true),
+        ("tool.log", Created, Tool, Some("Write"), true),
+    ];
+    assert_eq!(rows(&outcome), expected, "{all}");
+}
+
+#[test]
+fn what_a_sub_agent_changed_is_there_and_nobody_claims_to_know_who_did_it() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::new([
+        Step::call("invoke_agent", json!({"agent_name": "generalist", "prompt": "write sub.txt"})),
+        write("sub.txt", "by the sub-agent\n"),
+        Step::call("complete_task", json!({"result": {"response": "Written."}})),
+        Step::text("Done."),
+    ]));
+    let (records, outcome) = stage.play(ask(&stage));
+    let all = shown(&outcome);
+    assert_eq!(
+        (outcome.verdict, stage.read("sub.txt").as_deref()),
+        (Verdict::Done, Some("by the sub-agent\n")),
+        "{all}"
+    );
+    assert_eq!(rows(&outcome), [("sub.txt", Created, Unknown, None, true)], "{all}");
+    let tools: Vec<_> = records
+        .iter()
+        .filter_map(|r| match &r.event {
+            Event::ToolUse(t) => Some(t.name.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(tools, ["Task"]);
+    // Its tokens are in the sum, but its requests are in no file that is followed.
+    assert_eq!((outcome.usage.tokens.input, outcome.usage.requests), (Some(400), None), "{all}");
+}
+
+#[test]
+fn two_runs_at_once_in_one_workspace_do_not_take_each_other_s_files_for_their_own() {
+    needs_real_gemini!();
+    let model = ScriptedModel::by_prompt(|request| {
+        let name = if request.user_texts().iter().any(|t| t.contains("red")) { "red" } else { "blue" };
+        let file = format!("{name}.txt");
+        Script::new([
+            write(&file, "x\n"),
+            shell(&format!("echo y > {name}-shell.txt")),
+            Step::text("Done.").delay(4000),
+        ])
+        .at(request.turn())
+    });
+    let stage = Stage::with_model(model.unwrap());
+    let run = |prompt: &str| {
+        let mut request = ask(&stage);
+        request.prompt = prompt.to_owned();
+        stage.outcome(request)
+    };
+    let (red, blue) = std::thread::scope(|scope| {
+        let red = scope.spawn(|| run("red"));
+        let blue = scope.spawn(|| run("blue"));
+        (red.join().unwrap(), blue.join().unwrap())
+    });
+    for (outcome, own, other) in [(&red, "red", "blue"), (&blue, "blue", "red")] {
+        let all = shown(outcome);
+        assert_eq!(outcome.verdict, Verdict::Done, "{all}");
+        assert!(outcome.warnings.iter().any(|w| w.code == "shared_workspace"), "{all}");
+        for file in &outcome.files {
+            let by_own_tool = file.path == format!("{own}.txt");
+            assert_eq!(file.source, if by_own_tool { Tool } else { Unknown }, "{all}");
+            assert!(file.tool.is_some() == by_own_tool, "{all}");
+        }
+        assert!(outcome.files.iter().any(|f| f.path == format!("{own}-shell.txt")), "{all}");
+        assert!(outcome.files.iter().any(|f| f.path == format!("{other}.txt")), "both overlapped: {all}");
+    }
+}
+
+#[test]
+fn a_tool_that_was_not_offered_wrote_nothing() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::new([write("a.txt", "a"), Step::text("No.")]));
+    stage.file("a.txt", "before");
+    let outcome = stage.outcome(ask(&stage).permission_mode(PermissionMode::Default));
+    assert_eq!((outcome.verdict, outcome.files.len()), (Verdict::DoneWithDenials, 0), "{}", shown(&outcome));
+    assert_eq!(stage.read("a.txt").as_deref(), Some("before"));
+}
