@@ -450,7 +450,17 @@ impl Run {
             // A limit that the last turn crossed acts after it.
             self.seen.stop = self.over_limit();
         }
-        let (verdict, failure) = verdict(&self.seen);
+        let (verdict, mut failure) = verdict(&self.seen);
+        if let (Some(failure), Some(most)) = (&mut failure, self.order.limits.max_turns)
+            && failure.kind == crate::Kind::AgentTurns
+            && self.turns >= most
+        {
+            // The agent was told our limit and kept it.
+            *failure = crate::Failure::new(
+                crate::Kind::MaxTurns,
+                format!("the agent was stopped after turn {}, at the limit of {most}", self.turns),
+            );
+        }
         let tail = self.stderr.trim_end().to_owned();
         let who = &self.order.who;
         let error =

@@ -1,0 +1,191 @@
+//! Tokens, cost and limits on the real Gemini CLI: what is counted is what the model said, and what was allowed holds.
+
+use agentline::{
+    Event, Kind, Limits, Outcome, Phase, Price, PriceTable, RunRequest, Source, Surface, Verdict, blocking,
+};
+use agentline_mock::gemini::{Script, Step, Tokens};
+use agentline_tests::{MODEL, Stage, needs_real_gemini, shown, survivors};
+use serde_json::json;
+use std::time::Duration;
+
+fn ask(stage: &Stage) -> RunRequest {
+    stage.request("Work").timeout(Duration::from_secs(60))
+}
+
+fn tokens(prompt: u64, candidates: u64, cached: u64, thoughts: u64) -> Tokens {
+    Tokens { prompt, candidates, cached, thoughts, total: None }
+}
+
+fn write(n: usize) -> Step {
+    let args = json!({"file_path": format!("{n}.txt"), "content": format!("{n}\n")});
+    Step::text(format!("File {n}.")).and_call("write_file", args)
+}
+
+/// Two turns that come to 3,000 prompt tokens (1,200 of them cached), 300 of the answer and 70 of thoughts.
+fn two_turns() -> Script {
+    let first = write(1).usage(tokens(1000, 100, 200, 50));
+    Script::new([first, Step::text("Done.").usage(tokens(2000, 200, 1000, 20))])
+}
+
+#[track_caller]
+fn near(cost: Option<f64>, expected: f64, all: &str) {
+    assert!(cost.is_some_and(|cost| (cost - expected).abs() < 1e-9), "{cost:?} is not {expected}: {all}");
+}
+
+#[test]
+fn tokens_and_cost_are_those_of_the_model_on_both_surfaces() {
+    needs_real_gemini!();
+    let price = PriceTable::built_in().of(MODEL).unwrap();
+    let expected = (1800.0 * price.input + 1200.0 * price.cached.unwrap() + 370.0 * price.output) / 1e6;
+    for surface in [Surface::StreamJson, Surface::Json] {
+        let stage = Stage::new(two_turns());
+        let (records, outcome) = stage.play(ask(&stage).surface(surface));
+        let (all, usage) = (shown(&outcome), &outcome.usage);
+        assert_eq!(outcome.verdict, Verdict::Done, "{all}");
+        let t = usage.tokens;
+        assert_eq!((t.input, t.output, t.cached), (Some(3000), Some(300), Some(1200)), "{all}");
+        assert_eq!((t.thoughts, t.total, usage.requests), (Some(70), Some(3370), Some(2)), "{all}");
+        assert_eq!(usage.by_model.len(), 1, "{all}");
+        assert_eq!(usage.by_model[MODEL].total, Some(3370), "{all}");
+        assert_eq!(usage.by_model[MODEL].thoughts, Some(70), "{all}");
+        assert_eq!(usage.sources, [Source::Stream, Source::SessionFile], "{all}");
+        near(outcome.cost_usd, expected, &all);
+        // The tokens of the first turn were known while the run went on.
+        let live = records.iter().find_map(|r| match &r.event {
+            Event::Usage(u) => Some((r.from, u.tokens.total)),
+            _ => None,
+        });
+        assert_eq!(live, Some((agentline::Origin::SessionFile, Some(1150))), "{records:?}");
+    }
+}
+
+#[test]
+fn prices_can_be_overridden_and_an_unknown_model_has_none() {
+    needs_real_gemini!();
+    let stage = Stage::new(two_turns());
+    let mut price = Price::default();
+    (price.input, price.output) = (10.0, 100.0);
+    let agentline = stage.agentline().prices(PriceTable::built_in().with([(MODEL.to_owned(), price)].into()));
+    let outcome = blocking::run(&agentline, ask(&stage), |_, _| {}).unwrap();
+    // Without a price of their own cached tokens cost as much as the others.
+    near(outcome.cost_usd, (3000.0 * 10.0 + 370.0 * 100.0) / 1e6, &shown(&outcome));
+
+    let stage = Stage::new(two_turns());
+    let outcome = stage.outcome(ask(&stage).model("gemini-0-unpriced"));
+    let all = shown(&outcome);
+    assert_eq!(
+        (outcome.verdict, outcome.usage.tokens.total, outcome.cost_usd),
+        (Verdict::Done, Some(3370), None),
+        "{all}"
+    );
+}
+
+#[test]
+fn a_resumed_session_counts_only_its_own_tokens() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::new([
+        Step::text("First.").usage(tokens(1000, 100, 0, 50)),
+        Step::text("Second.").usage(tokens(2000, 200, 0, 7)),
+        Step::text("Third.").usage(tokens(3000, 300, 0, 9)),
+    ]));
+    let first = stage.outcome(ask(&stage));
+    for (surface, text, total) in [(Surface::StreamJson, "Second.", 2207), (Surface::Json, "Third.", 3309)] {
+        let session = first.session_id.clone().unwrap();
+        let next = stage.outcome(ask(&stage).surface(surface).resume(session));
+        let all = shown(&next);
+        assert_eq!((next.verdict, next.text.as_str(), next.turns), (Verdict::Done, text, 1), "{all}");
+        assert_eq!(
+            (&next.session_id, next.usage.tokens.total, next.usage.requests),
+            (&first.session_id, Some(total), Some(1)),
+            "{all}"
+        );
+    }
+}
+
+#[test]
+fn a_failed_run_keeps_the_tokens_that_are_known() {
+    needs_real_gemini!();
+    for surface in [Surface::StreamJson, Surface::Json] {
+        let refused = Step::api_error(403, "PERMISSION_DENIED", "No more.", json!(null));
+        let stage = Stage::new(Script::new([write(1).usage(tokens(1000, 100, 200, 50)), refused]));
+        let outcome = stage.outcome(ask(&stage).surface(surface));
+        let all = shown(&outcome);
+        assert_eq!((outcome.verdict, outcome.files.len()), (Verdict::NotAuthenticated, 1), "{all}");
+        assert_eq!(
+            (outcome.usage.tokens.input, outcome.usage.tokens.thoughts),
+            (Some(1000), Some(50)),
+            "{all}"
+        );
+        assert!(outcome.cost_usd.is_some_and(|c| c > 0.0), "{all}");
+    }
+}
+
+/// An agent that would write file after file, half a second each, stopped by a limit.
+fn limited(limits: impl Fn(&mut Limits), surface: Surface) -> (Stage, Outcome) {
+    let stage = Stage::new(Script::new((1..20).map(|n| write(n).delay(500).usage(tokens(1000, 100, 0, 50)))));
+    let mut request = ask(&stage).surface(surface);
+    limits(&mut request.limits);
+    let outcome = stage.outcome(request);
+    assert_eq!(survivors(&outcome.run_id), [0_u32; 0], "{}", shown(&outcome));
+    (stage, outcome)
+}
+
+/// Asserts that the limit was told and what was done until then is kept. `at_most` files: each limit acts after the turn that
+/// crosses it, and one more turn may have begun before that was seen.
+#[track_caller]
+fn stopped(stage: &Stage, outcome: &Outcome, kind: Kind, files: std::ops::RangeInclusive<usize>) {
+    let all = shown(outcome);
+    let error = outcome.error.as_ref().unwrap_or_else(|| panic!("no error: {all}"));
+    assert_eq!(
+        (outcome.verdict, error.kind, error.phase),
+        (Verdict::LimitReached, kind, Phase::Budget),
+        "{all}"
+    );
+    assert!(error.hint.as_ref().is_some_and(|h| h.contains("--max-")) && !error.retryable, "{all}");
+    assert!(files.contains(&outcome.files.len()), "{} files: {all}", outcome.files.len());
+    assert!(outcome.files.iter().all(|f| f.verified && stage.read(&f.path).is_some()), "{all}");
+    assert!(outcome.text.starts_with("File "), "{all}");
+    assert!(outcome.usage.tokens.total.is_some_and(|t| t >= 1150) && outcome.cost_usd.is_some(), "{all}");
+}
+
+#[test]
+fn turns_are_limited_exactly() {
+    needs_real_gemini!();
+    for surface in [Surface::StreamJson, Surface::Json] {
+        let (stage, outcome) = limited(|l| l.max_turns = Some(2), surface);
+        stopped(&stage, &outcome, Kind::MaxTurns, 2..=2);
+        assert_eq!((outcome.turns, stage.model.requests_to_main().len()), (2, 2), "{}", shown(&outcome));
+    }
+}
+
+#[test]
+fn tool_calls_are_limited_when_one_too_many_is_asked_for() {
+    needs_real_gemini!();
+    for surface in [Surface::StreamJson, Surface::Json] {
+        // The call that is one too many may still be carried out before the agent is stopped.
+        let (stage, outcome) = limited(|l| l.max_tool_calls = Some(2), surface);
+        stopped(&stage, &outcome, Kind::MaxToolCalls, 2..=3);
+    }
+}
+
+/// A limit by name, and what it is called when it stops a run.
+type Case = (&'static str, fn(&mut Limits), Kind);
+
+#[test]
+fn tokens_and_cost_are_limited_within_a_turn() {
+    needs_real_gemini!();
+    // Each turn comes to 1,150 tokens, 150 of them produced, for 0.000675 dollars: the third turn crosses each of these.
+    let cases: [Case; 3] = [
+        ("tokens", |l| l.max_tokens = Some(2400), Kind::MaxTokens),
+        ("output", |l| l.max_output_tokens = Some(400), Kind::MaxOutputTokens),
+        ("cost", |l| l.max_cost = Some(0.0015), Kind::MaxCost),
+    ];
+    for ((name, limits, kind), surface) in
+        cases.into_iter().zip([Surface::StreamJson, Surface::StreamJson, Surface::Json])
+    {
+        let (stage, outcome) = limited(limits, surface);
+        stopped(&stage, &outcome, kind, 2..=4);
+        let turns = stage.model.requests_to_main().len();
+        assert!((3..=4).contains(&turns), "{name} was noticed after {turns} requests: {}", shown(&outcome));
+    }
+}
