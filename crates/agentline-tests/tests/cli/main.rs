@@ -1,5 +1,7 @@
 //! The command-line tool as its users see it: what they type, what they get on each stream, and the exit code.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+
 mod commands;
 mod demo;
 mod docs;
