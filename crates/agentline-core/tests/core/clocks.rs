@@ -155,6 +155,15 @@ fn a_refusal_that_was_overcome_explains_nothing_later() {
 }
 
 #[test]
+fn the_agent_s_last_word_counts_before_a_refusal_on_the_way() {
+    let mut player = begun(order(), &[INIT]);
+    player.stderr(BUSY);
+    player.stdout(r#"{"type":"result","status":"error","error":{"type":"unknown","message":"[API Error: fetch failed]"}}"#);
+    player.exit(Exit::Code(1));
+    assert_eq!(player.outcome().error.as_ref().map(|e| e.kind), Some(Kind::Network));
+}
+
+#[test]
 fn a_refusal_that_was_not_overcome_explains_the_end() {
     let mut player = begun(order(), &[INIT]);
     player.stderr(BUSY);
