@@ -29,6 +29,7 @@ pub use docs::key_table;
 pub use keys::{KEYS, Key, find};
 pub use layer::Layer;
 pub use show::Row;
+pub(crate) use show::redacted;
 pub use tables::AgentSettings;
 pub use words::{parse_duration, parse_env, parse_mcp, show_duration};
 

@@ -1,8 +1,8 @@
 //! What a caller wants of a run: the keys of the contract, typed. Whether an agent can do it is asked later, in `plan`.
 
-use crate::{Problems, Surface};
+use crate::{Problems, Surface, config::redacted};
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
 /// One prompt for one agent, with everything that the contract lets a caller say about it.
 ///
@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 ///     .working_dir("/srv/project");
 /// assert_eq!(request.agent, "gemini");
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct RunRequest {
@@ -253,6 +253,24 @@ impl RunRequest {
     }
 }
 
+/// A request ends in logs sooner or later, so its secrets are not shown.
+impl fmt::Debug for RunRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        debug_without_secrets(self, f)
+    }
+}
+
+impl fmt::Debug for McpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        debug_without_secrets(self, f)
+    }
+}
+
+fn debug_without_secrets(value: &impl Serialize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let shown = serde_json::to_value(value).map(|value| redacted("", value)).unwrap_or_default();
+    f.write_str(&shown.to_string())
+}
+
 /// Whether the caller's instructions come on top of the agent's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -327,7 +345,7 @@ pub enum Sandbox {
 }
 
 /// An MCP server that the agent is given for one run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum McpServer {
@@ -381,4 +399,24 @@ pub struct Limits {
     pub max_output_tokens: Option<u64>,
     /// US dollars.
     pub max_cost: Option<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_in_the_debug_text() {
+        let server = McpServer::Url {
+            url: "https://u:hunter2hunter2@mcp.test/?token=hunter2hunter2".into(),
+            headers: [("X-Anything".to_owned(), "hunter2hunter2".to_owned())].into(),
+        };
+        let mut request =
+            RunRequest::new("hello").api_key("hunter2hunter2").env("MY_TOKEN", "hunter2hunter2");
+        request = request.mcp_server("docs", server.clone());
+        for text in [format!("{request:?}"), format!("{server:?}")] {
+            assert!(!text.contains("hunter2"), "{text}");
+        }
+        assert!(format!("{request:?}").contains("hello"));
+    }
 }

@@ -59,7 +59,7 @@ fn last_part(name: &str) -> &str {
 }
 
 /// The value of this name with every secret in it replaced.
-fn redacted(name: &str, value: Value) -> Value {
+pub(crate) fn redacted(name: &str, value: Value) -> Value {
     match value {
         Value::Object(table) if name == "headers" => {
             table.into_iter().map(|(name, _)| (name, MARK.into())).collect::<Map<_, _>>().into()
