@@ -506,8 +506,9 @@ impl Run {
     /// Where the agent repeated text on its way, its record of the turn is right; says whether it did.
     pub(crate) fn correct_text(&mut self) -> bool {
         let Some(recorded) = self.recorded.take() else { return false };
-        let repeated =
-            self.text.len() > recorded.len() && self.text.trim_end().ends_with(recorded.trim_end());
+        // The record may lack blanks at its ends; that is no repetition.
+        let (told, meant) = (self.text.trim(), recorded.trim());
+        let repeated = told.len() > meant.len() && told.ends_with(meant);
         if self.text.trim().is_empty() || repeated {
             self.seen.answer = true;
             self.text = recorded;

@@ -175,9 +175,8 @@ impl GeminiJson {
             say.event(run, Event::warning("agent", warning.own()));
         }
         let response = doc.response.map(Str::own).unwrap_or_default();
-        // The session file may have told the last turn already.
-        if answered && response.trim() != self.file.last_text.trim() {
-            say.event(run, Event::Text { text: response });
+        if answered && let Some(text) = untold(&response, &self.file.last_text) {
+            say.event(run, Event::Text { text: text.to_owned() });
         }
         // Requests that were tried again are no turns; where it failed they cannot be told apart.
         if !self.file.has_told() && doc.error.is_none() {
@@ -241,6 +240,16 @@ fn unreadable(run: RunId, text: &str, say: &mut Say) {
 
 /// No document has more lines than this on stdout: a few for each model and tool.
 const MOST_LINES: usize = 100_000;
+
+/// What of an answer the session file has not told already; it leaves out the blanks at the end.
+fn untold<'a>(response: &'a str, told: &str) -> Option<&'a str> {
+    let rest = match response.strip_prefix(told) {
+        Some(rest) if rest.trim().is_empty() => rest,
+        _ if response.trim() == told.trim() => "",
+        _ => response,
+    };
+    Some(rest).filter(|rest| !rest.is_empty())
+}
 
 /// A block of more lines than this is no document; its error is one line, however long.
 const LONGEST_BLOCK: usize = 1000;

@@ -1,0 +1,65 @@
+//! A flood from the real Gemini CLI to a slow consumer: every event arrives, and none of them waits in our memory. In a
+//! file of its own, because it measures the memory of the whole process.
+#![cfg(target_os = "linux")]
+
+use agentline::{Event, Verdict};
+use agentline_mock::gemini::{Script, Step};
+use agentline_tests::{Stage, needs_real_gemini};
+use std::time::{Duration, Instant};
+
+const EVENTS: usize = 100_000;
+/// Far below what the events would take if they waited in memory, and far above what a run needs.
+const MOST_GROWTH_KB: u64 = 40_000;
+
+/// What the kernel says that this process holds, in kB.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse().unwrap_or_default()
+}
+
+#[test]
+fn a_hundred_thousand_events_reach_a_slow_consumer_without_filling_the_memory() {
+    needs_real_gemini!();
+    let text = format!("{{n}} {} ", "x".repeat(180));
+    let stage = Stage::new(Script::new([Step::many_chunks(EVENTS as u64, &text)]));
+    stage.settings(
+        r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"model":{"disableLoopDetection":true}}"#,
+    );
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let request = stage.request("Flood me").timeout(Duration::from_secs(150));
+        let mut run = stage.agentline().run(request).await.unwrap();
+        let (mut texts, mut before, mut most) = (0_usize, 0, 0);
+        let (mut kept, mut first) = (0_usize, None);
+        while let Some(record) = run.next().await {
+            match record.event {
+                Event::Text { text } => {
+                    texts += 1;
+                    kept += text.len();
+                    let number = text.split(' ').next().and_then(|n| n.parse::<usize>().ok());
+                    assert_eq!(number, Some(texts), "in order, none missing");
+                    if first.is_none() {
+                        (first, before) = (Some(Instant::now()), resident());
+                    }
+                    // Slower than the agent, which writes some 12,000 a second.
+                    if texts % 20 == 0 {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                    if texts % 1000 == 0 {
+                        // The answer itself is part of the outcome and may be kept, with room to grow.
+                        most = most.max(resident().saturating_sub(2 * kept as u64 / 1024));
+                    }
+                }
+                Event::Outcome { outcome } => {
+                    assert_eq!(outcome.verdict, Verdict::Done, "{:?}", outcome.error);
+                    assert_eq!((outcome.text.len(), outcome.unreadable_lines), (kept, 0));
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(texts, EVENTS);
+        let grown = most.saturating_sub(before);
+        assert!(grown < MOST_GROWTH_KB, "grew by {grown} kB beyond the answer");
+    });
+}

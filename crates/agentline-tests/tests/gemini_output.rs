@@ -1,0 +1,188 @@
+//! Nothing that the real Gemini CLI says is lost, late or told twice, and a tape of it plays the same again.
+
+use agentline::{Event, Kind, Outcome, Output, Phase, Record, RunRequest, Surface, Tape, Verdict, blocking};
+use agentline_mock::gemini::{FAKE_KEY, Part, Script, Step, demo_script};
+use agentline_tests::{Stage, needs_real_gemini, shown};
+use serde_json::{Value, json};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+/// The watch of the agent for loops takes longer than the answer, and takes a long answer for a loop.
+const NO_LOOP_WATCH: &str =
+    r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"model":{"disableLoopDetection":true}}"#;
+
+fn ask(stage: &Stage) -> RunRequest {
+    stage.request("Say much").timeout(Duration::from_secs(90))
+}
+
+fn texts(records: &[Record]) -> Vec<&str> {
+    let text = |record: &'_ Record| matches!(record.event, Event::Text { .. });
+    records
+        .iter()
+        .filter(|r| text(r))
+        .filter_map(|r| match &r.event {
+            Event::Text { text } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn an_answer_of_five_megabytes_arrives_complete_on_both_surfaces() {
+    needs_real_gemini!();
+    const SIZE: usize = 5_000_000;
+    for surface in [Surface::StreamJson, Surface::Json] {
+        let stage = Stage::new(Script::new([Step::big_text(SIZE)]));
+        stage.settings(NO_LOOP_WATCH);
+        let (records, outcome) = stage.play(ask(&stage).surface(surface));
+        let about =
+            format!("{surface}: {:?}, {} bytes, {:?}", outcome.verdict, outcome.text.len(), outcome.error);
+        assert_eq!(
+            (outcome.verdict, outcome.text.len(), outcome.unreadable_lines),
+            (Verdict::Done, SIZE, 0),
+            "{about}"
+        );
+        assert!(
+            outcome
+                .text
+                .lines()
+                .enumerate()
+                .take(SIZE / 15)
+                .all(|(i, line)| line == format!("line {:09}", i + 1)),
+            "{about}"
+        );
+        assert_eq!(texts(&records).concat(), outcome.text, "the events say the same");
+    }
+}
+
+#[test]
+fn text_is_told_while_the_model_still_speaks() {
+    needs_real_gemini!();
+    let words = (1..=10).map(|n| Part::Text(format!("word {n} ")));
+    let stage = Stage::new(Script::new([Step::chunks(words).chunk_delay(400)]));
+    let mut seen = Vec::new();
+    let outcome = blocking::run(&stage.agentline(), ask(&stage), |record, _| {
+        if matches!(record.event, Event::Text { .. }) {
+            seen.push((Instant::now(), record.at_ms));
+        }
+    })
+    .unwrap();
+    let all = shown(&outcome);
+    assert_eq!((outcome.verdict, seen.len()), (Verdict::Done, 10), "{all}");
+    // Ten words, 400 ms between two of them: the first one was in the caller's hands long before the last was said.
+    let (first, last) = (seen[0], seen[9]);
+    assert!(last.0 - first.0 > Duration::from_millis(2400), "{:?}: {all}", last.0 - first.0);
+    assert!(last.1 - first.1 > 2400, "{all}");
+}
+
+#[test]
+fn a_huge_error_body_is_found_whole_on_stderr() {
+    needs_real_gemini!();
+    let body = "details of the failure ".repeat(300_000 / 23);
+    let stage = Stage::new(Script::always(Step::api_error(400, "INVALID_ARGUMENT", &body, json!(null))));
+    let outcome = stage.outcome(ask(&stage).surface(Surface::Json));
+    let error = outcome.error.as_ref().unwrap();
+    assert_eq!(
+        (outcome.verdict, error.kind, error.phase),
+        (Verdict::Failed, Kind::ApiError, Phase::Response),
+        "{}",
+        shown(&outcome)
+    );
+    assert_eq!(outcome.agent_exit_code, Some(144), "{}", shown(&outcome));
+    assert!(error.message.starts_with("details of the failure details"), "{error:?}");
+    assert!(error.message.len() <= 1000 && outcome.stderr_tail.len() <= 9000, "kept short: {error:?}");
+    assert!(outcome.session_id.is_some(), "the document was read: {}", shown(&outcome));
+}
+
+#[test]
+fn text_that_a_retry_repeats_is_told_once_in_the_outcome() {
+    needs_real_gemini!();
+    let stage =
+        Stage::new(Script::new([Step::text("The answer ").finish(None), Step::text("The answer is 4.")]));
+    let (records, outcome) = stage.play(ask(&stage));
+    let all = shown(&outcome);
+    assert_eq!(texts(&records).concat(), "The answer The answer is 4.", "as the agent told it");
+    assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, "The answer is 4."), "{all}");
+    assert!(outcome.warnings.iter().any(|w| w.code == "text_repeated"), "{all}");
+}
+
+/// Runs with a tape, plays the tape, and asserts that both tell the same. Gives the events, the outcome and the tape.
+#[track_caller]
+fn twice(stage: &Stage, request: RunRequest, tape: &Path) -> (Vec<Record>, Outcome, String) {
+    let (records, outcome) = stage.play(request.record(tape));
+    let text = std::fs::read_to_string(tape).expect("the tape was written");
+    let (mut again, mut ends) = (Vec::new(), Vec::new());
+    let played = Tape::read(&text).expect("a tape").play(|output| match output {
+        Output::Event(_, record) => again.push(serde_json::to_value(&record).expect("JSON")),
+        Output::Done(_, outcome) => ends.push(serde_json::to_value(&outcome).expect("JSON")),
+        _ => {}
+    });
+    played.expect("the agent is known");
+    let live: Vec<Value> = records.iter().map(|r| serde_json::to_value(r).expect("JSON")).collect();
+    for (live, again) in live.iter().zip(&again) {
+        assert_eq!(live, again);
+    }
+    assert_eq!(live.len(), again.len(), "as many events");
+    assert_eq!(ends, [serde_json::to_value(&outcome).expect("JSON")], "the same outcome");
+    (records, outcome, text)
+}
+
+#[test]
+fn a_tape_plays_the_same_events_and_outcome_again() {
+    needs_real_gemini!();
+    for surface in [Surface::StreamJson, Surface::Json] {
+        let stage = Stage::new(demo_script());
+        let tape = stage.outside().join("tape.jsonl");
+        let (records, outcome, _) = twice(&stage, ask(&stage).surface(surface), &tape);
+        assert_eq!(outcome.verdict, Verdict::Done, "{}", shown(&outcome));
+        assert!(records.len() > 15 && outcome.files.len() == 2, "{}", shown(&outcome));
+        assert_eq!(outcome.tape.as_deref(), tape.to_str());
+    }
+}
+
+#[test]
+fn secrets_that_a_command_prints_are_in_nothing_that_leaves() {
+    needs_real_gemini!();
+    let script = Script::new([
+        Step::call("run_shell_command", json!({"command": "env | tee env.txt; env >&2"})),
+        Step::text("It says fake-key-for-")
+            .and_text("the-scripted-model, and tok-in-")
+            .and_text("the-request too."),
+    ]);
+    let stage = Stage::new(script)
+        .env("DATABASE_PASSWORD", Some("correct-horse-battery"))
+        .env("UNRELATED", Some("not for the agent"));
+    let tape = stage.outside().join("tape.jsonl");
+    let request = ask(&stage).env("MY_TOKEN", "tok-in-the-request").env("MY_PLACE", "somewhere nice");
+    let (records, outcome, tape) = twice(&stage, request, &tape);
+    let all = shown(&outcome);
+    assert_eq!(outcome.verdict, Verdict::Done, "{all}");
+
+    // The command saw what it should see, and nothing else.
+    let seen = stage.read("env.txt").expect("the command ran");
+    for line in [
+        format!("GEMINI_API_KEY={FAKE_KEY}"),
+        "MY_TOKEN=tok-in-the-request".into(),
+        "MY_PLACE=somewhere nice".into(),
+    ] {
+        assert!(seen.lines().any(|l| l == line), "{line} is not in {seen}");
+    }
+    assert!(!seen.contains("DATABASE_PASSWORD") && !seen.contains("UNRELATED"), "{seen}");
+
+    // What it printed is told, without the secrets.
+    let events = serde_json::to_string(&records).unwrap();
+    for (name, text) in [("events", &events), ("outcome", &all), ("tape", &tape)] {
+        for secret in [FAKE_KEY, "tok-in-the-request", "correct-horse-battery", "fake-key-for-"] {
+            assert!(!text.contains(secret), "{secret} is in the {name}: {text}");
+        }
+    }
+    assert!(
+        events.contains("MY_PLACE=somewhere nice") && events.contains("GEMINI_API_KEY=[redacted]"),
+        "{events}"
+    );
+    assert!(tape.contains("MY_PLACE=somewhere nice"), "{tape}");
+    assert_eq!(outcome.text, "It says [redacted], and [redacted] too.", "{all}");
+    assert_eq!(texts(&records).concat(), outcome.text);
+}
