@@ -5,6 +5,7 @@ mod stage;
 use super::replay::{self, Pace};
 use crate::{
     args::Output,
+    exit,
     live::{self, Live},
     render::{Renderer, Telling},
     stop::Stop,
@@ -73,6 +74,9 @@ fn find(
         }
         return Ok(program);
     }
+    for problem in found.problems.iter().filter(|_| !pinned) {
+        ui.say(format!("agent: {}", problem.message));
+    }
     let here = agentline.here().clone();
     ui.say(format!(
         "agent: {} {}, the version that we test with, from our cache folder",
@@ -106,6 +110,10 @@ fn play_live(
         let mut live = Live::begin(&stage_line, request).await?;
         live.show(ui, &mut renderer).await
     })?;
+    let is_other = program.version.is_none_or(|version| version.to_string() != agent.card().pinned);
+    if code != exit::DONE && is_other {
+        ui.say("the demo was made for another version of the agent: try `agentline demo --pinned`");
+    }
     if let Some(file) = &args.record {
         stage.save_tape(file, program).map_err(|error| {
             Stop::failed(format!("could not write the tape `{}`: {error}", file.display()))

@@ -158,7 +158,7 @@ fn file_line(ui: &Ui, file: &FileRow) -> String {
         (Some(added), Some(removed)) => format!(" (+{added} -{removed})"),
         _ => String::new(),
     };
-    let doubt = if file.verified { "" } else { ", but the disk does not show it" };
+    let doubt = if file.verified { "" } else { ", but the disk shows no change" };
     format!("  {} {}{lines}{doubt}", ui.paint(paint, word), words::plain(&file.path))
 }
 

@@ -10,6 +10,8 @@ mod replay;
 mod run;
 #[cfg(unix)]
 mod signals;
+#[cfg(unix)]
+mod terminal;
 mod usage;
 mod user;
 

@@ -1,0 +1,83 @@
+//! What a user at a terminal sees: the answer live, a line per tool call, a spinner, and what it came to.
+
+use crate::{
+    outputs::TEXT,
+    user::{Done, User},
+};
+use std::{io::Write, process::Command};
+
+/// Runs the program on a terminal that `script` makes; `None` where there is no `script`.
+fn on_a_terminal(user: &User, args: &[&str]) -> Option<Done> {
+    let has_script = Command::new("script").arg("--version").output().is_ok_and(|o| o.status.success());
+    if !has_script {
+        // Not a print macro: the test runner would keep that to itself.
+        let _ = writeln!(std::io::stderr(), "left out: there is no `script` of util-linux here");
+        return None;
+    }
+    let program = user.command(args);
+    let words = std::iter::once(program.get_program()).chain(program.get_args());
+    let line: Vec<String> = words.map(|word| format!("'{}'", word.to_string_lossy())).collect();
+    let mut script = Command::new("script");
+    script.args(["-q", "-e", "-c", &line.join(" "), "/dev/null"]).env_clear();
+    script.current_dir(user.path(".")).env("TERM", "xterm-256color");
+    script.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    Some(script.output().unwrap().into())
+}
+
+/// What stays on the screen: lines that were wiped are left out, and so are colours.
+fn screen(done: &Done) -> String {
+    let mut shown = String::new();
+    for line in done.out.lines() {
+        let last = line.rsplit("\u{1b}[2K").next().unwrap_or_default();
+        let mut rest = last.trim_end_matches('\r').split('\u{1b}');
+        shown.push_str(rest.next().unwrap_or_default());
+        for part in rest {
+            shown.push_str(part.split_once('m').map_or("", |(_, text)| text));
+        }
+        shown.push('\n');
+    }
+    shown
+}
+
+#[test]
+fn a_run_is_told_live_with_its_tools_and_what_it_came_to() {
+    let Some(done) = on_a_terminal(&User::new(), &["run", "hi"]) else { return };
+    let screen = screen(&done);
+    let lines: Vec<&str> = screen.lines().collect();
+    assert_eq!((lines[0], lines[2]), ("I will write it.", "All done. 4"), "{screen}");
+    assert!(lines[1].starts_with("● Write hello.txt … ok ("), "{screen}");
+    assert!(screen.contains("done in ") && screen.contains("2 turns · 1 tool call"), "{screen}");
+    assert!(screen.contains("  created  hello.txt (+1 -0)") && screen.contains("  tokens: "), "{screen}");
+    assert!(done.out.contains("starting the agent") && done.out.contains("\u{1b}[32m●"), "{}", done.out);
+    assert_eq!(done.code, 0);
+}
+
+#[test]
+fn a_quiet_run_is_the_answer_alone() {
+    let Some(done) = on_a_terminal(&User::new(), &["-q", "run", "hi"]) else { return };
+    assert_eq!(done.out.replace('\r', ""), "I will write it.\nAll done. 4\n");
+}
+
+#[test]
+fn an_agent_cannot_steer_the_terminal() {
+    let user = User::with_fault("ansi_escapes", "{}");
+    let Some(done) = on_a_terminal(&user, &["-q", "--color", "never", "run", "hi"]) else { return };
+    assert!(!done.out.contains('\u{1b}') && !done.out.is_empty(), "{}", done.out);
+}
+
+#[test]
+fn a_missing_prompt_is_not_waited_for() {
+    let Some(done) = on_a_terminal(&User::new(), &["run"]) else { return };
+    assert!(done.out.contains("`PROMPT`: is missing") && done.out.contains("hint:"), "{}", done.out);
+    assert_eq!(done.code, 2);
+}
+
+#[test]
+fn the_demo_looks_the_same_from_its_tape() {
+    let Some(done) = on_a_terminal(&User::new(), &["demo", "--replay"]) else { return };
+    let screen = screen(&done);
+    for line in TEXT.lines().chain(["● Write primes.py … ok (159 ms)", "  created  primes.py (+8 -0)"]) {
+        assert!(screen.lines().any(|shown| shown == line), "{line} is missing in {screen}");
+    }
+    assert_eq!(done.code, 0);
+}
