@@ -173,6 +173,10 @@ impl Ui {
         if !self.shows_progress || !io::stderr().is_terminal() {
             return;
         }
+        if self.shares_terminal {
+            // What was written before stands above it. A reader that is gone is noticed by the next flush.
+            let _ = self.out.flush();
+        }
         let begun = self.begun;
         let spinner = self.spinner.get_or_insert_with(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));

@@ -13,8 +13,6 @@ use std::{
 pub(super) struct Human {
     /// What was written last does not end a line.
     in_line: bool,
-    /// A tool was used since the last text, so that the next one belongs to another turn.
-    turn_is_over: bool,
     /// What open calls are called, and since when.
     open: BTreeMap<String, (String, u64)>,
 }
@@ -24,26 +22,28 @@ impl Form for Human {
         match &record.event {
             Event::Text { text } => return self.text(ui, text),
             Event::ToolUse(tool) => {
-                self.turn_is_over = true;
+                // The next text belongs to another turn.
+                self.end_line(ui)?;
                 let call = words::call(tool);
-                if ui.shows_progress() {
-                    self.break_line(ui)?;
-                    ui.busy(&call);
-                }
+                ui.busy(&call);
                 self.open.insert(tool.id.clone(), (call, record.at_ms));
             }
             Event::ToolResult { tool_use_id, status, reason, .. } => {
-                self.turn_is_over = true;
+                self.end_line(ui)?;
                 let (call, since) = self.open.remove(tool_use_id).unwrap_or_default();
                 if ui.shows_progress() {
-                    self.break_line(ui)?;
+                    ui.flush()?;
                     let took = words::seconds(record.at_ms.saturating_sub(since));
                     tool_line(ui, &call, *status, reason.as_deref(), &took);
                     ui.busy("waiting for the model");
                 }
             }
             Event::Warning { message, .. } => {
-                self.break_line(ui)?;
+                // On one screen, a warning in the middle of a line would be hard to read.
+                if ui.shares_terminal() {
+                    self.end_line(ui)?;
+                }
+                ui.flush()?;
                 ui.warn(&words::plain(message));
             }
             Event::Started(started) if ui.shows_progress() => {
@@ -66,9 +66,6 @@ impl Human {
         if text.is_empty() {
             return Ok(());
         }
-        if std::mem::take(&mut self.turn_is_over) && self.in_line {
-            ui.out().write_all(b"\n")?;
-        }
         self.in_line = !text.ends_with('\n');
         if ui.shares_terminal() {
             ui.out().write_all(words::plain(text).as_bytes())
@@ -77,18 +74,13 @@ impl Human {
         }
     }
 
-    /// Ends the line of the answer where something else is about to be written on the same screen.
-    fn break_line(&mut self, ui: &mut Ui) -> io::Result<()> {
-        if ui.shares_terminal() && std::mem::take(&mut self.in_line) {
-            ui.out().write_all(b"\n")?;
-        }
-        ui.flush()
+    /// Ends the line of the answer, if one is open.
+    fn end_line(&mut self, ui: &mut Ui) -> io::Result<()> {
+        if std::mem::take(&mut self.in_line) { ui.out().write_all(b"\n") } else { Ok(()) }
     }
 
     fn end(&mut self, ui: &mut Ui, outcome: &Outcome) -> io::Result<()> {
-        if std::mem::take(&mut self.in_line) {
-            ui.out().write_all(b"\n")?;
-        }
+        self.end_line(ui)?;
         ui.flush()?;
         ui.rest();
         words::failure(ui, outcome);
