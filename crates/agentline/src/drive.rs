@@ -23,6 +23,8 @@ use tokio::{
 
 /// The only run of a process that takes one prompt.
 const RUN: RunId = RunId(1);
+/// What a run is stopped by when nobody holds it any more.
+const SIGTERM: i32 = 15;
 /// How long to wait before looking again whether a slow consumer made room.
 const SLOW_CONSUMER: Duration = Duration::from_millis(50);
 
@@ -114,7 +116,7 @@ pub(crate) async fn drive(job: Job) -> Outcome {
                 // Whoever held the run has let go of it: nobody wants it any more.
                 None => {
                     listened_to = false;
-                    drive.feed(What::Cancel { run: RUN, signal: libc_sigterm() });
+                    drive.feed(What::Cancel { run: RUN, signal: SIGTERM });
                 }
             },
             permit = events.reserve(), if blocked => {
@@ -315,10 +317,6 @@ fn into_core(exit: process::Exit) -> Exit {
         process::Exit::Signal(signal) => Exit::Signal(signal),
         process::Exit::Lost => Exit::Lost,
     }
-}
-
-const fn libc_sigterm() -> i32 {
-    15
 }
 
 /// The connection ended without an outcome, which its invariants rule out.
