@@ -3,8 +3,10 @@
 #![cfg(target_os = "linux")]
 
 mod expect;
+mod hosts;
 mod stage;
 mod table;
+mod weight;
 
 use agentline::Surface;
 use agentline_mock::fake_agent::{EXIT_CODES, FAULTS};
