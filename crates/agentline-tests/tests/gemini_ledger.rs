@@ -8,7 +8,11 @@ use agentline::{
 use agentline_mock::gemini::{Script, ScriptedModel, Step};
 use agentline_tests::{Stage, needs_real_gemini, shown};
 use serde_json::json;
-use std::{process::Command, time::Duration};
+use std::{
+    process::Command,
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
+};
 
 fn ask(stage: &Stage) -> RunRequest {
     stage.request("Change files").timeout(Duration::from_secs(90))
@@ -150,15 +154,20 @@ fn what_a_sub_agent_changed_is_there_and_nobody_claims_to_know_who_did_it() {
 #[test]
 fn two_runs_at_once_in_one_workspace_do_not_take_each_other_s_files_for_their_own() {
     needs_real_gemini!();
-    let model = ScriptedModel::by_prompt(|request| {
+    // Neither run gets its last answer before both have changed everything, so that they overlap on a busy machine too.
+    let arrived = AtomicU32::new(0);
+    let model = ScriptedModel::by_prompt(move |request| {
         let name = if request.user_texts().iter().any(|t| t.contains("red")) { "red" } else { "blue" };
-        let file = format!("{name}.txt");
-        Script::new([
-            write(&file, "x\n"),
-            shell(&format!("echo y > {name}-shell.txt")),
-            Step::text("Done.").delay(4000),
-        ])
-        .at(request.turn())
+        let turn = request.turn();
+        if turn == 2 {
+            arrived.fetch_add(1, Ordering::SeqCst);
+            let since = Instant::now();
+            while arrived.load(Ordering::SeqCst) < 2 && since.elapsed() < Duration::from_secs(40) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        let by_shell = shell(&format!("echo y > {name}-shell.txt"));
+        Script::new([write(format!("{name}.txt"), "x\n"), by_shell, Step::text("Done.")]).at(turn)
     });
     let stage = Stage::with_model(model.unwrap());
     let run = |prompt: &str| {

@@ -120,9 +120,9 @@ fn a_failed_run_keeps_the_tokens_that_are_known() {
     }
 }
 
-/// An agent that would write file after file, half a second each, stopped by a limit.
+/// An agent that would write file after file, a second each, stopped by a limit.
 fn limited(limits: impl Fn(&mut Limits), surface: Surface) -> (Stage, Outcome) {
-    let stage = Stage::new(Script::new((1..20).map(|n| write(n).delay(500).usage(tokens(1000, 100, 0, 50)))));
+    let stage = Stage::new(Script::new((1..20).map(|n| write(n).delay(800).usage(tokens(1000, 100, 0, 50)))));
     let mut request = ask(&stage).surface(surface);
     limits(&mut request.limits);
     let outcome = stage.outcome(request);
