@@ -37,6 +37,10 @@ impl Stage {
         let mut env: BTreeMap<String, String> = model.env().into_iter().collect();
         env.insert("PATH".into(), std::env::var("PATH").unwrap_or_default());
         env.insert("HOME".into(), dir.path().join("home").to_string_lossy().into_owned());
+        // The agent leaves reports of failed requests in the temporary folder.
+        let tmp = dir.path().join("tmp");
+        fs::create_dir_all(&tmp).expect("a temporary folder");
+        env.insert("TMPDIR".into(), tmp.to_string_lossy().into_owned());
         let stage = Self { dir, model, env };
         fs::create_dir_all(stage.workspace()).expect("a workspace");
         fs::create_dir_all(stage.home().join(".gemini")).expect("a home");
