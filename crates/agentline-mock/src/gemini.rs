@@ -228,13 +228,16 @@ fn answer(incoming: Incoming, connection: &mut Connection, shared: &Shared) -> i
     }
 }
 
+/// Where the models are: of the Gemini API, and of Vertex AI with a key.
+const MODELS: &[&str] = &["/v1beta/models/", "/v1beta1/publishers/google/models/"];
+
 /// Takes a request apart, and says whether its answer is an event stream.
 fn read(incoming: Incoming, started: Instant) -> (Request, bool) {
     let body: Value = serde_json::from_slice(&incoming.body).unwrap_or(Value::Null);
     let path = incoming.target.split('?').next().unwrap_or_default();
-    let (model, verb) = path
-        .strip_prefix("/v1beta/models/")
-        .and_then(|rest| rest.rsplit_once(':'))
+    let (model, verb) = MODELS
+        .iter()
+        .find_map(|prefix| path.strip_prefix(prefix)?.rsplit_once(':'))
         .filter(|_| incoming.method == "POST")
         .unwrap_or_default();
     let purpose = match verb {

@@ -18,6 +18,29 @@ fn agents_are_listed_with_what_they_can_do() {
 }
 
 #[test]
+fn every_name_of_an_agent_finds_it_in_the_one_list() {
+    let user = User::new();
+    let rows = user.agentline(&["agents", "--output", "json"]).json();
+    for name in ["gemini", "gemini-cli", "google:gemini-cli", "gemini_acp"] {
+        let found: Vec<_> = rows
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|row| row["id"] == name || row["aliases"].as_array().unwrap().contains(&json!(name)))
+            .collect();
+        assert_eq!(found.len(), 1, "{name}: {rows}");
+        assert_eq!(
+            (&found[0]["title"], &found[0]["package"]),
+            (&json!("Gemini CLI"), &json!("@google/gemini-cli"))
+        );
+        let done = user.agentline(&["run", "-a", name, "-o", "json", "hi"]);
+        assert_eq!((done.code, &done.json()["agent"]), (0, &json!("gemini")), "{name}: {}", done.err);
+        let metadata = agentline::Provider::metadata_of(name).unwrap();
+        assert_eq!(serde_json::to_value(metadata).unwrap()["name"], "gemini-cli", "{name}");
+    }
+}
+
+#[test]
 fn doctor_says_by_its_exit_code_what_is_missing() {
     let good = User::new().agentline(&["doctor", "-o", "json"]);
     assert_eq!(good.code, 0, "{}", good.out);

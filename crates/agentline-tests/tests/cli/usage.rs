@@ -53,6 +53,34 @@ fn all_problems_come_at_once() {
 }
 
 #[test]
+fn yolo_and_a_mode_must_agree() {
+    let says = |file: &str| {
+        let user = User::new();
+        user.write("agentline.toml", file);
+        let done = user.agentline(&["run", "hi"]);
+        (done.code, user.path("hello.txt").exists(), done.err)
+    };
+    for (yolo, mode) in [("true", "plan"), ("true", "auto_edit"), ("true", "default"), ("false", "yolo")] {
+        let (code, has_run, err) = says(&format!("yolo = {yolo}\napproval_mode = '{mode}'\n"));
+        assert_eq!((code, has_run, err.matches("error:").count()), (2, false, 1), "{yolo} {mode}: {err}");
+        for part in ["yolo", "approval_mode", "hint: "] {
+            assert!(err.contains(part), "{part} is missing in {err}");
+        }
+    }
+    for (yolo, mode) in [("true", "yolo"), ("true", "full_auto"), ("false", "auto_edit")] {
+        let (code, _, err) = says(&format!("yolo = {yolo}\napproval_mode = '{mode}'\n"));
+        assert_eq!(code, 0, "{yolo} {mode}: {err}");
+    }
+    let user = User::new().env("AGENTLINE_YOLO", "true").env("AGENTLINE_APPROVAL_MODE", "plan");
+    let done = user.agentline(&["run", "hi"]);
+    assert_eq!((done.code, done.err.matches("error:").count()), (2, 1), "{}", done.err);
+    // A flag is a layer above both, and what it says is not taken back by one below.
+    let user = User::new().env("AGENTLINE_YOLO", "true");
+    let done = user.agentline(&["run", "-v", "--permission-mode", "plan", "hi"]);
+    assert!(done.err.contains("--approval-mode plan"), "{}", done.err);
+}
+
+#[test]
 fn each_message_names_the_flag_and_the_way_out() {
     refused(
         &["run", "hi", "-a", "gemni"],

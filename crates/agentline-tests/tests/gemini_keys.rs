@@ -1,0 +1,264 @@
+//! Every key that engines configure Gemini CLI by, from the map that they give to what the real CLI then does.
+//!
+//! | key | shown by | how |
+//! |---|---|---|
+//! | `model` | `the_model_is_the_one_that_is_asked` | the model of the request to the service |
+//! | `sandbox` | `a_sandbox_is_made_by_the_program_that_was_named` | the CLI starts a stand-in for `docker` and `podman` |
+//! | `approval_mode`, `yolo` | `each_mode_permits_what_it_says` | which of two files a model can make, for each value |
+//! | `include_directories` | `a_folder_is_included_or_out_of_reach` | a file outside is read, and is not without the key |
+//! | `allowed_tools`, `disable_tools` | `tools_are_added_and_taken_away` | the tools that the model is offered |
+//! | `working_dir` | `the_workspace_is_the_working_dir` | where a file lands, and what `pwd` prints |
+//! | `timeout`, `timeout_ms` | `the_run_ends_with_its_clock` | a model that never answers |
+//! | `max_budget_usd`, `max_turns`, `max_output_tokens` | `limits_hold` | a model that never ends |
+//! | `apiKey` | `a_key_of_the_map_signs_in` | the header of the request to the service |
+//! | `googleCloudProject` | `the_cloud_project_reaches_the_agent` | what the agent hands on to a shell |
+//! | `useVertexAI` | `vertex_ai_is_the_way_to_sign_in` | the CLI asks for what Vertex AI needs, and talks to its address |
+//! | `mcp_settings_path` | `servers_of_a_settings_file_are_offered` | the tools that the model is offered |
+
+use agentline::{Outcome, Verdict, blocking, core::Config};
+use agentline_mock::gemini::{Script, Step};
+use agentline_tests::{MODEL, Stage, needs_real_gemini, shown};
+use serde_json::{Value, json};
+use std::{fs, time::Duration};
+
+/// Runs what an engine's map says, on top of what keeps a stage by itself.
+fn run(stage: &Stage, keys: Value) -> Outcome {
+    let mut map = json!({"model": MODEL, "working_dir": stage.workspace(), "extensions": [], "timeout": 120});
+    for (key, value) in keys.as_object().expect("keys are a map") {
+        if key == "timeout_ms" {
+            map.as_object_mut().expect("a map").remove("timeout");
+        }
+        map[key] = value.clone();
+    }
+    let config = Config::from_map(map.as_object().cloned().expect("a map")).expect("the map is good");
+    assert!(config.notices.is_empty(), "every key is known: {:?}", config.notices);
+    let mut request = config.request;
+    request.prompt = "go".into();
+    blocking::run(&stage.agentline(), request, |_, _| {}).expect("the request is good")
+}
+
+fn done(stage: &Stage, keys: Value) -> Outcome {
+    let outcome = run(stage, keys);
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", shown(&outcome));
+    outcome
+}
+
+fn answering() -> Stage {
+    Stage::new(Script::always(Step::text("ok")))
+}
+
+fn offered(stage: &Stage) -> Vec<String> {
+    stage.model.requests_to_main().last().expect("a request").offered_tools()
+}
+
+fn shell(command: &str) -> Step {
+    Step::call("run_shell_command", json!({"command": command, "description": "d"}))
+}
+
+#[test]
+fn the_model_is_the_one_that_is_asked() {
+    needs_real_gemini!();
+    let stage = answering();
+    let outcome = done(&stage, json!({"model": "gemini-2.5-flash-lite"}));
+    assert_eq!(stage.model.requests_to_main()[0].model, "gemini-2.5-flash-lite", "{}", shown(&outcome));
+}
+
+#[test]
+fn each_mode_permits_what_it_says() {
+    needs_real_gemini!();
+    for (keys, writes, runs) in [
+        (json!({}), false, false),
+        (json!({"approval_mode": "default"}), false, false),
+        (json!({"approval_mode": "suggest"}), false, false),
+        (json!({"approval_mode": "plan"}), false, false),
+        (json!({"approval_mode": "auto_edit"}), true, false),
+        (json!({"approval_mode": "yolo"}), true, true),
+        (json!({"approval_mode": "full_auto"}), true, true),
+        (json!({"yolo": true}), true, true),
+        (json!({"yolo": true, "approval_mode": "yolo"}), true, true),
+        (json!({"yolo": false, "approval_mode": "auto_edit"}), true, false),
+    ] {
+        let stage = Stage::new(Script::new([
+            Step::call("write_file", json!({"file_path": "written.txt", "content": "x"})),
+            shell("touch made.txt"),
+            Step::text("done"),
+        ]));
+        let outcome = run(&stage, keys.clone());
+        let made = (stage.read("written.txt").is_some(), stage.read("made.txt").is_some());
+        assert_eq!(made, (writes, runs), "{keys}: {}", shown(&outcome));
+        let verdict = if writes && runs { Verdict::Done } else { Verdict::DoneWithDenials };
+        assert_eq!(outcome.verdict, verdict, "{keys}: {}", shown(&outcome));
+    }
+}
+
+#[test]
+fn a_folder_is_included_or_out_of_reach() {
+    needs_real_gemini!();
+    let outside = tempfile::tempdir().expect("a folder");
+    let real = outside.path().canonicalize().expect("a path");
+    fs::write(real.join("x.txt"), "from outside").expect("a file");
+    for included in [true, false] {
+        let read = Step::call("read_file", json!({"file_path": real.join("x.txt")}));
+        let stage = Stage::new(Script::new([read, Step::text("done")]));
+        let folders = if included { vec![real.clone()] } else { Vec::new() };
+        let outcome = run(&stage, json!({"include_directories": folders}));
+        let response = stage.model.requests_to_main()[1].tool_responses()[0].1.to_string();
+        assert_eq!(response.contains("from outside"), included, "{response} {}", shown(&outcome));
+    }
+}
+
+#[test]
+fn tools_are_added_and_taken_away() {
+    needs_real_gemini!();
+    let stage = answering();
+    let has = |name: &str| offered(&stage).iter().any(|tool| tool == name);
+    done(&stage, json!({}));
+    assert!(has("glob") && !has("write_file") && !has("run_shell_command"), "{:?}", offered(&stage));
+    let keys = json!({"allowed_tools": ["write_file", "ShellTool(echo)"], "disable_tools": ["glob"]});
+    done(&stage, keys);
+    assert!(!has("glob") && has("write_file") && has("run_shell_command"), "{:?}", offered(&stage));
+}
+
+#[test]
+fn the_workspace_is_the_working_dir() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::new([
+        Step::call("write_file", json!({"file_path": "here.txt", "content": "x"})),
+        shell("pwd"),
+        Step::text("done"),
+    ]));
+    stage.file("deep/er/old.txt", "old");
+    let folder = stage.workspace().join("deep/er").canonicalize().expect("a path");
+    let outcome = done(&stage, json!({"working_dir": folder, "yolo": true}));
+    assert_eq!(stage.read("deep/er/here.txt").as_deref(), Some("x"), "{}", shown(&outcome));
+    assert_eq!(outcome.files[0].path, "here.txt", "{}", shown(&outcome));
+    let printed =
+        stage.model.requests_to_main()[2].tool_responses().last().expect("a response").1.to_string();
+    assert!(printed.contains(&*folder.to_string_lossy()), "{printed}");
+}
+
+#[test]
+fn the_run_ends_with_its_clock() {
+    needs_real_gemini!();
+    for keys in [json!({"timeout": 6}), json!({"timeout_ms": 6000})] {
+        let stage = Stage::new(Script::always(Step::hang()));
+        let outcome = run(&stage, keys.clone());
+        assert_eq!(outcome.verdict, Verdict::TimedOut, "{keys}: {}", shown(&outcome));
+        let message = outcome.error.as_ref().expect("a reason").message.clone();
+        assert!(message.contains("6 s"), "{keys}: {message}");
+        let took = Duration::from_millis(outcome.duration_ms);
+        assert!(took >= Duration::from_secs(6) && took < Duration::from_secs(60), "{keys}: {took:?}");
+    }
+}
+
+#[test]
+fn limits_hold() {
+    needs_real_gemini!();
+    let endless = || Stage::new(Script::always(shell("sleep 0.3")));
+    let stage = endless();
+    let outcome = run(&stage, json!({"yolo": true, "max_turns": 2, "max_output_tokens": 4321}));
+    assert_eq!(outcome.verdict, Verdict::LimitReached, "{}", shown(&outcome));
+    let requests = stage.model.requests_to_main();
+    assert_eq!(requests.len(), 2, "turn 3 was never asked for");
+    assert_eq!(requests[0].body["generationConfig"]["maxOutputTokens"], 4321);
+
+    for (key, value) in [("max_budget_usd", json!(0.000_001)), ("max_output_tokens", json!(1))] {
+        let stage = endless();
+        let outcome = run(&stage, json!({"yolo": true, key: value}));
+        assert_eq!(outcome.verdict, Verdict::LimitReached, "{key}: {}", shown(&outcome));
+        assert!(stage.model.requests_to_main().len() < 20, "{key}: it was stopped");
+    }
+}
+
+#[test]
+fn a_key_of_the_map_signs_in() {
+    needs_real_gemini!();
+    let stage = answering().env("GEMINI_API_KEY", None);
+    stage.settings("{}");
+    let outcome = done(&stage, json!({"apiKey": "key-of-the-engine"}));
+    assert_eq!(stage.model.requests_to_main()[0].headers["x-goog-api-key"], "key-of-the-engine");
+    assert!(!shown(&outcome).contains("key-of-the-engine"));
+}
+
+#[test]
+fn the_cloud_project_reaches_the_agent() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::new([shell("echo project=$GOOGLE_CLOUD_PROJECT."), Step::text("done")]));
+    done(&stage, json!({"yolo": true, "googleCloudProject": "project-of-the-engine"}));
+    let printed = stage.model.requests_to_main()[1].tool_responses()[0].1.to_string();
+    assert!(printed.contains("project=project-of-the-engine."), "{printed}");
+}
+
+#[test]
+fn vertex_ai_is_the_way_to_sign_in() {
+    needs_real_gemini!();
+    // Whatever the user chose, the run asks for what Vertex AI needs, and has none of it.
+    let stage = answering();
+    let outcome = run(&stage, json!({"useVertexAI": true}));
+    assert_eq!(outcome.verdict, Verdict::NotAuthenticated, "{}", shown(&outcome));
+    assert!(outcome.stderr_tail.contains("Vertex"), "{}", shown(&outcome));
+    assert!(stage.model.requests().is_empty(), "the key was not used");
+    // With a key for it, the service is talked to in its own way.
+    let url = stage.model.url();
+    let stage =
+        stage.env("GOOGLE_API_KEY", Some("key-of-vertex-ai")).env("GOOGLE_VERTEX_BASE_URL", Some(&url));
+    let outcome = done(&stage, json!({"useVertexAI": true}));
+    let request = &stage.model.requests_to_main()[0];
+    assert!(request.path.contains("publishers/google"), "{} {}", request.path, shown(&outcome));
+    assert_eq!(request.headers["x-goog-api-key"], "key-of-vertex-ai");
+}
+
+#[test]
+fn servers_of_a_settings_file_are_offered() {
+    needs_real_gemini!();
+    let stage = answering();
+    let server = stage.outside().join("server.js");
+    fs::write(&server, SERVER).expect("a file");
+    let file = stage.outside().join("mcp.json");
+    let settings = json!({"mcpServers": {"filed": {"command": "node", "args": [server]}}});
+    fs::write(&file, settings.to_string()).expect("a file");
+    done(&stage, json!({"mcp_settings_path": file}));
+    assert!(offered(&stage).contains(&"mcp_filed_shout".to_owned()), "{:?}", offered(&stage));
+}
+
+/// An MCP server with one tool, in the language that the agent brings along.
+const SERVER: &str = r#"
+require("readline").createInterface({ input: process.stdin }).on("line", line => {
+  const { id, method, params } = JSON.parse(line);
+  if (id === undefined) return;
+  const result = {
+    "initialize": { protocolVersion: params?.protocolVersion, capabilities: { tools: {} }, serverInfo: { name: "s", version: "1" } },
+    "tools/list": { tools: [{ name: "shout", description: "d", inputSchema: { type: "object", properties: {} } }] },
+  }[method] ?? {};
+  process.stdout.write(JSON.stringify({ jsonrpc: "2.0", id, result }) + "\n");
+});
+"#;
+
+#[cfg(unix)]
+#[test]
+fn a_sandbox_is_made_by_the_program_that_was_named() {
+    use std::os::unix::fs::PermissionsExt as _;
+    needs_real_gemini!();
+    // What the agent asks of a maker of sandboxes; none that is installed here is started.
+    for (sandbox, maker) in
+        [(json!(true), "docker"), (json!("docker"), "docker"), (json!("podman"), "podman")]
+    {
+        let stage = answering();
+        let (folder, asked) = (stage.outside().join("bin"), stage.outside().join("asked"));
+        fs::create_dir(&folder).expect("a folder");
+        for name in ["docker", "podman"] {
+            let stand_in = format!("#!/bin/sh\necho {name} \"$@\" >> '{}'\nexit 3\n", asked.display());
+            fs::write(folder.join(name), stand_in).expect("a file");
+            fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o755)).expect("a program");
+        }
+        let path = format!("{}:{}", folder.display(), stage.variables()["PATH"]);
+        let stage = stage.env("PATH", Some(&path));
+        let outcome = run(&stage, json!({"sandbox": sandbox}));
+        let heard = fs::read_to_string(&asked).unwrap_or_default();
+        assert!(heard.starts_with(&format!("{maker} ")), "{sandbox}: `{heard}` {}", shown(&outcome));
+        assert_eq!(outcome.verdict, Verdict::Failed, "{sandbox}: {}", shown(&outcome));
+        assert!(stage.model.requests().is_empty(), "{sandbox}: nothing ran without it");
+    }
+    let stage = answering();
+    done(&stage, json!({"sandbox": false}));
+}
