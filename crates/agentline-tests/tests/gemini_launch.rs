@@ -381,3 +381,15 @@ fn nothing_private_is_left_behind() {
     let left: Vec<String> = walk(temporary.path()).iter().map(|p| p.display().to_string()).collect();
     assert!(left.iter().all(|p| !p.contains("agentline-")), "{left:?}");
 }
+
+#[test]
+fn a_lock_that_another_run_left_behind_holds_nobody_up() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::always(Step::text("4")));
+    let lock = stage.home().join(".gemini/projects.json.lock");
+    std::fs::create_dir_all(&lock).unwrap();
+    let outcome =
+        stage.outcome(stage.request("What is 2 + 2?").startup_timeout(std::time::Duration::from_secs(45)));
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
+    assert!(lock.exists(), "it is not ours to remove");
+}

@@ -56,7 +56,7 @@ pub(super) fn fill(launch: &mut Launch, home: &Path, own: Own, user: &User<'_>, 
     linked.extend(FOLDERS.iter().chain(BORN_LATER).map(|name| (*name).to_owned()));
     linked.sort();
     linked.dedup();
-    linked.retain(|name| name != "settings.json" && name != "projects.json");
+    linked.retain(|name| name != "settings.json" && name != "projects.json" && !is_passing(name));
     if let Some((name, text)) = own.command {
         // A folder of our own, which shows the user's commands too.
         linked.retain(|name| name != "commands");
@@ -129,4 +129,10 @@ mod tests {
         assert_eq!(to(&launch, "/g/commands/hi.toml"), expect("/u/.gemini/commands/hi.toml"));
         assert!(launch.files.iter().any(|f| f.path == Path::new("/g/commands/say.toml")));
     }
+}
+
+/// Locks and half-written files belong to other processes at this moment. A link to the lock of `projects.json`, which
+/// another run may hold or have left behind, would keep the CLI waiting for minutes.
+fn is_passing(name: &str) -> bool {
+    name.ends_with(".lock") || name.ends_with(".tmp")
 }
