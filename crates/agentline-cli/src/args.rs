@@ -43,6 +43,7 @@ fn long_help() -> String {
 #[derive(Debug, Parser)]
 #[command(
     name = "agentline",
+    bin_name = "agentline",
     version,
     about,
     long_about = "Drives coding-agent command-line tools (Gemini CLI first) and tells the truth about what they did: \

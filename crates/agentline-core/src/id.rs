@@ -56,8 +56,9 @@ impl fmt::Display for Surface {
     }
 }
 
-/// A version of an agent, compared number by number. Anything behind a `-` is ignored.
+/// A version of an agent, compared number by number. Anything behind a `-` is ignored. As JSON it is the text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Version(pub u32, pub u32, pub u32);
 
 impl Version {
@@ -77,6 +78,20 @@ impl Version {
         let minor = parts.next().unwrap_or(Some(0))?;
         let patch = parts.next().unwrap_or(Some(0))?;
         Some(Self(major, minor, patch))
+    }
+}
+
+impl From<Version> for String {
+    fn from(version: Version) -> Self {
+        version.to_string()
+    }
+}
+
+impl TryFrom<String> for Version {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text).ok_or_else(|| format!("`{text}` is not a version"))
     }
 }
 

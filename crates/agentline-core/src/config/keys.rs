@@ -245,7 +245,7 @@ keys! {
         "Clock of the whole run.";
     idle_timeout ("idle_timeout_ms") Some("idle-timeout"), read::clock "45" => request.idle_timeout {}
         "Clock of silence with nothing pending.";
-    tool_timeout ("tool_timeout_ms") None, read::clock r#""1h30m""# => request.tool_timeout {}
+    tool_timeout ("tool_timeout_ms") Some("tool-timeout"), read::clock r#""1h30m""# => request.tool_timeout {}
         "Clock of silence while a tool runs.";
     startup_timeout ("startup_timeout_s", "startup_timeout_ms") Some("startup-timeout"), read::clock "30" => request.startup_timeout {}
         "Clock until the agent first answers.";

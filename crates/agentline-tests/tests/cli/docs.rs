@@ -1,7 +1,10 @@
-//! `docs/cli.md` says what `--help` says.
+//! What the pages say is so: `docs/cli.md` has the help of every command, links lead somewhere, commands can be typed.
 
 use crate::user::User;
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 const COMMANDS: &[&str] = &["run", "replay", "doctor", "agents", "demo", "config", "completions"];
 
@@ -28,4 +31,108 @@ fn between(page: &str, section: &str, text: &str) -> String {
     let (before, rest) = page.split_once(&start).unwrap_or_else(|| panic!("no mark `{start}`"));
     let (_, after) = rest.split_once(&end).unwrap_or_else(|| panic!("no mark `{end}`"));
     format!("{before}{start}```text\n{}\n```\n{end}{after}", text.trim_end())
+}
+
+/// The pages that people read, by their path from the root of the repository.
+fn pages() -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let files = |folder: &Path| fs::read_dir(folder).unwrap().flatten().map(|e| e.path()).collect::<Vec<_>>();
+    let all = [files(&root), files(&root.join("docs"))].concat();
+    let found: Vec<_> = all
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|e| e == "md"))
+        .map(|path| (path.clone(), fs::read_to_string(path).unwrap()))
+        .collect();
+    assert!(found.len() >= 8, "{:?}", found.iter().map(|(path, _)| path).collect::<Vec<_>>());
+    found
+}
+
+/// The name by which a heading is linked to.
+fn anchor(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = text.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut links = 0;
+    for (page, text) in pages() {
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for target in targets.filter(|t| !t.contains("://")) {
+            let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+            let path = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            assert!(path.exists(), "{}: `{target}` leads nowhere", page.display());
+            if !heading.is_empty() {
+                let linked = fs::read_to_string(&path).unwrap();
+                let mut headings = linked.lines().filter(|line| line.starts_with('#'));
+                assert!(headings.any(|h| anchor(h) == heading), "{}: no heading `{target}`", page.display());
+            }
+            links += 1;
+        }
+    }
+    assert!(links > 15, "{links}");
+}
+
+/// The words of a command as a shell would see them, up to what is not part of it: a pipe, a second command, an
+/// explanation behind two spaces.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut chars = line.chars().peekable();
+    while let Some(c) = chars.next() {
+        match (c, quote) {
+            (c, Some(q)) if c == q => quote = None,
+            (c, Some(_)) => word.get_or_insert_default().push(c),
+            ('"' | '\'', None) => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            ('|' | '>' | '&' | ';' | '#' | '`', None) => break,
+            (' ', None) => {
+                words.extend(word.take());
+                if chars.peek() == Some(&' ') {
+                    break;
+                }
+            }
+            (c, None) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+#[test]
+fn every_command_that_is_shown_can_be_typed() {
+    let user = User::new();
+    let mut typed = 0;
+    for (page, text) in pages() {
+        let mut is_block = false;
+        for line in text.lines() {
+            if line.starts_with("```") {
+                is_block = !is_block;
+            }
+            let shown = line.match_indices("agentline ").filter(|(at, _)| {
+                let before = line[..*at].trim_end_matches("cargo run --release -- ");
+                before.ends_with('`') || (is_block && (before.trim().is_empty() || before.ends_with("&& ")))
+            });
+            for (at, name) in shown {
+                let words = words(&line[at + name.len()..]);
+                let Some(first) = words.first() else { continue };
+                // Sentences name the program too; a command begins with one of ours, or with a flag.
+                if !COMMANDS.contains(&first.as_str()) && !first.starts_with('-') {
+                    continue;
+                }
+                // A sentence may name a flag without its value.
+                let is_known = |rest: &[&'static str]| {
+                    let args: Vec<&str> =
+                        words.iter().map(String::as_str).chain(rest.iter().copied()).collect();
+                    user.agentline(&args).code == 0
+                };
+                let can_be_typed = is_known(&["--help"]) || is_known(&["value", "--help"]);
+                assert!(can_be_typed, "{}: {line}\n{words:?}", page.display());
+                typed += 1;
+            }
+        }
+    }
+    assert!(typed > 20, "{typed}");
 }
