@@ -159,6 +159,24 @@ impl Secrets {
         }
     }
 
+    /// Adds what follows a flag such as `--api-key`, after a space or `=`, and what any address among the arguments hides.
+    pub fn add_arguments<'a>(&mut self, arguments: impl IntoIterator<Item = &'a str>) {
+        let mut is_after_secret_flag = false;
+        for word in arguments {
+            let (flag, value) = word.split_once('=').map_or((word, None), |(f, v)| (f, Some(v)));
+            let names_secret = looks_secret(flag.trim_start_matches('-'));
+            match value {
+                _ if is_after_secret_flag => self.add(word),
+                Some(value) if names_secret || is_key(value) => self.add(value),
+                _ if is_key(word) => self.add(word),
+                _ => {}
+            }
+            is_after_secret_flag =
+                !is_after_secret_flag && names_secret && value.is_none() && flag.starts_with('-');
+            self.add_url(word);
+        }
+    }
+
     /// Adds the password in an address, and parameters whose names look secret.
     pub fn add_url(&mut self, url: &str) {
         let Some((_, rest)) = url.split_once("://") else { return };
@@ -235,6 +253,16 @@ mod tests {
         assert_eq!(divided.passed.len(), 7);
         let all = divide_environment(&caller, &[], &["*".into()]);
         assert_eq!((all.passed, all.withheld), (caller, Vec::new()));
+    }
+
+    #[test]
+    fn secrets_come_from_the_arguments_of_a_server() {
+        let mut secrets = Secrets::default();
+        let words =
+            ["-y", "server", "--token=tok-12345678", "--api-key", "qwertyuiop", "--port", "123456789"];
+        secrets
+            .add_arguments(words.into_iter().chain(["postgres://u:hunter2222@h/db", "PASSWORD=asdfghjkl"]));
+        assert_eq!(secrets.into_vec(), ["asdfghjkl", "hunter2222", "qwertyuiop", "tok-12345678"]);
     }
 
     #[test]

@@ -183,6 +183,22 @@ fn a_refused_command_is_refused_in_company_too() {
 }
 
 #[test]
+fn a_command_that_the_agent_blocks_by_itself_is_no_success() {
+    needs_real_gemini!();
+    let cases = [
+        command("echo $(ls)", Denied),
+        command("echo `ls`", Denied),
+        command("echo '$(ls)'", Done),
+        command("echo 'Blocked: command substitution detected'", Done),
+    ];
+    for surface in [Surface::StreamJson, Surface::Json] {
+        check("run_shell_command", &cases, |stage| {
+            stage.request("go").permission_mode(PermissionMode::Bypass).surface(surface)
+        });
+    }
+}
+
+#[test]
 fn whole_tools_are_offered_or_not() {
     needs_real_gemini!();
     let offered = |ask: &dyn Fn(RunRequest) -> RunRequest| {

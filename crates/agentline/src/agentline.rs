@@ -193,7 +193,20 @@ impl Inner {
                 failure,
             ))));
         };
-        self.make_ready(agent, &plan, program, cwd, who).map(|ready| Prepared::Ready(Box::new(ready)))
+        match self.make_ready(agent, &plan, program, cwd, who.clone()) {
+            Ok(ready) => Ok(Prepared::Ready(Box::new(ready))),
+            Err(Error::Usage(problems)) => Err(Error::Usage(problems)),
+            Err(error) => Ok(Prepared::NotBegun(Box::new(self.not_prepared(&who, &error)))),
+        }
+    }
+
+    /// The request was good, but the machine did not let us prepare the run: that is an outcome, as any other failure.
+    fn not_prepared(&self, who: &Who, error: &Error) -> Outcome {
+        let hint = format!(
+            "make room in `{}`, or set TMPDIR to a folder that you may write to",
+            self.temp_dir().display()
+        );
+        Outcome::not_begun(who, Verdict::Failed, Failure::new(Kind::Spawn, error.to_string()).hint(hint))
     }
 
     fn make_ready(
@@ -218,7 +231,7 @@ impl Inner {
             follower.remember(session);
         }
         let order = self.order(plan, &launch, who);
-        let before = Before::look(&cwd, &self.here.cache.join("runs"));
+        let before = Before::look(&cwd, &self.here.cache.join("runs"), &self.temp_dir());
         Ok(Ready {
             agent,
             surface: plan.surface,
@@ -303,8 +316,10 @@ impl Inner {
         header.cwd = launch.cwd.to_string_lossy().into_owned();
         header.variables = variable_names(&launch.env);
         header.recorded_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-        let tape =
-            TapeFile::create(&path, &header, veil.clone()).map_err(Error::io("write the tape", path))?;
+        let tape = TapeFile::create(&path, &header, veil.clone()).map_err(|why| {
+            let problem = Problem::new("record", format!("`{}` cannot be written: {why}", path.display()));
+            Problems::from(problem.hint("name a file in a folder that is there and that you may write to"))
+        })?;
         Ok(Some(tape))
     }
 
@@ -348,7 +363,7 @@ fn not_started(who: &Who, agent: &dyn Agent, error: &SpawnError) -> Outcome {
     let missing = matches!(error, SpawnError::NotFound { .. });
     let (kind, verdict) =
         if missing { (Kind::NotInstalled, Verdict::NotInstalled) } else { (Kind::Spawn, Verdict::Failed) };
-    let failure =
-        Failure::new(kind, error.to_string()).hint(format!("run `agentline doctor`; {}", agent.card().title));
+    let hint = format!("`agentline doctor` says which {} is found, and where", agent.card().title);
+    let failure = Failure::new(kind, error.to_string()).hint(hint);
     Outcome::not_begun(who, verdict, failure)
 }

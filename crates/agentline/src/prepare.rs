@@ -8,7 +8,7 @@ use std::{
 };
 
 /// How the names of private folders begin; the process that made one follows.
-const PRIVATE: &str = "agentline-run-";
+pub(crate) const PRIVATE: &str = "agentline-run-";
 
 /// Makes a private folder that is removed with the run. A process that was killed could not remove its own, so those of
 /// processes that are gone are removed now.

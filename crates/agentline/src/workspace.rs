@@ -1,5 +1,6 @@
 //! What the disk says about a run: a look before, a look after, and whether others were there.
 
+use crate::prepare::PRIVATE;
 use crate::snapshot::{ActiveRun, ChangeKind, Snapshot, SnapshotOptions};
 use agentline_core::{Change, Disk, DiskChange};
 use std::path::{Path, PathBuf};
@@ -11,14 +12,23 @@ pub(crate) struct Before {
     options: SnapshotOptions,
     /// Tells whether another run was active here; not known where the record could not be written.
     active: Option<ActiveRun>,
+    /// Where private folders of runs are, when that is inside the workspace; they are ours and not the agent's work.
+    private: Option<String>,
 }
 
 impl Before {
     /// Looks at the workspace. Blocks.
-    pub(crate) fn look(cwd: &Path, runtime_dir: &Path) -> Self {
+    pub(crate) fn look(cwd: &Path, runtime_dir: &Path, temp_dir: &Path) -> Self {
         let active = ActiveRun::enter(runtime_dir, cwd).ok();
         let options = SnapshotOptions::default();
-        Self { cwd: cwd.to_owned(), snapshot: Snapshot::take(cwd, &options), options, active }
+        let temp_dir = temp_dir.canonicalize().unwrap_or_else(|_| temp_dir.to_owned());
+        let private =
+            temp_dir.strip_prefix(cwd).ok().map(|inside| inside.join(PRIVATE).to_string_lossy().into_owned());
+        Self { cwd: cwd.to_owned(), snapshot: Snapshot::take(cwd, &options), options, active, private }
+    }
+
+    fn is_ours(&self, path: &str) -> bool {
+        self.private.as_ref().is_some_and(|private| path.starts_with(private))
     }
 
     fn is_there(&self, path: &str) -> bool {
@@ -30,7 +40,8 @@ impl Before {
         let paths: Vec<PathBuf> = reported.iter().map(PathBuf::from).collect();
         let after = self.snapshot.take_again(&self.options);
         let mut disk = Disk::default();
-        disk.changes = self.snapshot.compare(&after, &paths).into_iter().map(into_core).collect();
+        let changes = self.snapshot.compare(&after, &paths).into_iter().map(into_core);
+        disk.changes = changes.filter(|change| !self.is_ours(&change.path)).collect();
         disk.spelled = reported
             .iter()
             .zip(&paths)

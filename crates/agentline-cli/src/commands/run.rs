@@ -103,34 +103,34 @@ pub(crate) struct RunArgs {
     pass_env: Vec<String>,
 
     /// Whole run, seconds or `10m` [default: 10m]
-    #[arg(long, value_name = "TIME", help_heading = "Clocks and limits")]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, help_heading = "Clocks and limits")]
     timeout: Option<String>,
     /// Silence with nothing pending [default: 2m]
-    #[arg(long, value_name = "TIME", help_heading = "Clocks and limits")]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, help_heading = "Clocks and limits")]
     idle_timeout: Option<String>,
     /// Silence while a tool runs [default: 10m]
-    #[arg(long, value_name = "TIME", help_heading = "Clocks and limits")]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, help_heading = "Clocks and limits")]
     tool_timeout: Option<String>,
     /// Until the agent first answers [default: 1m]
-    #[arg(long, value_name = "TIME", help_heading = "Clocks and limits")]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, help_heading = "Clocks and limits")]
     startup_timeout: Option<String>,
     /// ACP: silence after the answer before a turn is over, in milliseconds
-    #[arg(long, value_name = "MS", help_heading = "Clocks and limits")]
+    #[arg(long, value_name = "MS", allow_negative_numbers = true, help_heading = "Clocks and limits")]
     quiet_period: Option<String>,
     /// Stop after this many turns of the model
-    #[arg(long, value_name = "N", help_heading = "Clocks and limits")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Clocks and limits")]
     max_turns: Option<u32>,
     /// Stop after this many tool calls
-    #[arg(long, value_name = "N", help_heading = "Clocks and limits")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Clocks and limits")]
     max_tool_calls: Option<u32>,
     /// Stop after this many tokens in all
-    #[arg(long, value_name = "N", help_heading = "Clocks and limits")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Clocks and limits")]
     max_tokens: Option<u64>,
     /// Stop after this many tokens of answers, thoughts included
-    #[arg(long, value_name = "N", help_heading = "Clocks and limits")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Clocks and limits")]
     max_output_tokens: Option<u64>,
     /// Stop after this many US dollars
-    #[arg(long, value_name = "USD", help_heading = "Clocks and limits")]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, help_heading = "Clocks and limits")]
     max_cost: Option<f64>,
 
     /// What standard output holds

@@ -56,8 +56,20 @@ pub(super) fn failure(ui: &mut Ui, outcome: &Outcome) {
         let tools: Vec<String> = outcome.denied.iter().map(shown_tool).collect();
         ui.error(
             &format!("tools were refused: {} (done_with_denials)", tools.join(", ")),
-            Some("permit them with `--allow TOOL`, or pass another `--permission-mode`"),
+            Some(way_out(&outcome.denied)),
         );
+    }
+}
+
+/// What helps against the refusals. Not every one of them is a question of permission.
+fn way_out(denied: &[agentline::Denial]) -> &'static str {
+    let all = |reason: &str| denied.iter().all(|denial| denial.reason == reason);
+    if all("outside_workspace") {
+        "name the folder with `--include-dir DIR`, or another workspace with `--cwd`"
+    } else if all("command_substitution") {
+        "nothing permits `$(…)` or backticks in this agent's commands; ask for commands without them, or for a script"
+    } else {
+        "permit them with `--allow TOOL`, or pass another `--permission-mode`"
     }
 }
 

@@ -158,3 +158,29 @@ fn colours_are_used_only_where_they_are_wanted() {
     assert!(user.agentline(&["--color", "always", "run", "hi"]).err.contains('\u{1b}'));
     assert!(!user.env("NO_COLOR", "1").agentline(&["run", "hi"]).err.contains('\u{1b}'));
 }
+
+#[test]
+fn a_run_that_cannot_be_prepared_has_an_outcome_too() {
+    let user = User::new();
+    let nowhere = user.path("no/such/folder");
+    let done = user.env("TMPDIR", nowhere.to_string_lossy()).agentline(&["run", "hi", "-o", "json"]);
+    let outcome = done.json();
+    assert_eq!(
+        (done.code, &outcome["verdict"], &outcome["error"]["kind"]),
+        (1, &"failed".into(), &"spawn".into())
+    );
+    assert!(outcome["error"]["hint"].as_str().unwrap().contains("TMPDIR"), "{outcome}");
+}
+
+#[test]
+fn our_own_files_are_not_the_agents_work() {
+    // The agent writes into its home as the real one does; its home is in our private folder.
+    let user =
+        User::with_script("echo x > \"${GEMINI_CLI_HOME:-$HOME}/of-the-agent\"; echo x > made; exit 1");
+    std::fs::create_dir(user.path("tmp")).unwrap();
+    let tmp = user.path("tmp");
+    let outcome = user.env("TMPDIR", tmp.to_string_lossy()).agentline(&["run", "hi", "-o", "json"]).json();
+    let paths: Vec<&str> =
+        outcome["files"].as_array().unwrap().iter().filter_map(|f| f["path"].as_str()).collect();
+    assert_eq!(paths, ["made"]);
+}

@@ -33,6 +33,27 @@ fn prompts_that_no_agent_takes() {
 }
 
 #[test]
+fn a_negative_number_is_told_of_its_flag() {
+    for flag in ["--timeout", "--idle-timeout", "--quiet-period", "--max-turns", "--max-tokens", "--max-cost"]
+    {
+        let user = User::new();
+        let done = user.agentline(&["run", "hi", flag, "-5"]);
+        let names_it = done.err.lines().next().is_some_and(|line| line.contains(flag));
+        assert!(names_it && done.code == 2 && done.out.is_empty(), "{flag}: {} {}", done.code, done.err);
+        assert!(!user.path("hello.txt").exists());
+    }
+}
+
+#[test]
+fn a_tape_that_cannot_be_written_starts_nothing() {
+    let user = User::new();
+    let done = user.agentline(&["run", "hi", "-o", "json", "--record", "no/such/folder/tape"]);
+    assert!(done.err.starts_with("error: `record`: `") && done.err.contains("hint: "), "{}", done.err);
+    assert_eq!((done.code, done.out.as_str()), (2, ""));
+    assert!(!user.path("hello.txt").exists());
+}
+
+#[test]
 fn all_problems_come_at_once() {
     let user = User::new().env("AGENTLINE_MAX_TURNS", "many");
     user.write("agentline.toml", "timeout = 0\nsystem_mode = 'replce'\n");

@@ -84,7 +84,7 @@ pub(super) fn secrets(
         match server {
             McpServer::Command { args, env, .. } => {
                 env.values().for_each(|v| secrets.add_server_variable(v));
-                args.iter().for_each(|a| secrets.add_url(a));
+                secrets.add_arguments(args.iter().map(String::as_str));
             }
             McpServer::Url { url, headers } => {
                 secrets.add_url(url);
@@ -101,6 +101,8 @@ pub(super) fn secrets(
             }
         }
         strings(server.get("headers")).for_each(|(_, value)| secrets.add_header(value));
+        let args = server.get("args").and_then(Value::as_array).into_iter().flatten();
+        secrets.add_arguments(args.filter_map(Value::as_str));
         ["url", "httpUrl"]
             .iter()
             .filter_map(|k| server.get(k)?.as_str())

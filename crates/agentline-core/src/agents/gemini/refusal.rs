@@ -31,6 +31,16 @@ pub(super) fn of_message(tool: &str, message: &str) -> Option<String> {
         .then(|| "not_offered".to_owned())
 }
 
+/// A call that Gemini calls a success although it was not carried out: a command with `$(…)`, backticks or `<(…)` in it.
+///
+/// The stream has what is displayed, the session file what the model was told.
+pub(super) fn of_success(tool: &str, output: &str) -> Option<String> {
+    let output = output.trim();
+    let is_blocked = output == "Blocked: command substitution detected in shell command."
+        || output.starts_with("Command injection detected: command substitution syntax");
+    (tool == "run_shell_command" && is_blocked).then(|| "command_substitution".to_owned())
+}
+
 fn is_outside(message: &str) -> bool {
     message.starts_with("Path not in workspace")
 }
@@ -69,6 +79,19 @@ mod tests {
         assert_eq!(of_type("unhandled_exception", "run_shell_command", message), reason);
         assert_eq!(of_message("run_shell_command", message), reason);
         assert_eq!(of_type("unhandled_exception", "run_shell_command", "it broke"), None);
+    }
+
+    #[test]
+    fn a_command_that_was_blocked_is_no_success() {
+        let reason = Some("command_substitution".to_owned());
+        let shell = |output| of_success("run_shell_command", output);
+        assert_eq!(shell("Blocked: command substitution detected in shell command."), reason);
+        assert_eq!(
+            shell("Command injection detected: command substitution syntax ($(), backticks, …) found in …"),
+            reason
+        );
+        assert_eq!(shell("Output: Blocked: command substitution detected in shell command."), None);
+        assert_eq!(of_success("read_file", "Blocked: command substitution detected in shell command."), None);
     }
 
     #[test]

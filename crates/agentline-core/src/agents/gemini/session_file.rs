@@ -139,7 +139,10 @@ fn result_of(call: &Call<'_>) -> Event {
     let output = error.clone().or_else(|| body.and_then(|b| b.output.as_ref()).map(|o| o.to_string()));
     match &*call.status {
         _ if was_cancelled(call) => Event::tool_result(&*call.id, ToolStatus::Cancelled, output),
-        "success" => Event::tool_result(&*call.id, ToolStatus::Ok, output),
+        "success" => match super::refusal::of_success(&call.name, output.as_deref().unwrap_or_default()) {
+            Some(reason) => Event::refused(&*call.id, reason, output),
+            None => Event::tool_result(&*call.id, ToolStatus::Ok, output),
+        },
         _ => match super::refusal::of_message(&call.name, error.as_deref().unwrap_or_default()) {
             Some(reason) => Event::refused(&*call.id, reason, output),
             None => Event::tool_result(&*call.id, ToolStatus::Error, output),

@@ -132,12 +132,15 @@ impl GeminiStream {
         let tool = self.open.remove(&*wire.id).unwrap_or_default();
         let message = wire.error.as_ref().map(|e| e.message.to_string()).filter(|m| !m.is_empty());
         let content = message.clone().or(wire.output.map(Str::own));
-        let refused = wire.error.as_ref().and_then(|e| refusal::of_type(&e.kind, &tool, &e.message));
+        let refused = match &*wire.status {
+            "success" => refusal::of_success(&tool, content.as_deref().unwrap_or_default()),
+            _ => wire.error.as_ref().and_then(|e| refusal::of_type(&e.kind, &tool, &e.message)),
+        };
         say.event(
             run,
             match (&*wire.status, refused) {
-                ("success", _) => Event::tool_result(wire.id.own(), ToolStatus::Ok, content),
                 (_, Some(reason)) => Event::refused(wire.id.own(), reason, content),
+                ("success", None) => Event::tool_result(wire.id.own(), ToolStatus::Ok, content),
                 (_, None) => Event::tool_result(wire.id.own(), ToolStatus::Error, content),
             },
         );
