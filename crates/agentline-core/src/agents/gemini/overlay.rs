@@ -78,6 +78,12 @@ pub(super) fn fill(launch: &mut Launch, home: &Path, own: Own, user: &User<'_>, 
     }
 }
 
+/// Locks and half-written files belong to other processes at this moment. A link to the lock of `projects.json`, which
+/// another run may hold or have left behind, would keep the CLI waiting for minutes.
+fn is_passing(name: &str) -> bool {
+    name.ends_with(".lock") || name.ends_with(".tmp")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,10 +135,4 @@ mod tests {
         assert_eq!(to(&launch, "/g/commands/hi.toml"), expect("/u/.gemini/commands/hi.toml"));
         assert!(launch.files.iter().any(|f| f.path == Path::new("/g/commands/say.toml")));
     }
-}
-
-/// Locks and half-written files belong to other processes at this moment. A link to the lock of `projects.json`, which
-/// another run may hold or have left behind, would keep the CLI waiting for minutes.
-fn is_passing(name: &str) -> bool {
-    name.ends_with(".lock") || name.ends_with(".tmp")
 }
