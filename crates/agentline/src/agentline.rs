@@ -202,10 +202,12 @@ impl Inner {
 
     /// The request was good, but the machine did not let us prepare the run: that is an outcome, as any other failure.
     fn not_prepared(&self, who: &Who, error: &Error) -> Outcome {
-        let hint = format!(
-            "make room in `{}`, or set TMPDIR to a folder that you may write to",
-            self.temp_dir().display()
-        );
+        let (temp_dir, home) = (self.temp_dir(), &self.here.home);
+        let in_home =
+            matches!(error, Error::Io { path, .. } if path.starts_with(home) && !path.starts_with(&temp_dir));
+        let (name, folder) = if in_home { ("HOME", home) } else { ("TMPDIR", &temp_dir) };
+        let hint =
+            format!("make room in `{}`, or set {name} to a folder that you may write to", folder.display());
         Outcome::not_begun(who, Verdict::Failed, Failure::new(Kind::Spawn, error.to_string()).hint(hint))
     }
 
@@ -231,7 +233,7 @@ impl Inner {
             follower.remember(session);
         }
         let order = self.order(plan, &launch, who);
-        let before = Before::look(&cwd, &self.here.cache.join("runs"), &self.temp_dir());
+        let before = Before::look(&cwd, &self.here.cache.join("runs"), &self.temp_dir(), &launch.folders);
         Ok(Ready {
             agent,
             surface: plan.surface,
@@ -363,7 +365,12 @@ fn not_started(who: &Who, agent: &dyn Agent, error: &SpawnError) -> Outcome {
     let missing = matches!(error, SpawnError::NotFound { .. });
     let (kind, verdict) =
         if missing { (Kind::NotInstalled, Verdict::NotInstalled) } else { (Kind::Spawn, Verdict::Failed) };
-    let hint = format!("`agentline doctor` says which {} is found, and where", agent.card().title);
+    let hint = match error {
+        SpawnError::TooBig => {
+            "pass shorter values with `--env`, and fewer variables with `--pass-env`".to_owned()
+        }
+        _ => format!("`agentline doctor` says which {} is found, and where", agent.card().title),
+    };
     let failure = Failure::new(kind, error.to_string()).hint(hint);
     Outcome::not_begun(who, verdict, failure)
 }

@@ -12,23 +12,30 @@ pub(crate) struct Before {
     options: SnapshotOptions,
     /// Tells whether another run was active here; not known where the record could not be written.
     active: Option<ActiveRun>,
-    /// Where private folders of runs are, when that is inside the workspace; they are ours and not the agent's work.
-    private: Option<String>,
+    /// How the paths begin, in the workspace, of what runs and agents keep for themselves.
+    own: Vec<String>,
 }
 
 impl Before {
-    /// Looks at the workspace. Blocks.
-    pub(crate) fn look(cwd: &Path, runtime_dir: &Path, temp_dir: &Path) -> Self {
+    /// Looks at the workspace. `stores` are folders in which the agent keeps its sessions. Blocks.
+    pub(crate) fn look(cwd: &Path, runtime_dir: &Path, temp_dir: &Path, stores: &[PathBuf]) -> Self {
         let active = ActiveRun::enter(runtime_dir, cwd).ok();
         let options = SnapshotOptions::default();
-        let temp_dir = temp_dir.canonicalize().unwrap_or_else(|_| temp_dir.to_owned());
-        let private =
-            temp_dir.strip_prefix(cwd).ok().map(|inside| inside.join(PRIVATE).to_string_lossy().into_owned());
-        Self { cwd: cwd.to_owned(), snapshot: Snapshot::take(cwd, &options), options, active, private }
+        let inside = |path: &Path, rest: &str| {
+            let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+            Some(real.strip_prefix(cwd).ok()?.join(rest).to_string_lossy().into_owned())
+        };
+        let own = stores.iter().filter_map(|store| inside(store, ""));
+        let own = own.chain(inside(runtime_dir, "")).chain(inside(temp_dir, PRIVATE));
+        // A folder that is the workspace itself would hide everything.
+        let own = own.filter(|own| !own.is_empty()).collect();
+        Self { cwd: cwd.to_owned(), snapshot: Snapshot::take(cwd, &options), options, active, own }
     }
 
-    fn is_ours(&self, path: &str) -> bool {
-        self.private.as_ref().is_some_and(|private| path.starts_with(private))
+    /// Whether a path is no work of the agent's, but what it or we keep about the run: a workspace may be the user's home,
+    /// or have the temporary folder in it.
+    fn is_own(&self, path: &str) -> bool {
+        self.own.iter().any(|own| path.starts_with(own))
     }
 
     fn is_there(&self, path: &str) -> bool {
@@ -40,13 +47,14 @@ impl Before {
         let paths: Vec<PathBuf> = reported.iter().map(PathBuf::from).collect();
         let after = self.snapshot.take_again(&self.options);
         let mut disk = Disk::default();
-        let changes = self.snapshot.compare(&after, &paths).into_iter().map(into_core);
-        disk.changes = changes.filter(|change| !self.is_ours(&change.path)).collect();
         disk.spelled = reported
             .iter()
             .zip(&paths)
             .map(|(said, path)| (said.clone(), self.snapshot.spell(path)))
             .collect();
+        let said = |path: &String| disk.spelled.values().any(|spelled| spelled == path);
+        let changes = self.snapshot.compare(&after, &paths).into_iter().map(into_core);
+        disk.changes = changes.filter(|change| !self.is_own(&change.path) || said(&change.path)).collect();
         let unchanged: Vec<DiskChange> = disk
             .spelled
             .values()

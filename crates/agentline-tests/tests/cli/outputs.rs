@@ -183,4 +183,13 @@ fn our_own_files_are_not_the_agents_work() {
     let paths: Vec<&str> =
         outcome["files"].as_array().unwrap().iter().filter_map(|f| f["path"].as_str()).collect();
     assert_eq!(paths, ["made"]);
+
+    // The same where the workspace is the home: the agent's sessions are no work, other files in its folder are.
+    let agent = "mkdir -p .gemini/tmp/ws/chats; echo x > .gemini/tmp/ws/chats/session-1.json; echo x > .gemini/GEMINI.md";
+    let user = User::with_script(&format!("{agent}; exit 1"));
+    let home = user.path("");
+    let outcome = user.env("HOME", home.to_string_lossy()).agentline(&["run", "hi", "-o", "json"]).json();
+    let paths: Vec<&str> =
+        outcome["files"].as_array().unwrap().iter().filter_map(|f| f["path"].as_str()).collect();
+    assert_eq!(paths, [".gemini/GEMINI.md"]);
 }
