@@ -63,7 +63,7 @@ pub struct Config {
     pub supervisor: Option<PathBuf>,
     /// What only the ACP surface uses.
     pub acp: AcpSettings,
-    /// What was wrong but not fatal: keys that are not known.
+    /// What was wrong but not fatal: keys that are not known, may not stand where they stand, or do nothing yet.
     pub notices: Vec<Notice>,
     /// The layer that each setting came from, by the key's name; entries of tables have their own (`env.NODE_ENV`).
     pub origins: BTreeMap<String, String>,
@@ -110,6 +110,7 @@ impl Config {
         let overrides = std::mem::replace(&mut config.prices, PriceTable::built_in());
         config.prices.overlay(&overrides);
         config.notices = findings.notices;
+        config.notices.extend(config.without_effect());
         Problems(findings.problems).into_result().map(|()| config)
     }
 
@@ -192,6 +193,22 @@ impl Config {
             }
         }
         settled
+    }
+
+    /// What was set, is good, and changes nothing yet: it is for surfaces that no agent is driven by today.
+    fn without_effect(&self) -> Vec<Notice> {
+        let is_idle = |name: &str| {
+            let of_agent =
+                name.starts_with("agents.") && (name.ends_with(".args") || name.ends_with(".command"));
+            of_agent || keys::find(name).is_some_and(|key| key.is_for_acp)
+        };
+        let idle = self.origins.iter().filter(|(name, _)| is_idle(name));
+        idle.map(|(name, origin)| {
+            let message =
+                format!("`{name}` is for the surface `acp`, which does not work yet (from {origin})");
+            Notice::new("no_effect", message)
+        })
+        .collect()
     }
 
     /// Gives `agent_bin` to the agent of the run, unless a higher layer names that agent's program.

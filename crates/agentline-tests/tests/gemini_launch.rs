@@ -59,6 +59,41 @@ fn prompts_arrive_byte_for_byte() {
 }
 
 #[test]
+fn a_long_prompt_arrives_on_both_surfaces_and_an_impossible_one_starts_nothing() {
+    needs_real_gemini!();
+    // What the CLI takes; a model's window is full long before, which the CLI finds out by itself.
+    const LONGEST: usize = 8 << 20;
+    const LONG: usize = 3_000_000;
+    let stage = answering();
+    for (surface, begin) in [(Surface::StreamJson, "plain é\n"), (Surface::Json, "/x @a.txt ")] {
+        let prompt = format!("{begin}{}", "y".repeat(LONG - begin.len()));
+        let outcome = stage.outcome(stage.request(&prompt).surface(surface));
+        assert_eq!(outcome.verdict, Verdict::Done, "{surface}: {}", show(&outcome));
+        assert!(told(&stage) == prompt, "{surface}: {} bytes of {LONG}", told(&stage).len());
+    }
+    let before = stage.model.requests().len();
+    let full = stage.outcome(stage.request(&"y".repeat(LONGEST)));
+    assert_eq!(full.error.as_ref().unwrap().kind, Kind::ContextOverflow, "{}", show(&full));
+    stage.file("long.md", &"y".repeat(LONGEST + 1));
+    stage.file("empty.md", " \n");
+    for (request, word) in [
+        (stage.request(&"y".repeat(9_000_000)), "at most 8388608"),
+        (stage.request("x").system_prompt("y".repeat(LONGEST)), "at most 8388608"),
+        (stage.request("").prompt_file("long.md"), "at most 8388608"),
+        (stage.request("").prompt_file("empty.md"), "empty"),
+        (stage.request("").prompt_file("missing.md"), "missing.md"),
+        (stage.request("a\0b"), "NUL"),
+        (stage.request(""), "empty"),
+        (stage.request(" \n\t"), "empty"),
+    ] {
+        let refused = agentline::blocking::run(&stage.agentline(), request, |_, _| {});
+        let error = refused.expect_err(word).to_string();
+        assert!(error.contains(word) && error.contains("`prompt"), "{word}: {error:.300}");
+    }
+    assert_eq!(stage.model.requests().len(), before, "nothing was started");
+}
+
+#[test]
 fn a_prompt_file_is_read_by_the_agent_or_sent() {
     needs_real_gemini!();
     let stage = answering();

@@ -282,7 +282,7 @@ keys! {
     max_line_bytes () None, read::size "1048576" => request.max_line_bytes {}
         "Lines of an agent that are longer are reported as unreadable.";
     agents () None, tables::agents r#"{ gemini = { program = "/opt/gemini/bin/gemini" } }"# => agents { depth: 2 }
-        "Settings of single agents: `[agents.NAME]` with `program`, `env`, and for later `args`, `surface`, `command`.";
+        "Settings of single agents: `[agents.NAME]` with `program`, `env`, `surface`, and for later `args`, `command`.";
     prices () None, tables::prices r#"{ models = { "my-model" = { input = 1.0, output = 4.0 } } }"# => prices { depth: 2 }
         "US dollars for a million tokens: `[prices.models.\"ID\"]` with `input`, `output` and `cached`.";
     supervisor () None, tables::program r#""/opt/agentline/bin/agentline""# => supervisor {}

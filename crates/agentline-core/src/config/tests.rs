@@ -32,7 +32,7 @@ fn example(key: &Key) -> Value {
 
 /// What was set, without what tells where it came from.
 fn settings(config: Config) -> Config {
-    Config { origins: BTreeMap::new(), ..config }
+    Config { origins: BTreeMap::new(), notices: Vec::new(), ..config }
 }
 
 #[test]
@@ -73,10 +73,22 @@ fn the_examples_in_the_built_in_file_are_good() {
         .map(|line| format!("{line}\n"))
         .collect();
     let config = from_toml(&text);
-    assert_eq!(config.notices, []);
+    let wrong: Vec<_> = config.notices.iter().filter(|notice| notice.code != "no_effect").collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
     assert_eq!(config.request.limits.max_cost, Some(0.5));
     assert_eq!(config.agents["gemini"].env["NODE_OPTIONS"], "--max-old-space-size=8192");
     assert_eq!(config.prices.of("my-model").unwrap().cached, Some(0.1));
+}
+
+#[test]
+fn what_has_no_effect_yet_says_so() {
+    let config = from_toml("[agents.gemini]\nargs = ['--x']\ncommand = ['a', 'b']\nsurface = 'json'\n");
+    let told: Vec<&str> = config.notices.iter().map(|notice| &*notice.message).collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(
+        told[0].contains("`agents.gemini.args`") && told[1].contains("`agents.gemini.command`"),
+        "{told:?}"
+    );
 }
 
 #[test]
@@ -90,7 +102,9 @@ fn every_key_reaches_its_place_from_a_file_a_map_a_flag_and_a_variable() {
         };
         let table = map(json!({ key.name: value }));
         let from_file = from_toml(&format!("{} = {}", key.name, key.example));
-        assert_eq!(from_file.notices, [], "{}", key.name);
+        // What only a surface to come uses says so.
+        let codes: Vec<&str> = from_file.notices.iter().map(|notice| &*notice.code).collect();
+        assert_eq!(codes, vec!["no_effect"; usize::from(key.is_for_acp)], "{}", key.name);
         let from_file = settings(from_file);
         assert_ne!(from_file, nothing, "`{}` is ignored", key.name);
         for layer in [
