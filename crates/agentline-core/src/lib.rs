@@ -21,6 +21,7 @@ mod dialogue;
 mod environment;
 mod event;
 mod failure;
+mod hint;
 mod id;
 mod input;
 mod launch;

@@ -1,9 +1,11 @@
 //! One prompt being carried out: its facts, clocks, limits, ledger and book.
 
+mod clocks;
+
 use crate::{
-    Clock, Denial, Disk, Event, Kind, Limit, Millis, Notice, OUTCOME_SCHEMA, Order, Origin, Outcome,
-    RunError, RunId, Seen, Stop, Tokens, ToolFact, ToolStatus, ToolUse, UsageBook, Verdict, ledger::Ledger,
-    veil::Held, verdict,
+    Denial, Disk, Event, Kind, Limit, Millis, Notice, OUTCOME_SCHEMA, Order, Origin, Outcome, RunError,
+    RunId, Seen, Stop, Tokens, ToolFact, ToolStatus, ToolUse, UsageBook, Verdict, ledger::Ledger, veil::Held,
+    verdict,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,8 +30,6 @@ pub(crate) enum Stage {
 const MOST_WARNINGS: usize = 100;
 /// How much of stderr an outcome keeps.
 const STDERR_TAIL: usize = 8192;
-/// How long the shell may take to look at the disk.
-const SETTLE: Millis = 60_000;
 
 /// What a tool call is called, for those that come back to it.
 #[derive(Debug)]
@@ -378,72 +378,6 @@ impl Run {
         self.order.prices.cost(&by_model)
     }
 
-    /// The next moment at which silence would mean something, and what.
-    pub(crate) fn deadline(&self) -> Option<(Millis, Clock)> {
-        let clocks = &self.order.clocks;
-        let whole = (self.begun + clocks.run + self.waited, Clock::Run);
-        let earlier = |a: (Millis, Clock), b: (Millis, Clock)| if b.0 < a.0 { b } else { a };
-        match self.stage {
-            Stage::Starting | Stage::Going if self.asked_at.is_some() => {
-                self.asked_at.map(|since| (since + clocks.answer, Clock::Answer))
-            }
-            Stage::Starting | Stage::Going if self.silent => Some(self.with_patience(whole)),
-            Stage::Starting => {
-                let first = earlier(whole, (self.begun + clocks.startup + self.waited, Clock::Startup));
-                Some(self.with_patience(first))
-            }
-            Stage::Going => {
-                let (silence, clock) = if self.open.is_empty() {
-                    (clocks.idle, Clock::Idle)
-                } else {
-                    (clocks.idle_tool, Clock::IdleTool)
-                };
-                Some(self.with_patience(earlier(whole, (self.touched + silence, clock))))
-            }
-            Stage::Stopping(until) => Some((until, Clock::Cancel)),
-            Stage::Ended(since) => {
-                // After our own stop a tool may never report; nothing is waited for then.
-                let quiet = if self.open.is_empty() || self.seen.stop.is_some() { 0 } else { clocks.quiet };
-                Some((since + quiet, Clock::Quiet))
-            }
-            Stage::Settling(since) => Some((since + SETTLE, Clock::Answer)),
-            Stage::Over => None,
-        }
-    }
-
-    fn with_patience(&self, other: (Millis, Clock)) -> (Millis, Clock) {
-        match self.retry_since {
-            Some(since) if since + self.order.clocks.patience < other.0 => {
-                (since + self.order.clocks.patience, Clock::Patience)
-            }
-            _ => other,
-        }
-    }
-
-    /// Which clock ran out, how long it was, and the last thing seen.
-    pub(crate) fn clock_text(&self, clock: Clock, at: Millis) -> String {
-        let clocks = &self.order.clocks;
-        let (what, long) = match clock {
-            Clock::Startup => ("the agent did not answer within the start-up timeout of", clocks.startup),
-            Clock::Idle => ("silence for longer than the idle timeout of", clocks.idle),
-            Clock::IdleTool => ("a tool was silent for longer than the tool timeout of", clocks.idle_tool),
-            Clock::Patience => {
-                ("the agent went on retrying for longer than the retry patience of", clocks.patience)
-            }
-            _ => ("the run took longer than the timeout of", clocks.run),
-        };
-        let mut text = format!("{what} {}", seconds(long));
-        if self.last.what.is_empty() {
-            text.push_str("; nothing was seen before");
-        } else {
-            let tool =
-                if self.last.what == "tool_use" { format!(" {}", self.last.tool) } else { String::new() };
-            let ago = seconds(at.saturating_sub(self.last.at));
-            text.push_str(&format!("; last seen: {}{tool}, {ago} before", self.last.what));
-        }
-        text
-    }
-
     /// Everything that the run came to. Called once.
     pub(crate) fn outcome(&mut self, at: Millis) -> Outcome {
         if self.seen.stop.is_none() {
@@ -465,7 +399,7 @@ impl Run {
         let who = &self.order.who;
         let error =
             failure.filter(|_| !matches!(verdict, Verdict::Done | Verdict::DoneWithDenials)).map(|mut f| {
-                f.hint = f.hint.or_else(|| hint(f.kind, who.sign_in_hint.as_deref()));
+                f.hint = f.hint.or_else(|| crate::hint::hint(f.kind, who.sign_in_hint.as_deref()));
                 // What is missing may have stood in what could not be read.
                 if self.unreadable > 0 && matches!(f.kind, Kind::Empty | Kind::NoResult) {
                     f.message.push_str(&format!("; lines that could not be read: {}", self.unreadable));
@@ -514,56 +448,5 @@ impl Run {
             self.text = recorded;
         }
         repeated
-    }
-}
-
-/// What to type next when the agent's own table has no better word.
-fn hint(kind: crate::Kind, sign_in: Option<&str>) -> Option<String> {
-    use crate::Kind;
-    Some(match kind {
-        Kind::NotAuthenticated => sign_in?.to_owned(),
-        Kind::Untrusted => {
-            "pass `--trust run`, or `--trust full` to load the workspace's own settings too".into()
-        }
-        Kind::UnknownModel => "pass another `--model`, or none for the agent's own choice".into(),
-        Kind::RateLimited => "wait and try again, or pass another `--model`".into(),
-        Kind::Network => "check the network and proxy settings, then try again".into(),
-        Kind::TimeoutRun => "raise `--timeout`".into(),
-        Kind::TimeoutIdle => "raise `--idle-timeout`, or look at the last thing seen".into(),
-        Kind::TimeoutStartup => "run `agentline doctor`, or raise `--startup-timeout`".into(),
-        Kind::MaxTurns => "raise `--max-turns`".into(),
-        Kind::MaxToolCalls => "raise `--max-tool-calls`".into(),
-        Kind::MaxTokens => "raise `--max-tokens`".into(),
-        Kind::MaxOutputTokens => "raise `--max-output-tokens`".into(),
-        Kind::MaxCost => "raise `--max-cost`".into(),
-        Kind::ContextOverflow => "shorten the prompt, or put the text into files and name them".into(),
-        Kind::AgentTurns => "raise the turn limit in the agent's own settings".into(),
-        Kind::Settings => "correct the agent's settings file; `agentline doctor` names it".into(),
-        Kind::Input => "run `agentline doctor`, and look at `stderr_tail`".into(),
-        Kind::Sandbox => "start the sandbox, or leave out `--sandbox`".into(),
-        Kind::Mcp => "run the server by hand, or leave out `--mcp`".into(),
-        Kind::Policy => "correct the rule in `--allow` or `--deny`".into(),
-        Kind::SessionNotFound => {
-            "leave out `--resume`, or pass an id that `agentline sessions list` names".into()
-        }
-        Kind::Loop => "say more precisely what is wanted, or pass another `--model`".into(),
-        Kind::Empty => "try again, or ask in other words".into(),
-        Kind::Blocked => "ask in other words; the service refused the content".into(),
-        Kind::ApiError => "try again; if it stays, pass another `--model`".into(),
-        Kind::Cancelled => "run it again, or pass `--resume` with its `session_id`".into(),
-        Kind::NoResult | Kind::Crashed | Kind::Tool => {
-            "look at `stderr_tail`; record the run with `--record FILE` to look closer".into()
-        }
-        Kind::NotInstalled | Kind::Spawn => "run `agentline doctor`".into(),
-        Kind::InvalidOutput => "look at `text`, and simplify the schema".into(),
-    })
-}
-
-/// A time for people.
-fn seconds(ms: Millis) -> String {
-    if ms.is_multiple_of(1000) {
-        format!("{} s", ms / 1000)
-    } else {
-        format!("{}.{} s", ms / 1000, ms % 1000 / 100)
     }
 }

@@ -1,0 +1,84 @@
+//! How long a run may be silent, and what it says when that was too long.
+
+use super::{Run, Stage};
+use crate::{Clock, Millis};
+
+/// How long the shell may take to look at the disk.
+const SETTLE: Millis = 60_000;
+
+impl Run {
+    /// The next moment at which silence would mean something, and what.
+    pub(crate) fn deadline(&self) -> Option<(Millis, Clock)> {
+        let clocks = &self.order.clocks;
+        let whole = (self.begun + clocks.run + self.waited, Clock::Run);
+        let earlier = |a: (Millis, Clock), b: (Millis, Clock)| if b.0 < a.0 { b } else { a };
+        match self.stage {
+            Stage::Starting | Stage::Going if self.asked_at.is_some() => {
+                self.asked_at.map(|since| (since + clocks.answer, Clock::Answer))
+            }
+            Stage::Starting | Stage::Going if self.silent => Some(self.with_patience(whole)),
+            Stage::Starting => {
+                let first = earlier(whole, (self.begun + clocks.startup + self.waited, Clock::Startup));
+                Some(self.with_patience(first))
+            }
+            Stage::Going => {
+                let (silence, clock) = if self.open.is_empty() {
+                    (clocks.idle, Clock::Idle)
+                } else {
+                    (clocks.idle_tool, Clock::IdleTool)
+                };
+                Some(self.with_patience(earlier(whole, (self.touched + silence, clock))))
+            }
+            Stage::Stopping(until) => Some((until, Clock::Cancel)),
+            Stage::Ended(since) => {
+                // After our own stop a tool may never report; nothing is waited for then.
+                let quiet = if self.open.is_empty() || self.seen.stop.is_some() { 0 } else { clocks.quiet };
+                Some((since + quiet, Clock::Quiet))
+            }
+            Stage::Settling(since) => Some((since + SETTLE, Clock::Answer)),
+            Stage::Over => None,
+        }
+    }
+
+    fn with_patience(&self, other: (Millis, Clock)) -> (Millis, Clock) {
+        match self.retry_since {
+            Some(since) if since + self.order.clocks.patience < other.0 => {
+                (since + self.order.clocks.patience, Clock::Patience)
+            }
+            _ => other,
+        }
+    }
+
+    /// Which clock ran out, how long it was, and the last thing seen.
+    pub(crate) fn clock_text(&self, clock: Clock, at: Millis) -> String {
+        let clocks = &self.order.clocks;
+        let (what, long) = match clock {
+            Clock::Startup => ("the agent did not answer within the start-up timeout of", clocks.startup),
+            Clock::Idle => ("silence for longer than the idle timeout of", clocks.idle),
+            Clock::IdleTool => ("a tool was silent for longer than the tool timeout of", clocks.idle_tool),
+            Clock::Patience => {
+                ("the agent went on retrying for longer than the retry patience of", clocks.patience)
+            }
+            _ => ("the run took longer than the timeout of", clocks.run),
+        };
+        let mut text = format!("{what} {}", seconds(long));
+        if self.last.what.is_empty() {
+            text.push_str("; nothing was seen before");
+        } else {
+            let tool =
+                if self.last.what == "tool_use" { format!(" {}", self.last.tool) } else { String::new() };
+            let ago = seconds(at.saturating_sub(self.last.at));
+            text.push_str(&format!("; last seen: {}{tool}, {ago} before", self.last.what));
+        }
+        text
+    }
+}
+
+/// A time for people.
+fn seconds(ms: Millis) -> String {
+    if ms.is_multiple_of(1000) {
+        format!("{} s", ms / 1000)
+    } else {
+        format!("{}.{} s", ms / 1000, ms % 1000 / 100)
+    }
+}
