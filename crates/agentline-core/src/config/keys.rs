@@ -265,7 +265,7 @@ keys! {
         "US dollars.";
     env () Some("env"), tables::variables r#"{ NODE_ENV = "test" }"# => request.env { is_secret: true, depth: 1 }
         "Variables added to the agent's environment.";
-    pass_env () Some("pass-env"), read::words r#"["MY_PROXY"]"# => request.pass_env {}
+    pass_env () Some("pass-env"), read::variable_names r#"["MY_PROXY"]"# => request.pass_env {}
         "Names of your variables that the agent sees too; `*` is all.";
     file_references () None, read::flag "true" => request.file_references {}
         "Words like `@file` in the prompt are resolved by the agent instead of being sent as they stand.";

@@ -15,6 +15,7 @@ pub(super) const KINDS: &[(&str, &str)] = &[
     ("path", "path"),
     ("paths", "list of paths"),
     ("words", "list of text"),
+    ("variable_names", "list of text"),
     ("flag", "`true` or `false`"),
     ("clock", "seconds, or a time such as `\"10m\"`"),
     ("pause", "milliseconds, or a time such as `\"500ms\"`"),
@@ -95,6 +96,18 @@ pub(super) fn words(given: &Given<'_>, findings: &mut Findings) -> Option<Vec<St
         _ => findings
             .refuse(given.must_be("a list").hint(format!("write `{} = {}`", given.name, given.key.example))),
     }
+}
+
+/// Names of variables, which hold no `=`.
+pub(super) fn variable_names(given: &Given<'_>, findings: &mut Findings) -> Option<Vec<String>> {
+    let names = words(given, findings)?;
+    if names.iter().any(|name| name.contains('=')) {
+        // What stands behind the `=` may be a secret, so the value is not shown.
+        let problem = given.problem("takes names of variables alone, and one holds a `=`");
+        return findings
+            .refuse(problem.hint("write the name to pass your variable on, or `env` to set another value"));
+    }
+    Some(names)
 }
 
 /// A boolean; from a variable also `1`, `yes`, `on` and their opposites.

@@ -91,14 +91,24 @@ pub fn parse_mcp(text: &str) -> Result<(String, McpServer), String> {
     let form = "write `name=URL` or `name=command args…`";
     let (name, rest) = text.split_once('=').ok_or_else(|| format!("there is no `=`; {form}"))?;
     let (name, rest) = (name.trim(), rest.trim());
-    if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
+    if name.is_empty() {
         return Err(format!("there is no server's name before the `=`; {form}"));
     }
-    if rest.starts_with("http://") || rest.starts_with("https://") {
+    if name.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Err(format!("the server's name before the `=` holds a blank; {form}"));
+    }
+    let scheme = rest.split_once("://").map(|(scheme, behind)| (scheme.to_ascii_lowercase(), behind));
+    if let Some(("http" | "https", behind)) = scheme.as_ref().map(|(s, b)| (s.as_str(), *b)) {
         if rest.contains(char::is_whitespace) {
             return Err(format!("the URL of `{name}` holds a blank; {form}"));
         }
+        if behind.is_empty() || behind.starts_with(['/', '?', '#']) {
+            return Err(format!("the URL of `{name}` names no host; {form}"));
+        }
         return Ok((name.into(), McpServer::Url { url: rest.into(), headers: BTreeMap::new() }));
+    }
+    if scheme.is_some_and(|(s, _)| !s.is_empty() && s.chars().all(|c| c.is_ascii_alphanumeric())) {
+        return Err(format!("the URL of `{name}` must begin with `http://` or `https://`; {form}"));
     }
     let mut words = shell_words(rest)
         .ok_or_else(|| format!("a quote in the command of `{name}` is not closed"))?
@@ -231,12 +241,21 @@ mod tests {
         };
         assert_eq!(command, "my prog");
         assert_eq!(args, ["-x", "two words", "q\"q", ""]);
+        assert!(parse_mcp("a=npx proxy ws://h/x").is_ok());
         for (text, message) in [
             ("docs", "there is no `=`; write `name=URL` or `name=command args…`"),
             ("=x", "there is no server's name before the `=`; write `name=URL` or `name=command args…`"),
-            ("a b=x", "there is no server's name before the `=`; write `name=URL` or `name=command args…`"),
+            (
+                "a b=x",
+                "the server's name before the `=` holds a blank; write `name=URL` or `name=command args…`",
+            ),
             ("a= ", "there is nothing behind `a=`; write `name=URL` or `name=command args…`"),
             ("a='x", "a quote in the command of `a` is not closed"),
+            ("a=http://", "the URL of `a` names no host; write `name=URL` or `name=command args…`"),
+            (
+                "a=ftp://x",
+                "the URL of `a` must begin with `http://` or `https://`; write `name=URL` or `name=command args…`",
+            ),
             ("a=http://x y", "the URL of `a` holds a blank; write `name=URL` or `name=command args…`"),
         ] {
             assert_eq!(parse_mcp(text).unwrap_err(), message, "{text}");

@@ -45,6 +45,14 @@ fn a_negative_number_is_told_of_its_flag() {
 }
 
 #[test]
+fn a_value_where_a_name_is_wanted_is_not_shown() {
+    refused(
+        &["run", "hi", "--pass-env", "TOKEN=of-the-user"],
+        "error: `--pass-env`: takes names of variables alone, and one holds a `=` (from flag)\n  hint: write the name to pass your variable on, or `env` to set another value\n",
+    );
+}
+
+#[test]
 fn a_tape_that_cannot_be_written_starts_nothing() {
     let user = User::new();
     let done = user.agentline(&["run", "hi", "-o", "json", "--record", "no/such/folder/tape"]);
