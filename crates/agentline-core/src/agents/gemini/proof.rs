@@ -42,8 +42,11 @@ impl Watch {
     pub(super) fn turn(&mut self, say: &mut Say) {
         if self.wanted.is_some() && !self.seen && !std::mem::replace(&mut self.told, true) {
             say.abort(
-                Failure::new(Kind::Policy, "Gemini CLI did not read the rules of `--allow` and `--deny`")
-                    .hint("run again; if it stays so, run without rules and report it"),
+                Failure::new(
+                    Kind::Policy,
+                    "Gemini CLI did not read the rules of the run: `--allow`, `--deny` and those of its mode",
+                )
+                .hint("run again; if it stays so, report it"),
             );
         }
     }
