@@ -114,6 +114,12 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
     launch.folders.extend([given.clone(), commands.clone()]);
     let name = format!("agentline-{}", ground.session_id.replace('-', ""));
     let mut delivery = prompt::deliver(&text, plan, &name, &pieces);
+    if ground.cwd.to_string_lossy().contains(char::is_control) {
+        launch.warnings.push(Notice::new(
+            "workspace_path",
+            "the path of the workspace holds a newline or another control character, so that no tool of Gemini CLI works in it",
+        ));
+    }
     if delivery.command.is_some() && !has_home {
         launch.warnings.push(Notice::new(
             "prompt_not_verbatim",

@@ -41,6 +41,19 @@ fn file(launch: &Launch, path: &str) -> String {
 }
 
 #[test]
+fn a_path_in_which_no_tool_works_is_told_of() {
+    let codes = |cwd: &str| {
+        let mut ground = ground("0.61.0");
+        ground.cwd = cwd.into();
+        let launch =
+            launch(&Plan::new(RunRequest::new("hi"), Surface::StreamJson), &ground, &look()).unwrap();
+        launch.warnings.iter().map(|warning| warning.code.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(codes("/w\ns"), ["workspace_path"]);
+    assert!(codes("/w s/ü").is_empty());
+}
+
+#[test]
 fn a_plain_run() {
     let launch = launched(RunRequest::new("hello\n"));
     assert_eq!(

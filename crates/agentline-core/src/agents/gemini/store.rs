@@ -36,7 +36,7 @@ pub(super) fn chats(home: &Path, cwd: &Path, look: &dyn Look) -> Option<PathBuf>
 /// The whole id of the session that a caller means by `latest`, an id or the beginning of one.
 pub(super) fn resolve(wanted: &str, home: &Path, cwd: &Path, look: &dyn Look) -> Result<String, Problem> {
     let stored = chats(home, cwd, look).map(|folder| list(&folder, look)).unwrap_or_default();
-    let hint = "see `agentline sessions list`, or leave `resume` out to begin a new session";
+    let hint = "see `gemini --list-sessions` in that folder, or leave `resume` out to begin a new session";
     let none = |what: String| Problem::new("resume", what).hint(hint);
     if wanted == "latest" {
         let last = stored.into_iter().max_by(|a, b| a.started.cmp(&b.started));
