@@ -251,8 +251,8 @@ keys! {
         "Clock until the agent first answers.";
     retry_patience ("retry_patience_ms") None, read::clock r#""2m""# => request.retry_patience {}
         "How long an agent may go on retrying a refused request.";
-    quiet_period_ms () Some("quiet-period"), read::pause "250" => request.quiet_period {}
-        "Silence after the answer before a turn is over, over ACP; without it 500, or 0 where nothing follows an agent's answer.";
+    quiet_period_ms () Some("quiet-period"), read::pause "250" => request.quiet_period { is_for_acp: true }
+        "Silence after the answer before a turn is over; without it 500, or 0 where nothing follows an agent's answer.";
     max_turns () Some("max-turns"), read::small_count "20" => request.limits.max_turns {}
         "Turns of the model.";
     max_tool_calls () Some("max-tool-calls"), read::small_count "50" => request.limits.max_tool_calls {}
