@@ -76,6 +76,31 @@ fn a_second_signal_does_not_wait() {
     }
 }
 
+/// A supervisor that somebody stopped cannot clear up; it must be woken for it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_stopped_supervisor_still_clears_up() {
+    let user = User::new();
+    let pids = user.path("../pids").to_string_lossy().into_owned();
+    let args = serde_json::json!({"seconds": 100, "pid_file": pids}).to_string();
+    let user = user.env("FAKE_AGENT_FAULT", "hang_with_children").env("FAKE_AGENT_ARGS", args);
+    let mut child = user.start(&["run", "-o", "events", "--timeout", "2", "hi"]);
+    assert!(first_line(&mut child).contains("started"));
+    let children = format!("/proc/{0}/task/{0}/children", child.id());
+    let supervisor = std::fs::read_to_string(children).unwrap();
+    assert!(Command::new("kill").args(["-s", "STOP", supervisor.trim()]).status().unwrap().success());
+    let done = wait(child);
+    assert_eq!(done.code, 8, "{}", done.err);
+    let left = |pid: &&str| std::path::Path::new("/proc").join(pid).exists();
+    let pids = user.read("../pids");
+    let left: Vec<&str> = pids.lines().chain([supervisor.trim()]).filter(left).collect();
+    for pid in &left {
+        // So that the test leaves nothing behind when it fails.
+        let _ = Command::new("kill").args(["-s", "CONT", pid]).status();
+    }
+    assert!(!pids.is_empty() && left.is_empty(), "{left:?}");
+}
+
 #[test]
 fn a_reader_that_goes_away_ends_the_run_quietly() {
     for form in ["text", "events"] {

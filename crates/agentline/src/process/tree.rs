@@ -142,9 +142,13 @@ impl Supervised {
         }
     }
 
-    fn signal(&self, signal: Signal) {
+    fn signal(&mut self, signal: Signal) {
         // The socket has room for thousands of orders; if it is broken, `ended` finds out.
         let _ = self.socket.get_ref().write(&[signal.order()]);
+        // Somebody may have stopped the supervisor, as an agent can that stops every process it may. It leads its group.
+        if matches!(self.supervisor.try_wait(), Ok(None)) {
+            unix::signal_group(self.supervisor.id().cast_signed(), libc::SIGCONT);
+        }
     }
 
     async fn ended(&mut self) -> Ended {
