@@ -13,7 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 const EXAMPLES: &str = "\
 Examples:
-  agentline demo                              watch a whole run: no account, no network
+  agentline demo                              watch a whole run, with no account
   agentline run \"why does the build fail?\"    ask the default agent about this folder
   agentline run --permission-mode accept-edits \"fix the failing test\"
   git diff | agentline run -o json            a prompt from a pipe, one JSON object at the end
@@ -86,7 +86,7 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// List the agents and what each of them can do
     Agents(AgentsArgs),
-    /// Watch a whole run with no account and no network: the real agent, a scripted model
+    /// Watch a whole run with no account: the real agent against a scripted model
     Demo(DemoArgs),
     /// Show the settings that are in force, or check them
     Config(ConfigArgs),

@@ -218,7 +218,10 @@ fn row_69_an_empty_answer_is_an_empty_response_and_a_blocked_one_an_error() {
 fn row_70_exit_code_127_is_not_found_with_the_right_package() {
     let error = Desk::fault("exit_code", json!({"code": 127})).error();
     assert_eq!(error.kind, ErrorKind::NotFound);
-    assert_eq!(error.message, format!("{INSTALL}\nenv: 'node': No such file or directory"));
+    assert_eq!(
+        error.message,
+        format!("{INSTALL}\nNode.js, which starts Gemini CLI, was not found (exit code 127)")
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `agentline demo`: the real agent does a real job against a scripted model, with no account and no network.
+//! `agentline demo`: the real agent does a real job against a scripted model, with no account.
 
 mod stage;
 

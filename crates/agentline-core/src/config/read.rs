@@ -27,7 +27,7 @@ pub(super) const KINDS: &[(&str, &str)] = &[
     ("mode", "`default`, `accept-edits`, `bypass`, `plan`"),
     ("system_mode", "`append`, `replace`"),
     ("trust", "`run`, `full`, `no`"),
-    ("sandbox", "`true`, `false`, `docker`, `podman`, `sandbox-exec`"),
+    ("sandbox", "`true`, `false`, or the name of a program such as `docker`"),
     ("variables", "table, or list of `\"NAME=VALUE\"`"),
     ("servers", "table, or list of `\"name=URL\"` and `\"name=command args…\"`"),
     ("agents", "table"),
@@ -285,19 +285,15 @@ pub(super) fn trust(given: &Given<'_>, findings: &mut Findings) -> Option<Trust>
     })
 }
 
-/// A sandbox: a boolean, or the name of the program that makes it.
+/// A sandbox: a boolean, or the name of the program that makes it. Which programs there are is a fact of the agent.
 pub(super) fn sandbox(given: &Given<'_>, findings: &mut Findings) -> Option<Sandbox> {
-    const MAKERS: &[&str] = &["docker", "podman", "sandbox-exec", "runsc", "lxc"];
     let switch = |on| if on { Sandbox::On } else { Sandbox::Off };
-    match given.value {
-        Value::Bool(on) => Some(switch(*on)),
-        _ => {
-            choice(given, findings, &["true", "false", "docker", "podman", "sandbox-exec"], |word| match word
-            {
-                "none" => Some(Sandbox::Off),
-                word if MAKERS.contains(&word) => Some(Sandbox::By(word.to_owned())),
-                word => truth(word).map(switch),
-            })
-        }
+    if let Value::Bool(on) = given.value {
+        return Some(switch(*on));
     }
+    let word = word(given, findings)?;
+    Some(match word.as_str() {
+        "none" => Sandbox::Off,
+        word => truth(word).map_or_else(|| Sandbox::By(word.to_owned()), switch),
+    })
 }

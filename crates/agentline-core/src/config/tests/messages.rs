@@ -125,8 +125,8 @@ fn each_bad_value_has_its_message() {
             "`system_mode`: system_mode must be one of ['append', 'replace'], got: 'x' (from configuration)\n  hint: write one of: append, replace",
         ),
         (
-            json!({"sandbox": "vm"}),
-            "`sandbox`: sandbox must be one of ['docker', 'false', 'podman', 'sandbox-exec', 'true'], got: 'vm' (from configuration)\n  hint: write one of: docker, false, podman, sandbox-exec, true",
+            json!({"sandbox": ["vm"]}),
+            "`sandbox`: sandbox must be text, got: list (`[\"vm\"]` from configuration)\n  hint: put it in quotes",
         ),
         (
             json!({"mcp_servers": ["x"]}),
@@ -205,7 +205,7 @@ fn every_problem_of_every_layer_is_told_at_once() {
     let layers = [
         Layer::file("user.toml", "model = 'm'\ntimeout = 0\n\n[agents.gemini]\nprogram = 1\nargs = 2"),
         Layer::file("broken.toml", "a = \nb = [1,\nmodel = 'x'\n"),
-        Layer::environment([("AGENTLINE_MAX_TURNS", "many"), ("AGENTLINE_SANDBOX", "maybe")]),
+        Layer::environment([("AGENTLINE_MAX_TURNS", "many"), ("AGENTLINE_TRUST", "maybe")]),
         Layer::flags(map(json!({"permission_mode": "x", "working_dir": ""}))),
         Layer::broken("/secret.toml", crate::Problem::new("config", "cannot be read")),
     ];
@@ -222,7 +222,7 @@ fn every_problem_of_every_layer_is_told_at_once() {
     }
     let rest = [
         ("AGENTLINE_MAX_TURNS", Some("environment")),
-        ("AGENTLINE_SANDBOX", Some("environment")),
+        ("AGENTLINE_TRUST", Some("environment")),
         ("--permission-mode", Some("flag")),
         ("--cwd", Some("flag")),
         ("config", None),
