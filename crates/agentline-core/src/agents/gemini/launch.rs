@@ -156,9 +156,12 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
     };
     let settings = settings::compose(&users, plan, how, servers, user.home());
     launch.secrets = environment::secrets(&launch, plan, ground, &user, &settings);
+    // The CLI reads every stored session to see that a chosen id is new, which takes longer the more there are. So an
+    // id of ours is chosen only where nothing else tells it before the end.
+    let ours = || (plan.surface == Surface::Json).then(|| ground.session_id.clone());
     launch.session_id = resumed.clone().or_else(|| {
-        has(version, versions::SESSION_ID)
-            .then(|| request.session_id.clone().unwrap_or_else(|| ground.session_id.clone()))
+        let chosen = request.session_id.clone().or_else(ours);
+        chosen.filter(|_| has(version, versions::SESSION_ID))
     });
     launch.args = ground.program.args.clone();
     launch.args.extend(arguments(

@@ -56,13 +56,10 @@ fn a_path_in_which_no_tool_works_is_told_of() {
 #[test]
 fn a_plain_run() {
     let launch = launched(RunRequest::new("hello\n"));
-    assert_eq!(
-        launch.args.join(" "),
-        format!("gemini.js -o stream-json --session-id {SESSION} --skip-trust")
-    );
+    assert_eq!(launch.args.join(" "), "gemini.js -o stream-json --skip-trust");
     assert_eq!((launch.stdin.as_str(), launch.cwd.to_str().unwrap()), ("hello\n", "/ws"));
     assert_eq!(launch.agent_home, Path::new("/p/home"));
-    assert_eq!(launch.session_id.as_deref(), Some(SESSION));
+    assert_eq!(launch.session_id, None, "the first event tells it");
     assert_eq!(launch.withheld, ["OTHER_TOKEN"]);
     assert_eq!(launch.secrets, ["key-of-the-caller", "token-of-another"]);
     assert_eq!(launch.proof, None);
@@ -90,6 +87,9 @@ fn flags_follow_the_request() {
     request.extensions = Some(vec!["a".into(), "b".into()]);
     assert!(args(request).contains("-e a -e b"));
     assert!(args(RunRequest::new("x").session_id("mine")).contains("--session-id mine"));
+    let json = Plan::new(RunRequest::new("x"), Surface::Json);
+    let json = launch(&json, &ground("0.61.0"), &look()).unwrap();
+    assert_eq!(json.session_id.as_deref(), Some(SESSION), "nothing else tells it before the end");
     let json = launch(&Plan::new(RunRequest::new("x"), Surface::Json), &ground("0.61.0"), &look()).unwrap();
     assert_eq!(json.args[1..3], ["-o", "json"]);
 }
