@@ -118,11 +118,10 @@ impl Signals {
         tokio::spawn(async move {
             let Some(mut incoming) = Incoming::new() else { return };
             let signal = incoming.next().await;
-            first.store(signal, Ordering::Relaxed);
-            match canceller.get() {
-                Some(run) => run.cancel_by(signal),
-                // Nothing was started yet.
-                None => std::process::exit(i32::from(exit::by_signal(signal))),
+            first.store(signal, Ordering::SeqCst);
+            // A run that is still being prepared is stopped as soon as it has begun, so that its outcome is told too.
+            if let Some(run) = canceller.get() {
+                run.cancel_by(signal);
             }
             let signal = incoming.next().await;
             let _ = say_enough.send(signal);
@@ -135,7 +134,11 @@ impl Signals {
 
     fn stop_by(&self, canceller: Canceller) {
         // It is set once, here.
-        let _ = self.canceller.set(canceller);
+        let _ = self.canceller.set(canceller.clone());
+        match self.first.load(Ordering::SeqCst) {
+            0 => {}
+            signal => canceller.cancel_by(signal),
+        }
     }
 
     /// The first signal that came.
