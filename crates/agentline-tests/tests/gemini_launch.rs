@@ -356,20 +356,22 @@ fn a_resumed_session_is_whole_after_two_ordinary_starts() {
 }
 
 #[test]
-fn the_latest_session_is_found_and_unknown_ones_start_nothing() {
+fn the_latest_session_is_found_and_unknown_or_taken_ids_start_nothing() {
     needs_real_gemini!();
     let stage = answering();
-    let refused = |request: RunRequest| {
+    let refused = |key: &str, request: RunRequest| {
         let error = agentline::blocking::run(&stage.agentline(), request, |_, _| {}).unwrap_err().to_string();
-        assert!(error.contains("`resume`"), "{error}");
+        assert!(error.contains(key), "{error}");
     };
-    refused(stage.request("x").resume("latest"));
-    let first = stage.outcome(stage.request("first").session_id("aaaaaaaa-1111-4111-8111-111111111111"));
-    assert_eq!(first.session_id.as_deref(), Some("aaaaaaaa-1111-4111-8111-111111111111"));
+    refused("`resume`", stage.request("x").resume("latest"));
+    let chosen = "aaaaaaaa-1111-4111-8111-111111111111";
+    let first = stage.outcome(stage.request("first").session_id(chosen));
+    assert_eq!(first.session_id.as_deref(), Some(chosen));
+    refused("`session_id`", stage.request("x").session_id(chosen));
     let second = stage.outcome(stage.request("second"));
     let latest = stage.outcome(stage.request("third").resume("latest"));
     assert_eq!(latest.session_id, second.session_id);
-    refused(stage.request("x").resume("ffffffff"));
+    refused("`resume`", stage.request("x").resume("ffffffff"));
     assert_eq!(stage.model.requests_to_main().len(), 3);
 }
 

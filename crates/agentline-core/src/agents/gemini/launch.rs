@@ -100,6 +100,8 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
         }
         store::resolve(wanted, user.home(), &ground.cwd, look).map_err(&mut keep).ok()
     });
+    let chosen = request.session_id.as_deref();
+    problems.extend(chosen.and_then(|id| store::taken(id, user.home(), &ground.cwd, look)));
     if !problems.is_empty() {
         return Err(problems);
     }

@@ -59,6 +59,15 @@ pub(super) fn resolve(wanted: &str, home: &Path, cwd: &Path, look: &dyn Look) ->
     }
 }
 
+/// What is wrong with an id for a new session: the CLI refuses one that is taken.
+pub(super) fn taken(id: &str, home: &Path, cwd: &Path, look: &dyn Look) -> Option<Problem> {
+    let stored = chats(home, cwd, look).map(|folder| list(&folder, look)).unwrap_or_default();
+    stored.iter().any(|s| s.id == id).then(|| {
+        Problem::new("session_id", format!("Gemini CLI already has a session `{id}` of `{}`", cwd.display()))
+            .hint(format!("go on with it by `--resume {id}`, or choose another id"))
+    })
+}
+
 /// Where the file of a session grows.
 pub(super) fn spot(home: &Path, cwd: &Path, session: &str, look: &dyn Look) -> Option<SessionSpot> {
     let start: String = session.chars().take(8).collect();
@@ -206,6 +215,13 @@ mod tests {
         }
         let none = resolve("latest", Path::new("/h"), Path::new("/new"), &look()).unwrap_err();
         assert!(none.message.contains("no session of `/new`"));
+    }
+
+    #[test]
+    fn an_id_that_is_taken_is_refused_with_the_way_out() {
+        let problem = |id: &str| taken(id, Path::new("/h"), Path::new("/ws"), &look());
+        assert!(problem("aaaa1111-1").unwrap().hint.unwrap().contains("--resume aaaa1111-1"));
+        assert_eq!(problem("aaaa"), None, "another id may begin alike");
     }
 
     #[test]
