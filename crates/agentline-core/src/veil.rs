@@ -179,7 +179,15 @@ impl Veil {
                 self.own_some(reason);
             }
             Event::Warning { message, .. } => self.own_cut(message),
-            Event::Unreadable { sample, .. } => self.own_cut(sample),
+            Event::Unreadable { sample, length } => {
+                // The length of a line that is shown whole is that of what is shown: it must not tell the secret's, and a
+                // tape, on which the secret is hidden, must give the same.
+                let is_whole = sample.len() as u64 == *length;
+                self.own_cut(sample);
+                if is_whole {
+                    *length = sample.len() as u64;
+                }
+            }
             Event::Agent { raw } => self.raw(raw),
             Event::Usage(usage) => self.usage(usage),
             Event::Outcome { outcome } => self.outcome(outcome),
@@ -349,6 +357,14 @@ mod tests {
             let hidden = veil.text(&text).into_owned();
             assert!(hidden.contains(MARK) && !hidden.contains("Zx9"), "{text} -> {hidden}");
         }
+    }
+
+    #[test]
+    fn the_length_of_an_unreadable_line_does_not_tell_that_of_a_secret() {
+        let mut event = Event::unreadable("key password-two!", 17);
+        Veil::new(["password-two"]).event(&mut event);
+        let Event::Unreadable { sample, length } = event else { panic!("still a line") };
+        assert_eq!((sample.as_str(), length), ("key [redacted]!", 15));
     }
 
     #[test]
