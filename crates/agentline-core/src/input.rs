@@ -136,8 +136,6 @@ pub struct Order {
     pub before: Tokens,
     /// What a million tokens cost.
     pub prices: PriceTable,
-    /// Rules that a refusal may name, as the caller wrote them: tool pattern and rule.
-    pub deny_rules: Vec<String>,
     /// How the agent shows that it holds the rules that it was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,

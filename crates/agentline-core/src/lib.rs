@@ -70,7 +70,7 @@ pub use price::{Price, PriceTable};
 pub use problem::{Problem, Problems, nearest};
 pub use promptfoo::promptfoo_view;
 pub use request::{Limits, McpServer, PermissionMode, RunRequest, Sandbox, SystemMode, Trust};
-pub use tape::{Act, TAPE_SCHEMA, Tape, TapeHeader, tape_frame, tape_line, variable_names};
+pub use tape::{Act, TAPE_SCHEMA, Tape, TapeHeader, tape_frame, tape_line};
 pub use tool::{ToolKind, ToolStatus};
 pub use transcript::{Block, Blocks, Message, Original, Role, Transcript};
 pub use usage::{Count, Source, Span, Tokens, Usage, UsageBook};

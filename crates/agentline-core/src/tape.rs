@@ -6,7 +6,7 @@ use crate::{
     Side, Stream, Surface, Version, What, agents,
 };
 use serde::{Deserialize, Serialize};
-use std::{borrow::Cow, collections::BTreeMap};
+use std::borrow::Cow;
 
 /// The name of this format.
 pub const TAPE_SCHEMA: &str = "agentline.tape/1";
@@ -284,12 +284,6 @@ impl Entry<'_> {
         };
         Some(Input { at: self.at, what })
     }
-}
-
-/// The names of variables, for a header.
-#[must_use]
-pub fn variable_names(env: &BTreeMap<String, String>) -> Vec<String> {
-    env.keys().cloned().collect()
 }
 
 #[cfg(test)]

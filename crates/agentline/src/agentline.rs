@@ -14,7 +14,7 @@ use crate::{
 };
 use agentline_core::{
     Agent, Clocks, Connection, Failure, Ground, Kind, Launch, Order, Outcome, Plan, PriceTable, Problem,
-    Problems, Program, RunRequest, TAPE_SCHEMA, TapeHeader, Veil, Verdict, Want, Who, agents, variable_names,
+    Problems, Program, RunRequest, TAPE_SCHEMA, TapeHeader, Veil, Verdict, Want, Who, agents,
 };
 use std::{
     collections::BTreeMap,
@@ -291,7 +291,6 @@ impl Inner {
         order.settle = true;
         order.follow = true;
         order.prices = self.prices.clone();
-        order.deny_rules.clone_from(&request.deny);
         order.proof.clone_from(&launch.proof);
         order
     }
@@ -316,7 +315,7 @@ impl Inner {
             .chain(launch.args.iter().cloned())
             .collect();
         header.cwd = launch.cwd.to_string_lossy().into_owned();
-        header.variables = variable_names(&launch.env);
+        header.variables = launch.env.keys().cloned().collect();
         header.recorded_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
         let tape = TapeFile::create(&path, &header, veil.clone()).map_err(|why| {
             let problem = Problem::new("record", format!("`{}` cannot be written: {why}", path.display()));
