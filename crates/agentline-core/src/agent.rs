@@ -1,7 +1,7 @@
 //! What every agent tells about itself. One folder under `agents` implements it; nobody else knows an agent's facts.
 
 use crate::{Dialogue, Ground, Launch, Look, Plan, Problem, Surface, Version};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -31,7 +31,14 @@ pub trait Agent: Sync + Send {
     fn launch(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>>;
 
     /// A translator for one live connection.
-    fn dialogue(&self, surface: Surface, version: Option<Version>) -> Box<dyn Dialogue>;
+    fn dialogue(&self, talk: &Talk) -> Box<dyn Dialogue>;
+
+    /// Whether a run of this plan may be on a process beside others: it can start no process of its own there, which
+    /// nobody could tell from those of the others.
+    fn shares(&self, plan: &Plan) -> bool {
+        let _ = plan;
+        false
+    }
 
     /// Where the file of a session grows while a run goes on, once it can be known.
     fn session_spot(
@@ -71,6 +78,31 @@ pub trait Agent: Sync + Send {
         home: &Path,
         look: &dyn Look,
     ) -> Option<bool>;
+}
+
+/// How we talk with one live agent: all that its translator must know before the first line.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Talk {
+    /// Over which surface.
+    pub surface: Surface,
+    /// The agent's version, where it is known before the start.
+    pub version: Option<Version>,
+    /// We read files for the agent.
+    pub read_files: bool,
+    /// We write files for the agent.
+    pub write_files: bool,
+    /// The agent's way of signing in that is asked for, by its own id.
+    pub authenticate: Option<String>,
+}
+
+impl Talk {
+    /// Over this surface, with nothing special.
+    #[must_use]
+    pub fn new(surface: Surface, version: Option<Version>) -> Self {
+        Self { surface, version, ..Self::default() }
+    }
 }
 
 /// An agent's names and where its program is to be had.

@@ -99,9 +99,9 @@ impl ClaudeLines {
         self.session = started.session_id.clone().unwrap_or_default();
         self.model.clone_from(&started.model);
         let mode = match self.mode {
-            PermissionMode::Default => "default",
+            PermissionMode::Default | PermissionMode::Deny | PermissionMode::Prompt => "default",
             PermissionMode::AcceptEdits => "acceptEdits",
-            PermissionMode::Bypass => "bypassPermissions",
+            PermissionMode::Bypass | PermissionMode::Auto => "bypassPermissions",
             PermissionMode::Plan => "plan",
         };
         json!({

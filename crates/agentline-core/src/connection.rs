@@ -9,7 +9,7 @@ mod telling;
 
 use crate::{
     Answer, Ask, AskId, Clock, Clocks, Dialogue, Event, Exit, Input, Line, Millis, Order, Origin, Output,
-    Room, RunId, Rung, Say, Span, Stream, Tokens, Veil, Want, What,
+    Room, Ruling, RunId, Rung, Say, Span, Stream, Tokens, Veil, Want, What,
     dialogue::Said,
     run::{Run, Stage},
 };
@@ -33,8 +33,10 @@ struct Here {
     line: Option<u64>,
 }
 
-/// The last question of a run; the others count from 1.
+/// The last question of a run; those of the dialogue count from 1.
 const SETTLE_ASK: u32 = 255;
+/// Whether an answer is what was wanted.
+const REVIEW_ASK: u32 = 254;
 
 /// One live agent process and the runs on it.
 pub struct Connection {
@@ -93,6 +95,11 @@ impl Connection {
     pub fn with_veil(mut self, veil: Veil) -> Self {
         self.veil = veil;
         self
+    }
+
+    /// Hides other secrets from now on.
+    pub fn set_veil(&mut self, veil: Veil) {
+        self.veil = veil;
     }
 
     /// Whether another run may start here.
@@ -195,6 +202,8 @@ impl Connection {
     /// Something came that said nothing: it still shows that the agent lives. Lines on stderr do not.
     fn touch(&mut self, stream: Stream, at: Millis) {
         match stream {
+            // Where sessions are side by side, a line that says nothing belongs to nobody.
+            Stream::Stdout if self.talk.room() == Room::Sessions && self.runs.len() > 1 => {}
             Stream::Stdout => self.runs.values_mut().for_each(|r| r.touch(at)),
             Stream::Side(run, _) => self.runs.get_mut(&run).into_iter().for_each(|r| r.touch(at)),
             Stream::Stderr => {}
@@ -240,23 +249,24 @@ impl Connection {
                 run.stage = Stage::Over;
                 self.talk.settled(id, &mut self.say);
             }
-            Ask::Permission { tool, id: call, input, .. } => {
-                let (decision, reason) = match answer {
-                    Answer::Allow => ("allow", None),
-                    Answer::Deny(why) => ("deny", Some(why.clone())),
-                    _ => ("deny", None),
+            Ask::Permission(asked) => {
+                let ruling = match answer {
+                    Answer::Ruled(ruling) => ruling.clone(),
+                    _ => Ruling::deny("agentline", "not_a_ruling"),
                 };
                 let event = Event::Permission {
-                    tool_use_id: call,
-                    tool,
-                    request: input,
-                    decision,
-                    by: "policy".into(),
-                    reason,
+                    tool_use_id: asked.tool_use_id,
+                    tool: asked.tool,
+                    request: asked.input,
+                    decision: if ruling.allow { "allow" } else { "deny" },
+                    by: ruling.by.clone(),
+                    reason: ruling.reason.clone(),
+                    rule: ruling.rule.clone(),
                 };
                 self.emit(id, event, here, out);
-                self.talk.answer(ask, answer, &mut self.say);
+                self.talk.answer(ask, &Answer::Ruled(ruling), &mut self.say);
             }
+            Ask::Review { .. } => self.reviewed(id, answer, here),
             _ => self.talk.answer(ask, answer, &mut self.say),
         }
     }
@@ -334,7 +344,8 @@ impl Connection {
             }
             // Nobody shall be asked for a run that is being stopped or is over; the agent still wants an answer.
             Said::Ask(ask, _) if !run.is_live() => {
-                self.talk.answer(ask, &Answer::Deny("the run is over".into()), &mut self.say);
+                let no = Answer::Ruled(Ruling::deny("agentline", "the run is over"));
+                self.talk.answer(ask, &no, &mut self.say);
             }
             Said::Ask(ask, question) => {
                 run.touch(here.at);
@@ -359,6 +370,7 @@ impl Connection {
             Said::ToolFact(fact) => run.learn(&fact),
             Said::Model(model) => run.set_model(model),
             Said::Silent => run.silent = true,
+            Said::Alive => run.touch(here.at),
             Said::Tally { turns, tool_calls } => run.tally(turns, tool_calls),
         }
     }

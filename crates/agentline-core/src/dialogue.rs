@@ -40,6 +40,11 @@ pub trait Dialogue: Send {
     /// A run begins.
     fn prompt(&mut self, run: RunId, order: &Order, say: &mut Say);
 
+    /// The host sends the agent on, in the session and under the clocks of the same run.
+    fn again(&mut self, run: RunId, prompt: &str, say: &mut Say) {
+        let _ = (run, prompt, say);
+    }
+
     /// A line came: of stdout, stderr, or something beside the process.
     fn line(&mut self, line: Line<'_>, say: &mut Say);
 
@@ -108,6 +113,7 @@ pub(crate) enum Said {
     ToolFact(ToolFact),
     Model(String),
     Silent,
+    Alive,
     Tally { turns: u32, tool_calls: u32 },
     Abort(Failure),
 }
@@ -179,7 +185,8 @@ impl Say {
     pub fn ask(&mut self, run: RunId, ask: Ask) -> AskId {
         let count = self.asked.entry(run).or_default();
         *count += 1;
-        let id = AskId(run.0 << 8 | (*count % 255));
+        // The numbers above these are the connection's own.
+        let id = AskId(run.0 << 8 | ((*count - 1) % 253 + 1));
         self.runs.push((Some(run), Said::Ask(id, ask)));
         id
     }
@@ -222,6 +229,11 @@ impl Say {
     /// Nothing will be heard before the end of this run: only the clock of the whole run can mean something.
     pub fn silent(&mut self, run: RunId) {
         self.runs.push((Some(run), Said::Silent));
+    }
+
+    /// A line belonged to this run, though there is nothing to tell: the agent is alive.
+    pub fn alive(&mut self, run: RunId) {
+        self.runs.push((Some(run), Said::Alive));
     }
 
     /// What the agent itself counted, for a surface that does not show each turn and call.

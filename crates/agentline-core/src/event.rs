@@ -114,6 +114,39 @@ pub enum Event {
         by: String,
         /// Why.
         reason: Option<String>,
+        /// The rule behind it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
+    },
+    /// A piece of the answer that is not text, such as an image, as the agent gave it.
+    Content {
+        /// The block.
+        block: Box<RawValue>,
+    },
+    /// The agent's plan, whole each time.
+    Plan {
+        /// Its entries, as the agent gave them.
+        entries: Box<RawValue>,
+    },
+    /// The commands that the agent offers.
+    Commands {
+        /// As the agent gave them.
+        commands: Box<RawValue>,
+    },
+    /// The session is in this mode now.
+    Mode {
+        /// The agent's own id of it.
+        mode: String,
+    },
+    /// The options of the session changed.
+    ConfigOption {
+        /// As the agent gave them.
+        options: Box<RawValue>,
+    },
+    /// The agent said something about the session, such as its title.
+    SessionInfo {
+        /// As the agent gave it.
+        info: Box<RawValue>,
     },
     /// The counts so far.
     Usage(Box<Usage>),

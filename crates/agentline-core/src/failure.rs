@@ -51,6 +51,8 @@ pub enum Kind {
     MaxOutputTokens,
     /// Our limits.
     MaxCost,
+    /// The agent was sent on as often as it may be.
+    MaxRounds,
     /// The folder is not trusted.
     Untrusted,
     /// Quota or load.
@@ -114,6 +116,7 @@ const TABLE: &[(Kind, Phase, bool, u8)] = &[
     (Kind::MaxTokens, Phase::Budget, false, 8),
     (Kind::MaxOutputTokens, Phase::Budget, false, 8),
     (Kind::MaxCost, Phase::Budget, false, 8),
+    (Kind::MaxRounds, Phase::Budget, false, 8),
     (Kind::RateLimited, Phase::Response, true, 9),
     (Kind::Untrusted, Phase::Request, false, 10),
     (Kind::NotAuthenticated, Phase::Request, false, 11),

@@ -20,6 +20,7 @@ pub(crate) fn hint(kind: Kind, sign_in: Option<&str>) -> Option<String> {
         Kind::MaxTokens => "raise `--max-tokens`".into(),
         Kind::MaxOutputTokens => "raise `--max-output-tokens`".into(),
         Kind::MaxCost => "raise `--max-cost`".into(),
+        Kind::MaxRounds => "raise `--max-rounds`, or see what `--until` still finds wrong".into(),
         Kind::ContextOverflow => "shorten the prompt, or put the text into files and name them".into(),
         Kind::AgentTurns => "raise the turn limit in the agent's own settings".into(),
         Kind::Settings => "correct the agent's settings file; `agentline doctor` names it".into(),

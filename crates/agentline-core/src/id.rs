@@ -17,13 +17,14 @@ pub struct RunId(pub u32);
 pub struct AskId(pub u32);
 
 /// One way to talk to an agent.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Surface {
     /// One object when the run ends.
     Json,
     /// One line per event.
+    #[default]
     StreamJson,
     /// JSON-RPC over stdio (Agent Client Protocol).
     Acp,

@@ -1,6 +1,9 @@
 //! All that can happen to a connection. The tape is the list of these.
 
-use crate::{AskId, DiskChange, Limits, Millis, Notice, PriceTable, Proof, RunId, Surface, Tokens};
+use crate::{
+    AskId, DiskChange, Failure, Limits, McpServer, Millis, Notice, PriceTable, Proof, RunId, Surface, Tokens,
+    ToolKind,
+};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -139,6 +142,92 @@ pub struct Order {
     /// How the agent shows that it holds the rules that it was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
+    /// Files that go with the prompt.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attachment>,
+    /// MCP servers that the session is opened with, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub servers: BTreeMap<String, McpServer>,
+    /// The mode that the session shall be in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<ModeWish>,
+    /// The model that the session shall use, where the surface sets it for each session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelWish>,
+    /// Tools of the host that the agent must have listed before it is prompted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hosted: Vec<String>,
+    /// The host judges each answer before the run is over, and may send the agent on.
+    pub review: bool,
+    /// Nothing is prompted: the run is over when its session is open.
+    pub only_open: bool,
+}
+
+/// A file that goes with a prompt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Attachment {
+    /// Where it came from, as a `file:` address.
+    pub uri: String,
+    /// What it is, such as `image/png`.
+    pub mime: String,
+    /// Its content.
+    pub content: AttachmentContent,
+}
+
+impl Attachment {
+    /// A file with its address, type and content.
+    #[must_use]
+    pub fn new(uri: impl Into<String>, mime: impl Into<String>, content: AttachmentContent) -> Self {
+        Self { uri: uri.into(), mime: mime.into(), content }
+    }
+}
+
+/// What an attached file holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AttachmentContent {
+    /// Text.
+    Text(String),
+    /// Bytes, in base64.
+    Base64(String),
+}
+
+/// The mode that a session shall be in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ModeWish {
+    /// The agent's own id of it.
+    pub id: String,
+    /// Without it the agent would be free to do more than was asked, so the run must not go on.
+    pub must: bool,
+}
+
+impl ModeWish {
+    /// A mode, and whether the run may go on without it.
+    #[must_use]
+    pub fn new(id: impl Into<String>, must: bool) -> Self {
+        Self { id: id.into(), must }
+    }
+}
+
+/// The model that a session shall use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ModelWish {
+    /// The agent's own id of it.
+    pub id: String,
+    /// One outside the agent's list fails the run; otherwise it is a warning.
+    pub strict: bool,
+}
+
+impl ModelWish {
+    /// A model, and whether it must be in the agent's list.
+    #[must_use]
+    pub fn new(id: impl Into<String>, strict: bool) -> Self {
+        Self { id: id.into(), strict }
+    }
 }
 
 /// Who runs what where.
@@ -205,6 +294,9 @@ pub struct Clocks {
     pub rung: Millis,
     /// How long an agent may go on retrying.
     pub patience: Millis,
+    /// The whole run, waiting for the host included: the caller's deadline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Millis>,
 }
 
 impl Default for Clocks {
@@ -219,6 +311,7 @@ impl Default for Clocks {
             linger: 5_000,
             rung: 2_000,
             patience: 90_000,
+            deadline: None,
         }
     }
 }
@@ -229,20 +322,15 @@ impl Default for Clocks {
 #[non_exhaustive]
 pub enum Ask {
     /// May this tool run?
-    Permission {
-        /// Canonical name.
-        tool: String,
-        /// The agent's id of the call.
-        id: String,
-        /// What the agent calls it.
-        title: String,
-        /// Its arguments.
-        input: Option<Box<serde_json::value::RawValue>>,
-    },
+    Permission(Box<PermissionAsk>),
     /// Read a file for the agent.
     ReadFile {
         /// Which.
         path: String,
+        /// From this line, counted from 1.
+        line: Option<u64>,
+        /// This many lines.
+        limit: Option<u64>,
     },
     /// Write a file for the agent.
     WriteFile {
@@ -251,6 +339,13 @@ pub enum Ask {
         /// With what.
         text: String,
     },
+    /// The agent has ended its turn well: is that what was wanted?
+    Review {
+        /// The text of the last turn.
+        text: String,
+        /// The value that the agent handed in by the tool for it, as JSON.
+        value: Option<String>,
+    },
     /// The run is over: drain its side files into lines, compare the workspace, then answer.
     Settle {
         /// Paths that tools reported, which are looked at wherever they lie.
@@ -258,23 +353,106 @@ pub enum Ask {
     },
 }
 
+/// A tool that the agent wants to use, with what is to be judged.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct PermissionAsk {
+    /// The agent's id of the call.
+    pub tool_use_id: String,
+    /// Canonical name.
+    pub tool: String,
+    /// The agent's own name.
+    pub native_tool: String,
+    /// What the agent calls this use of it.
+    pub title: String,
+    /// What it does to the world.
+    pub kind: ToolKind,
+    /// Its arguments.
+    pub input: Option<Box<serde_json::value::RawValue>>,
+    /// The command that it would run.
+    pub command: Option<String>,
+    /// The files that it would touch, as the agent spells them.
+    pub paths: Vec<String>,
+    /// What it would change.
+    pub diffs: Vec<Diff>,
+    /// The MCP server whose tool it is.
+    pub server: Option<String>,
+}
+
+/// A change of one file that is to be judged.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Diff {
+    /// Which file.
+    pub path: String,
+    /// What it holds; `None` for a new one.
+    pub old: Option<String>,
+    /// What it would hold.
+    pub new: String,
+}
+
 /// The host's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Answer {
-    /// It may.
-    Allow,
-    /// It may not, and why.
-    Deny(String),
+    /// Whether a tool may run.
+    Ruled(Ruling),
     /// Here is the text.
     Text(String),
     /// It is done.
     Done,
     /// It could not be done.
     Error(String),
+    /// The answer is what was wanted, with this value (JSON) where one was asked for.
+    Accept {
+        /// The value.
+        value: Option<String>,
+    },
+    /// Not yet: the agent is sent on with these words.
+    Again(String),
+    /// It is not what was wanted, and that is the end of it.
+    Reject(Failure),
     /// What is different on the disk.
     Settled(Disk),
+}
+
+/// Whether a tool may run, who said so and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Ruling {
+    /// It may.
+    pub allow: bool,
+    /// Who decided: `mode`, `rule`, `callback`, `terminal`, `clock`, `agentline`.
+    pub by: String,
+    /// Why: a stable word where it was refused, such as `rule`, `outside_workspace`, `mode`.
+    pub reason: Option<String>,
+    /// The rule behind it, as it was written.
+    pub rule: Option<String>,
+}
+
+impl Ruling {
+    /// It may run.
+    #[must_use]
+    pub fn allow(by: impl Into<String>) -> Self {
+        Self { allow: true, by: by.into(), ..Self::default() }
+    }
+
+    /// It may not run.
+    #[must_use]
+    pub fn deny(by: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { by: by.into(), reason: Some(reason.into()), ..Self::default() }
+    }
+
+    /// Names the rule behind it.
+    #[must_use]
+    pub fn rule(mut self, rule: impl Into<String>) -> Self {
+        self.rule = Some(rule.into());
+        self
+    }
 }
 
 /// What the shell found on the disk when a run was over.

@@ -1,6 +1,6 @@
 //! From what was asked to what is started: the ground an agent stands on, and the finished launch.
 
-use crate::{RunRequest, Surface, Version};
+use crate::{McpServer, Millis, ModeWish, ModelWish, RunRequest, Surface, Talk, Version};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -132,6 +132,16 @@ pub struct Launch {
     pub secrets: Vec<String>,
     /// Things the caller should hear about before the run.
     pub warnings: Vec<Notice>,
+    /// How we talk with the agent.
+    pub talk: Talk,
+    /// The mode that the session shall be in, where the surface sets it for each session.
+    pub mode: Option<ModeWish>,
+    /// The model, where the surface sets it for each session.
+    pub model: Option<ModelWish>,
+    /// MCP servers that the session is opened with, where the surface takes them for each session.
+    pub servers: BTreeMap<String, McpServer>,
+    /// Silence after the answer before a turn is over, where the agent has one.
+    pub quiet: Millis,
 }
 
 /// What an agent puts on stderr, before its first turn, about rules that it was given. A turn without `read`, or with

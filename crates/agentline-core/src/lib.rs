@@ -48,7 +48,7 @@ mod veil;
 mod verdict;
 mod wire;
 
-pub use agent::{Abilities, Agent, Card, SessionSpot, SignIn};
+pub use agent::{Abilities, Agent, Card, SessionSpot, SignIn, Talk};
 pub use change::{Change, ChangeSource, DiskChange, FileRow};
 pub use claude::ClaudeLines;
 pub use config::{Config, Layer};
@@ -58,7 +58,10 @@ pub use environment::{Divided, Secrets, divide_environment};
 pub use event::{Event, Origin, Record, Started, ToolUse, sample};
 pub use failure::{Failure, Kind, Phase};
 pub use id::{AskId, Millis, RunId, Surface, Version};
-pub use input::{Answer, Ask, Clocks, Disk, Exit, Input, Order, Side, Stream, Want, What, Who};
+pub use input::{
+    Answer, Ask, Attachment, AttachmentContent, Clocks, Diff, Disk, Exit, Input, ModeWish, ModelWish, Order,
+    PermissionAsk, Ruling, Side, Stream, Want, What, Who,
+};
 pub use launch::{Ground, Launch, Look, NewFile, Notice, Plan, Program, Proof};
 pub use line::{LineSplitter, Piece};
 pub use line_veil::LineVeil;
@@ -69,7 +72,9 @@ pub use permission::Rule;
 pub use price::{Price, PriceTable};
 pub use problem::{Problem, Problems, nearest};
 pub use promptfoo::promptfoo_view;
-pub use request::{Limits, McpServer, PermissionMode, RunRequest, Sandbox, SystemMode, Trust};
+pub use request::{
+    Limits, McpServer, ModelValidation, PermissionMode, RunRequest, Sandbox, SystemMode, Trust,
+};
 pub use tape::{Act, TAPE_SCHEMA, Tape, TapeHeader, tape_frame, tape_line};
 pub use tool::{ToolKind, ToolStatus};
 pub use transcript::{Block, Blocks, Message, Original, Role, Transcript};

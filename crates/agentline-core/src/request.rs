@@ -44,6 +44,8 @@ pub struct RunRequest {
     pub allow: Vec<String>,
     /// Rules that refuse, on top of the mode.
     pub deny: Vec<String>,
+    /// Rules for what is asked of the host, on top of the mode.
+    pub ask: Vec<String>,
     /// Folders outside the workspace that tools may use.
     pub include_directories: Vec<PathBuf>,
     /// The agent's own sandbox.
@@ -88,6 +90,30 @@ pub struct RunRequest {
     pub google_cloud_project: Option<String>,
     /// Sign in by Vertex AI.
     pub use_vertex_ai: Option<bool>,
+    /// Whether a model outside the agent's own list is a warning or an error.
+    pub model_validation: ModelValidation,
+    /// Seconds since 1970, with fractions, at which the run must be over whatever it waits for.
+    pub deadline: Option<f64>,
+    /// A command that must succeed before the run is over; while it fails the agent is sent on.
+    pub until: Option<String>,
+    /// How often the agent is sent on at most.
+    pub max_rounds: u32,
+    /// How often the agent may mend a value that does not fit the schema.
+    pub repair_turns: u32,
+    /// Arguments of the agent's program over ACP, instead of those that we know.
+    pub agent_args: Option<Vec<String>>,
+    /// The agent's own mode, set when a session is opened over ACP.
+    pub mode_id: Option<String>,
+    /// Reasoning is shown beside the answer.
+    pub emit_thoughts: bool,
+    /// The agent may ask us to read files in the workspace, over ACP.
+    pub allow_file_reads: bool,
+    /// The agent may ask us to write files in the workspace, over ACP.
+    pub allow_file_writes: bool,
+    /// The agent's way of signing in that is asked for over ACP; it may change the user's settings.
+    pub authenticate: Option<String>,
+    /// The profile of the agent's sandbox on macOS.
+    pub sandbox_profile: Option<String>,
     /// The tape of the run is written here.
     pub record: Option<PathBuf>,
     /// Lines longer than this many bytes are reported as unreadable.
@@ -126,6 +152,7 @@ impl Default for RunRequest {
             permission_mode: PermissionMode::Default,
             allow: Vec::new(),
             deny: Vec::new(),
+            ask: Vec::new(),
             include_directories: Vec::new(),
             sandbox: Sandbox::Off,
             mcp_servers: BTreeMap::new(),
@@ -148,6 +175,18 @@ impl Default for RunRequest {
             api_key: None,
             google_cloud_project: None,
             use_vertex_ai: None,
+            model_validation: ModelValidation::Warn,
+            deadline: None,
+            until: None,
+            max_rounds: 10,
+            repair_turns: 2,
+            agent_args: None,
+            mode_id: None,
+            emit_thoughts: false,
+            allow_file_reads: false,
+            allow_file_writes: false,
+            authenticate: None,
+            sandbox_profile: None,
             record: None,
             max_line_bytes: 256 << 20,
         }
@@ -205,6 +244,20 @@ setters! {
     file_references: bool => |v| v;
     /// Key for the agent's service.
     api_key: impl Into<String> => |v| Some(v.into());
+    /// What a model outside the agent's own list means.
+    model_validation: ModelValidation => |v| v;
+    /// A command that must succeed before the run is over.
+    until: impl Into<String> => |v| Some(v.into());
+    /// How often the agent is sent on at most.
+    max_rounds: u32 => |v| v;
+    /// How often the agent may mend a value that does not fit the schema.
+    repair_turns: u32 => |v| v;
+    /// The agent's own mode, over ACP.
+    mode_id: impl Into<String> => |v| Some(v.into());
+    /// Lets the agent ask us to read files in the workspace, over ACP.
+    allow_file_reads: bool => |v| v;
+    /// Lets the agent ask us to write files in the workspace, over ACP.
+    allow_file_writes: bool => |v| v;
     /// Writes the tape here.
     record: impl Into<PathBuf> => |v| Some(v.into());
 }
@@ -221,6 +274,13 @@ impl RunRequest {
     #[must_use]
     pub fn deny(mut self, rule: impl Into<String>) -> Self {
         self.deny.push(rule.into());
+        self
+    }
+
+    /// Adds a rule for what is asked of the host.
+    #[must_use]
+    pub fn ask(mut self, rule: impl Into<String>) -> Self {
+        self.ask.push(rule.into());
         self
     }
 
@@ -297,6 +357,12 @@ pub enum PermissionMode {
     Bypass,
     /// Only reading and planning.
     Plan,
+    /// Whatever the agent asks for is permitted, once each time.
+    Auto,
+    /// Whatever the agent asks for is refused.
+    Deny,
+    /// Whatever the agent asks for is asked of the user on a terminal, and refused where there is none.
+    Prompt,
 }
 
 impl PermissionMode {
@@ -311,6 +377,9 @@ impl PermissionMode {
             Self::AcceptEdits => "accept-edits",
             Self::Bypass => "bypass",
             Self::Plan => "plan",
+            Self::Auto => "auto",
+            Self::Deny => "deny",
+            Self::Prompt => "prompt",
         }
     }
 
@@ -319,15 +388,28 @@ impl PermissionMode {
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Some(match word {
-            "default" | "suggest" | "deny" | "prompt" => Self::Default,
+            "default" | "suggest" => Self::Default,
             "accept-edits" | "accept_edits" | "acceptEdits" | "auto_edit" | "autoEdit" => Self::AcceptEdits,
-            "bypass" | "bypassPermissions" | "bypass_permissions" | "yolo" | "full_auto" | "auto" => {
-                Self::Bypass
-            }
+            "bypass" | "bypassPermissions" | "bypass_permissions" | "yolo" | "full_auto" => Self::Bypass,
             "plan" => Self::Plan,
+            "auto" => Self::Auto,
+            "deny" => Self::Deny,
+            "prompt" => Self::Prompt,
             _ => return None,
         })
     }
+}
+
+/// What a model outside the agent's own list means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ModelValidation {
+    /// A warning: agents run models that they do not list.
+    #[default]
+    Warn,
+    /// The run fails before anything is asked of the model.
+    Strict,
 }
 
 /// The agent's own sandbox.

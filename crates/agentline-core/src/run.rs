@@ -20,6 +20,8 @@ pub(crate) enum Stage {
     Stopping(Millis),
     /// The agent said its last word then.
     Ended(Millis),
+    /// The host judges the answer.
+    Reviewing,
     /// The disk is being looked at, since then.
     Settling(Millis),
     /// Nothing more will come.
@@ -94,9 +96,10 @@ impl Run {
         book.start_from(order.before);
         Self {
             id,
-            order,
             stage: Stage::Starting,
-            seen: Seen::default(),
+            // A session that is open is all that such a run is for.
+            seen: Seen { answer: order.only_open, ..Seen::default() },
+            order,
             book,
             ledger: Ledger::default(),
             held_text: Held::default(),
@@ -140,6 +143,43 @@ impl Run {
         matches!(self.stage, Stage::Starting | Stage::Going)
     }
 
+    /// The agent ended its turn well, and the host has not said yet whether that is what was wanted.
+    pub(crate) fn wants_review(&self) -> bool {
+        self.order.review && self.seen.stop.is_none() && self.seen.end.as_ref().is_some_and(|end| end.ok)
+    }
+
+    /// The host sends the agent on.
+    pub(crate) fn go_on(&mut self, at: Millis) {
+        self.seen.end = None;
+        self.turn_is_over = true;
+        self.value = None;
+        self.stage = Stage::Going;
+        self.touched = at;
+    }
+
+    /// The host has what it wanted.
+    pub(crate) fn accept(&mut self, value: Option<&str>, at: Millis) {
+        self.order.review = false;
+        self.stage = Stage::Ended(at);
+        if let Some(value) = value.and_then(|v| serde_json::value::RawValue::from_string(v.to_owned()).ok()) {
+            self.value = Some(value);
+            self.seen.answer = true;
+            self.seen.fits_schema = Some(true);
+        }
+    }
+
+    /// The host has not got what it wanted and will not.
+    pub(crate) fn reject(&mut self, failure: crate::Failure, at: Millis) {
+        self.order.review = false;
+        self.stage = Stage::Ended(at);
+        self.seen.end = Some(crate::End::failed(Some(failure)));
+    }
+
+    /// The text of the last turn that has any, so far.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     pub(crate) fn has_started(&self) -> bool {
         self.started
     }
@@ -180,13 +220,17 @@ impl Run {
                     self.deny(tool_use_id, tool, why);
                 }
             }
-            Event::Permission { tool_use_id, decision, reason, .. } => {
+            Event::Permission { tool_use_id, decision, reason, rule, .. } => {
+                self.progress("permission", at);
                 if *decision == "deny" {
                     let tool = self
                         .open
                         .get(tool_use_id)
                         .map(|t| OpenTool { name: t.name.clone(), native: t.native.clone() });
-                    self.deny(tool_use_id, tool, reason.clone().unwrap_or_default());
+                    let reason = reason.clone().unwrap_or_default();
+                    let why =
+                        rule.as_ref().map_or_else(|| reason.clone(), |rule| format!("{reason}: {rule}"));
+                    self.deny(tool_use_id, tool, why);
                 }
             }
             Event::Warning { code, message } => {
@@ -200,7 +244,17 @@ impl Run {
                 self.started = true;
                 self.progress("started", at);
             }
-            Event::Agent { .. } => self.progress("agent", at),
+            Event::Content { .. } => {
+                self.begin_turn();
+                self.progress("content", at);
+                self.seen.answer = true;
+            }
+            Event::Agent { .. }
+            | Event::Plan { .. }
+            | Event::Commands { .. }
+            | Event::Mode { .. }
+            | Event::ConfigOption { .. }
+            | Event::SessionInfo { .. } => self.progress("agent", at),
         }
         (self.seq, since)
     }

@@ -3,7 +3,7 @@
 
 use crate::{
     Answer, AskId, Connection, Disk, Exit, Input, Millis, Notice, Order, Output, Problem, Record, RunId,
-    Side, Stream, Surface, Version, What, agents,
+    Side, Stream, Surface, Talk, Version, What, agents,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -26,6 +26,9 @@ pub struct TapeHeader {
     pub agent_version: Option<Version>,
     /// Over which surface.
     pub surface: Option<Surface>,
+    /// How we talked with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub talk: Option<Talk>,
     /// The program and its arguments.
     pub command: Vec<String>,
     /// The workspace.
@@ -180,13 +183,13 @@ impl Tape {
     /// The agent of the tape is not known here.
     pub fn play(&self, mut each: impl FnMut(Output)) -> Result<(), Problem> {
         let agent = agents::find(&self.header.agent)?;
-        let surface = self.header.surface.unwrap_or(Surface::StreamJson);
+        let before = || Talk::new(self.header.surface.unwrap_or_default(), self.header.agent_version);
+        let talk = self.header.talk.clone().unwrap_or_else(before);
         let clocks = self.inputs.iter().find_map(|input| match &input.what {
             What::Prompt { order, .. } => Some(order.clocks),
             _ => None,
         });
-        let mut connection =
-            Connection::new(agent.dialogue(surface, self.header.agent_version), clocks.unwrap_or_default());
+        let mut connection = Connection::new(agent.dialogue(&talk), clocks.unwrap_or_default());
         let mut out = Vec::new();
         for input in &self.inputs {
             connection.take(input, &mut out);
@@ -299,7 +302,7 @@ mod tests {
             What::TooLong { stream: Stream::Stderr, text: "x".into(), length: 9 },
             What::Pulse { stream: Stream::Side(run, Side::SessionFile) },
             What::Prompt { run, order: Box::new(Order { prompt: "p".into(), ..Order::default() }) },
-            What::Answer { ask: AskId(3), answer: Answer::Deny("no".into()) },
+            What::Answer { ask: AskId(3), answer: Answer::Ruled(crate::Ruling::deny("rule", "no")) },
             What::Answer { ask: AskId(3), answer: Answer::Settled(Disk::default()) },
             What::Cancel { run, signal: 2 },
             What::Notice { run, notice: Notice::new("a", "b") },

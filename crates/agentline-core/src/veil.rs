@@ -172,12 +172,20 @@ impl Veil {
                 self.own(path);
                 self.own_some(tool_use_id);
             }
-            Event::Permission { tool_use_id, tool, request, reason, .. } => {
+            Event::Permission { tool_use_id, tool, request, reason, rule, by, .. } => {
                 self.own(tool_use_id);
                 self.own(tool);
                 self.raw_some(request);
                 self.own_some(reason);
+                self.own_some(rule);
+                self.own(by);
             }
+            Event::Mode { mode } => self.own(mode),
+            Event::Content { block: raw }
+            | Event::Plan { entries: raw }
+            | Event::Commands { commands: raw }
+            | Event::ConfigOption { options: raw }
+            | Event::SessionInfo { info: raw } => self.raw(raw),
             Event::Warning { message, .. } => self.own_cut(message),
             Event::Unreadable { sample, length } => {
                 // The length of a line that is shown whole is that of what is shown: it must not tell the secret's, and a

@@ -67,6 +67,8 @@ pub enum Clock {
     IdleTool,
     /// The whole run.
     Run,
+    /// The caller's deadline.
+    Deadline,
     /// The agent went on retrying.
     Patience,
     /// Until the host has answered.
@@ -189,7 +191,7 @@ fn on_clock(seen: &Seen, clock: Clock, why: &str) -> (Verdict, Option<Failure>) 
     }
     let kind = match clock {
         Clock::Startup => Kind::TimeoutStartup,
-        Clock::Run => Kind::TimeoutRun,
+        Clock::Run | Clock::Deadline => Kind::TimeoutRun,
         _ => Kind::TimeoutIdle,
     };
     // What was seen before the silence may tell more than the silence: an agent that says that it is not signed in
@@ -237,7 +239,7 @@ fn verdict_of(kind: Kind) -> Verdict {
         Kind::NotInstalled => Verdict::NotInstalled,
         Kind::RateLimited => Verdict::RateLimited,
         Kind::Untrusted => Verdict::Untrusted,
-        Kind::AgentTurns => Verdict::LimitReached,
+        Kind::AgentTurns | Kind::MaxRounds => Verdict::LimitReached,
         Kind::Empty | Kind::Blocked => Verdict::Empty,
         Kind::TimeoutIdle | Kind::TimeoutRun | Kind::TimeoutStartup => Verdict::TimedOut,
         Kind::Cancelled => Verdict::Cancelled,

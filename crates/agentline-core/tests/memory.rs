@@ -2,7 +2,7 @@
 //! A test program of its own, since it looks at the memory of the whole process.
 #![cfg(target_os = "linux")]
 
-use agentline_core::{Clocks, Connection, Exit, Input, Order, Output, RunId, Stream, Surface, What, agents};
+use agentline_core::{Clocks, Connection, Exit, Input, Order, Output, RunId, Stream, What, agents};
 
 const RUN: RunId = RunId(1);
 const PIECES: usize = 1_000_000;
@@ -24,7 +24,7 @@ fn take(conn: &mut Connection, what: What<'_>) -> Vec<Output> {
 #[test]
 fn a_million_pieces_of_text_cost_no_more_than_the_answer() {
     let agent = agents::find("gemini").expect("it is listed");
-    let mut conn = Connection::new(agent.dialogue(Surface::StreamJson, None), Clocks::default());
+    let mut conn = Connection::new(agent.dialogue(&agentline_core::Talk::default()), Clocks::default());
     take(&mut conn, What::Up);
     take(&mut conn, What::Prompt { run: RUN, order: Box::new(Order::default()) });
     let line = |text: &'static str| What::Line { stream: Stream::Stdout, text: text.into() };

@@ -130,7 +130,7 @@ impl Agentline {
         let launched = launched(&ready.launch, &ready.veil);
         let (events, receiver) = tokio::sync::mpsc::channel(BATCHES);
         let (cancels, cancelled) = tokio::sync::mpsc::channel(4);
-        let dialogue = ready.agent.dialogue(ready.surface, ready.version);
+        let dialogue = ready.agent.dialogue(&ready.launch.talk);
         let job = Job {
             connection: Connection::new(dialogue, ready.order.clocks).with_veil(ready.veil),
             notices: ready.launch.warnings,
@@ -158,8 +158,6 @@ enum Prepared {
 
 struct Ready {
     agent: &'static dyn Agent,
-    surface: agentline_core::Surface,
-    version: Option<agentline_core::Version>,
     launch: Launch,
     order: Order,
     veil: Veil,
@@ -236,8 +234,6 @@ impl Inner {
         let before = Before::look(&cwd, &self.here.cache.join("runs"), &self.temp_dir(), &launch.folders);
         Ok(Ready {
             agent,
-            surface: plan.surface,
-            version,
             launch,
             order,
             veil,
@@ -311,6 +307,7 @@ impl Inner {
         header.agent = agent.card().id.to_owned();
         header.agent_version = version;
         header.surface = Some(plan.surface);
+        header.talk = Some(launch.talk.clone());
         header.command = std::iter::once(launch.program.to_string_lossy().into_owned())
             .chain(launch.args.iter().cloned())
             .collect();

@@ -246,7 +246,10 @@ impl Drive {
                 Output::Ask(_, ask, _) => {
                     self.feed(What::Answer {
                         ask,
-                        answer: Answer::Deny("nobody is there to be asked".into()),
+                        answer: Answer::Ruled(agentline_core::Ruling::deny(
+                            "agentline",
+                            "nobody is there to be asked",
+                        )),
                     });
                 }
                 _ => {}

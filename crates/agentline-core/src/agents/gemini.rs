@@ -21,7 +21,7 @@ mod versions;
 
 use crate::{
     Abilities, Agent, Card, Dialogue, Ground, Launch, Look, Plan, Problem, RunRequest, SessionSpot, SignIn,
-    Surface, Version,
+    Surface, Talk, Version,
 };
 use std::{
     collections::BTreeMap,
@@ -82,8 +82,8 @@ impl Agent for Gemini {
         launch::launch(plan, ground, look)
     }
 
-    fn dialogue(&self, surface: Surface, _version: Option<Version>) -> Box<dyn Dialogue> {
-        match surface {
+    fn dialogue(&self, talk: &Talk) -> Box<dyn Dialogue> {
+        match talk.surface {
             Surface::Json => Box::new(json::GeminiJson::new()),
             _ => Box::new(stream::GeminiStream::new()),
         }

@@ -1,9 +1,9 @@
 //! How runs and processes end: stops, limits, clocks, the closing ladder, and the last outputs of a run.
 
-use super::{Connection, Here, Life, SETTLE_ASK};
+use super::{Connection, Here, Life, REVIEW_ASK, SETTLE_ASK};
 use crate::{
-    Answer, Ask, AskId, Clock, Event, Exit, FileRow, Millis, Origin, Output, Record, Room, RunId, Rung, Stop,
-    ToolStatus,
+    Answer, Ask, AskId, Clock, Event, Exit, Failure, FileRow, Kind, Millis, Origin, Output, Record, Room,
+    Ruling, RunId, Rung, Stop, ToolStatus,
     run::{Run, Stage},
 };
 
@@ -21,6 +21,13 @@ impl Connection {
     /// Stops a run: in the surface's own words where it has them, else by the ladder.
     pub(super) fn stop(&mut self, id: RunId, why: Stop, here: Here, out: &mut Vec<Output>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
+        if run.stage == Stage::Reviewing {
+            // The agent is idle: there is nothing to stop but our own waiting.
+            run.seen.stop = Some(why);
+            run.stage = Stage::Ended(here.at);
+            self.withdraw_all(id, out);
+            return;
+        }
         if !run.is_live() {
             return;
         }
@@ -132,7 +139,8 @@ impl Connection {
             Clock::Answer => {
                 for ask in run.asks.clone() {
                     out.push(Output::Withdraw(ask));
-                    self.answer(ask, &Answer::Deny("no answer in time".into()), here, out);
+                    let no = Answer::Ruled(Ruling::deny("clock", "no answer in time"));
+                    self.answer(ask, &no, here, out);
                 }
             }
             // It does not listen: on a shared process this run is given up, else the ladder is climbed.
@@ -160,15 +168,52 @@ impl Connection {
             let ended = match run.stage {
                 Stage::Ended(_) if once => gone,
                 Stage::Ended(_) => gone || run.deadline().is_some_and(|(when, _)| here.at >= when),
-                Stage::Settling(_) | Stage::Over => false,
+                Stage::Reviewing | Stage::Settling(_) | Stage::Over => false,
                 _ => gone,
             };
             if ended {
-                self.settle(id, here, out);
+                if run.wants_review() {
+                    self.review(id, here, out);
+                } else {
+                    self.settle(id, here, out);
+                }
             }
             if self.runs.get(&id).is_some_and(|run| run.stage == Stage::Over) {
                 self.finish(id, here, out);
             }
+        }
+    }
+
+    /// Asks the host whether the answer is what was wanted.
+    fn review(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
+        self.flush(id, here, out);
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        let ask = AskId(id.0 << 8 | REVIEW_ASK);
+        let question = Ask::Review {
+            text: run.text().to_owned(),
+            value: run.value.as_ref().map(|v| v.get().to_owned()),
+        };
+        run.stage = Stage::Reviewing;
+        run.asks.insert(ask);
+        self.asks.insert(ask, (id, question.clone()));
+        out.push(Output::Ask(id, ask, question));
+    }
+
+    /// The host has judged the answer.
+    pub(super) fn reviewed(&mut self, id: RunId, answer: &Answer, here: Here) {
+        let Some(run) = self.runs.get_mut(&id).filter(|run| run.stage == Stage::Reviewing) else { return };
+        match answer {
+            Answer::Again(_) if self.life == Life::Gone => {
+                let gone = Failure::new(Kind::Crashed, "the agent ended before it could be sent on");
+                run.reject(gone, here.at);
+            }
+            Answer::Again(prompt) => {
+                run.go_on(here.at);
+                self.talk.again(id, prompt, &mut self.say);
+            }
+            Answer::Accept { value } => run.accept(value.as_deref(), here.at),
+            Answer::Reject(failure) => run.reject(failure.clone(), here.at),
+            _ => run.accept(None, here.at),
         }
     }
 

@@ -3,12 +3,31 @@
 use super::{Run, Stage};
 use crate::{Clock, Millis};
 
+/// How long a tool that is still open may take to report after the answer.
+const TOOL_QUIET: Millis = 500;
+/// However often it is broken, the silence after an answer is not waited for any longer.
+const QUIET_CAP: Millis = 30_000;
 /// How long the shell may take to look at the disk.
 const SETTLE: Millis = 60_000;
 
 impl Run {
     /// The next moment at which silence would mean something, and what.
     pub(crate) fn deadline(&self) -> Option<(Millis, Clock)> {
+        let soonest = self.deadline_of_stage();
+        let callers = self.order.clocks.deadline.map(|after| (self.begun + after, Clock::Deadline));
+        match (self.stage, soonest, callers) {
+            (Stage::Starting | Stage::Going | Stage::Reviewing, Some(soonest), Some(callers))
+                if callers.0 < soonest.0 =>
+            {
+                Some(callers)
+            }
+            // Nothing is waited for after it.
+            (Stage::Ended(_), Some(soonest), Some(callers)) => Some((soonest.0.min(callers.0), soonest.1)),
+            _ => soonest,
+        }
+    }
+
+    fn deadline_of_stage(&self) -> Option<(Millis, Clock)> {
         let clocks = &self.order.clocks;
         let whole = (self.begun + clocks.run + self.waited, Clock::Run);
         let earlier = |a: (Millis, Clock), b: (Millis, Clock)| if b.0 < a.0 { b } else { a };
@@ -32,9 +51,12 @@ impl Run {
             Stage::Stopping(until) => Some((until, Clock::Cancel)),
             Stage::Ended(since) => {
                 // After our own stop a tool may never report; nothing is waited for then.
-                let quiet = if self.open.is_empty() || self.seen.stop.is_some() { 0 } else { clocks.quiet };
-                Some((since + quiet, Clock::Quiet))
+                let tools = if self.open.is_empty() { 0 } else { TOOL_QUIET };
+                let quiet = if self.seen.stop.is_some() { 0 } else { clocks.quiet.max(tools) };
+                let silent_since = since.max(self.touched);
+                Some(((silent_since + quiet).min(since + QUIET_CAP), Clock::Quiet))
             }
+            Stage::Reviewing => Some(whole),
             Stage::Settling(since) => Some((since + SETTLE, Clock::Answer)),
             Stage::Over => None,
         }
@@ -59,6 +81,7 @@ impl Run {
             Clock::Patience => {
                 ("the agent went on retrying for longer than the retry patience of", clocks.patience)
             }
+            Clock::Deadline => ("the deadline came after", clocks.deadline.unwrap_or(clocks.run)),
             _ => ("the run took longer than the timeout of", clocks.run),
         };
         let mut text = format!("{what} {}", seconds(long));

@@ -101,7 +101,10 @@ fn nothing_follows_the_outcome_and_late_answers_change_nothing() {
             .filter_map(|o| if let Output::Ask(_, id, _) = o { Some(*id) } else { None })
             .collect();
         for ask in asked.into_iter().chain([AskId(0), AskId(u32::MAX)]) {
-            for answer in [Answer::Allow, Answer::Settled(agentline_core::Disk::default())] {
+            for answer in [
+                Answer::Ruled(agentline_core::Ruling::allow("test")),
+                Answer::Settled(agentline_core::Disk::default()),
+            ] {
                 player.take(What::Answer { ask, answer });
             }
         }

@@ -24,7 +24,7 @@ pub(crate) fn order() -> Order {
 
 /// The translator of one surface of the first agent.
 pub(crate) fn dialogue(surface: Surface) -> Box<dyn Dialogue> {
-    agents::find("gemini").expect("it is listed").dialogue(surface, None)
+    agents::find("gemini").expect("it is listed").dialogue(&agentline_core::Talk::new(surface, None))
 }
 
 /// A connection, the time, and everything that came out of it.

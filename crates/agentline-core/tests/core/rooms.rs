@@ -4,8 +4,8 @@
 use crate::play::{Player, order};
 use agentline_core::{
     Answer, Ask, AskId, Clocks, Connection, Count, Dialogue, End, Event, Exit, Kind, Line, Order, Output,
-    Room, RunId, Rung, Say, Source, Span, Started, Stream, Tokens, ToolKind, ToolStatus, ToolUse, Verdict,
-    Want, What,
+    PermissionAsk, Room, Ruling, RunId, Rung, Say, Source, Span, Started, Stream, Tokens, ToolKind,
+    ToolStatus, ToolUse, Verdict, Want, What,
 };
 use std::collections::BTreeMap;
 
@@ -54,7 +54,9 @@ impl Dialogue for Invented {
                 say.count(run, Count::new(Source::Stream, Span::Session, tokens));
             }
             "ask" => {
-                let ask = Ask::Permission { tool: "Bash".into(), id: rest, title: "?".into(), input: None };
+                let mut asked = PermissionAsk::default();
+                (asked.tool, asked.tool_use_id) = ("Bash".into(), rest);
+                let ask = Ask::Permission(Box::new(asked));
                 let id = say.ask(run, ask);
                 self.asks.insert(id, run);
             }
@@ -70,7 +72,10 @@ impl Dialogue for Invented {
 
     fn answer(&mut self, ask: AskId, answer: &Answer, say: &mut Say) {
         let run = self.asks.get(&ask).map_or(0, |r| r.0);
-        say.frame(format!("{run} answer {}", if *answer == Answer::Allow { "yes" } else { "no" }));
+        say.frame(format!(
+            "{run} answer {}",
+            if matches!(answer, Answer::Ruled(ruling) if ruling.allow) { "yes" } else { "no" }
+        ));
     }
 
     fn cancel(&mut self, run: RunId, say: &mut Say) -> bool {
@@ -107,7 +112,7 @@ fn asked(player: &Player) -> Vec<AskId> {
     player
         .out
         .iter()
-        .filter_map(|o| if let Output::Ask(_, id, Ask::Permission { .. }) = o { Some(*id) } else { None })
+        .filter_map(|o| if let Output::Ask(_, id, Ask::Permission(_)) = o { Some(*id) } else { None })
         .collect()
 }
 
@@ -170,7 +175,7 @@ fn a_run_plays_the_same_alone_as_beside_another() {
             player.stdout(&format!("1 {line}"));
             if let Some(ask) = asked(&player).into_iter().find(|a| a.0 >> 8 == 1).filter(|_| line == "ask t")
             {
-                player.take(What::Answer { ask, answer: Answer::Deny("no".into()) });
+                player.take(What::Answer { ask, answer: Answer::Ruled(Ruling::deny("test", "no")) });
             }
         }
         player.check();
@@ -213,12 +218,12 @@ fn permission_is_asked_answered_and_told_once() {
     player.stdout("1 tool t");
     player.stdout("1 ask t");
     let ask = asked(&player)[0];
-    player.take(What::Answer { ask, answer: Answer::Allow });
-    player.take(What::Answer { ask, answer: Answer::Deny("too late".into()) });
+    player.take(What::Answer { ask, answer: Answer::Ruled(Ruling::allow("test")) });
+    player.take(What::Answer { ask, answer: Answer::Ruled(Ruling::deny("test", "too late")) });
     assert_eq!(frames(&player)[2..], ["1 answer yes"]);
     player.stdout("1 ask t");
     let ask = asked(&player)[1];
-    player.take(What::Answer { ask, answer: Answer::Deny("not here".into()) });
+    player.take(What::Answer { ask, answer: Answer::Ruled(Ruling::deny("test", "not here")) });
     player.stdout("1 text x");
     player.stdout("1 end");
     player.wait(500);
@@ -237,7 +242,7 @@ fn waiting_for_an_answer_is_on_nobody_s_clock() {
     player.wait(3_000_000);
     assert!(!player.out.iter().any(|o| matches!(o, Output::Done(run, _) if *run == ONE)));
     let ask = asked(&player)[0];
-    player.take(What::Answer { ask, answer: Answer::Allow });
+    player.take(What::Answer { ask, answer: Answer::Ruled(Ruling::allow("test")) });
     // All of its time is still there, but for what it used before.
     for _ in 0..5 {
         player.wait(110_000);
@@ -258,7 +263,7 @@ fn nobody_answers_and_that_is_a_no() {
     player.wait(3_600_000);
     assert_eq!(frames(&player)[2..], ["2 cancel", "1 answer no"]);
     let ask = asked(&player)[0];
-    player.take(What::Answer { ask, answer: Answer::Allow });
+    player.take(What::Answer { ask, answer: Answer::Ruled(Ruling::allow("test")) });
     assert_eq!(frames(&player).len(), 4, "a late answer changes nothing");
     player.stdout("1 text x");
     player.stdout("1 end");
@@ -274,7 +279,7 @@ fn a_stop_withdraws_what_is_open_and_answers_what_comes_after() {
     player.stdout("1 ask u");
     assert_eq!(asked(&player).len(), 1, "nobody is asked for a run that is being stopped");
     assert_eq!(frames(&player)[2..], ["1 cancel", "1 answer no"]);
-    player.take(What::Answer { ask: asked(&player)[0], answer: Answer::Allow });
+    player.take(What::Answer { ask: asked(&player)[0], answer: Answer::Ruled(Ruling::allow("test")) });
     player.stdout("1 never-mind");
     player.stdout("1 end");
     player.check();
@@ -289,7 +294,7 @@ fn the_agent_may_withdraw_its_question() {
     player.stdout("1 ask t");
     player.stdout("1 never-mind");
     player.stdout("1 never-mind");
-    player.take(What::Answer { ask: asked(&player)[0], answer: Answer::Allow });
+    player.take(What::Answer { ask: asked(&player)[0], answer: Answer::Ruled(Ruling::allow("test")) });
     assert_eq!(frames(&player).len(), 2);
     player.stdout("1 text x");
     player.stdout("1 end");

@@ -2,9 +2,7 @@
 //! processor time, so that a busy machine does not change the figures much.
 
 use crate::transport::usage;
-use agentline::{
-    Connection, Input, LineSplitter, Order, Output, Piece, RunId, Stream, Surface, What, agents,
-};
+use agentline::{Connection, Input, LineSplitter, Order, Output, Piece, RunId, Stream, What, agents};
 
 const ROUNDS: usize = 5;
 const CHUNK: usize = 256 << 10;
@@ -89,7 +87,7 @@ fn values(bytes: &[u8]) -> usize {
 fn core(bytes: &[u8]) -> usize {
     let agent = agents::find("gemini").expect("it is in the list");
     let mut connection =
-        Connection::new(agent.dialogue(Surface::StreamJson, None), agentline::Clocks::default());
+        Connection::new(agent.dialogue(&agentline::Talk::default()), agentline::Clocks::default());
     let (mut out, mut events) = (Vec::new(), 0);
     let mut feed = |what: What<'_>, out: &mut Vec<Output>| {
         connection.take(&Input { at: 1, what }, out);

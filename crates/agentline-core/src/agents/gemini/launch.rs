@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Ground, Launch, Look, NewFile, Notice, PermissionMode, Plan, Problem, Proof, RunRequest, Sandbox,
-    Surface, SystemMode, Trust, Version,
+    Surface, SystemMode, Talk, Trust, Version,
 };
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -108,6 +108,7 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
 
     let mut launch =
         Launch { program: ground.program.path.clone(), cwd: ground.cwd.clone(), ..Launch::default() };
+    launch.talk = Talk::new(plan.surface, version);
     let has_home = has(version, versions::HOME);
     let home = has_home.then(|| ground.private.join("home"));
     let given = ground.private.join("given");
@@ -196,9 +197,10 @@ fn arguments(
         add("-m", model);
     }
     match request.permission_mode {
-        PermissionMode::Default => {}
+        PermissionMode::Default | PermissionMode::Deny | PermissionMode::Prompt => {}
         PermissionMode::AcceptEdits => add("--approval-mode", "auto_edit"),
-        PermissionMode::Bypass => add("--approval-mode", "yolo"),
+        // Nobody is asked on a surface without questions, so what would be granted each time is granted beforehand.
+        PermissionMode::Bypass | PermissionMode::Auto => add("--approval-mode", "yolo"),
         PermissionMode::Plan => add("--approval-mode", "plan"),
     }
     for folder in include {

@@ -138,7 +138,7 @@ fn ours(users: &Users, plan: &Plan, sign_in: SignIn) -> Value {
             // Cleaning up takes a resumed session for a broken one and deletes all of it.
             "sessionRetention": {"enabled": false},
             // Headless, a model that enters and leaves plan mode may do everything afterwards. In bypass it may anyway.
-            "plan": {"enabled": matches!(request.permission_mode, PermissionMode::Plan | PermissionMode::Bypass)},
+            "plan": {"enabled": matches!(request.permission_mode, PermissionMode::Plan | PermissionMode::Bypass | PermissionMode::Auto)},
         },
         // Otherwise the output of commands is kept back on some surfaces.
         "tools": {"shell": {"enableInteractiveShell": false}},
