@@ -202,8 +202,6 @@ impl Connection {
     /// Something came that said nothing: it still shows that the agent lives. Lines on stderr do not.
     fn touch(&mut self, stream: Stream, at: Millis) {
         match stream {
-            // Where sessions are side by side, a line that says nothing belongs to nobody.
-            Stream::Stdout if self.talk.room() == Room::Sessions && self.runs.len() > 1 => {}
             Stream::Stdout => self.runs.values_mut().for_each(|r| r.touch(at)),
             Stream::Side(run, _) => self.runs.get_mut(&run).into_iter().for_each(|r| r.touch(at)),
             Stream::Stderr => {}

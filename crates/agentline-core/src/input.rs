@@ -307,7 +307,7 @@ impl Default for Clocks {
             idle_tool: 600_000,
             run: 600_000,
             answer: 3_600_000,
-            quiet: 500,
+            quiet: 0,
             linger: 5_000,
             rung: 2_000,
             patience: 90_000,
