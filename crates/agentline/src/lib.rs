@@ -19,6 +19,7 @@ mod run;
 pub mod settings;
 pub mod snapshot;
 mod tape_file;
+pub mod tools;
 mod workspace;
 
 pub use crate::agentline::Agentline;

@@ -1,0 +1,84 @@
+//! Performs one call of a tool: the policy before, the tool within its time, the note after. It always has an answer.
+
+use super::tool::{Decision, Tool, ToolCall, ToolOutput};
+use futures_util::FutureExt;
+use serde_json::Value;
+use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
+
+/// Performs the call. Dropping this drops the tool's own future as well.
+pub(super) async fn perform(tool: &Arc<Tool>, args: Value, call: ToolCall) -> ToolOutput {
+    if let Decision::Deny(reason) = permitted(tool, &args, &call).await {
+        return ToolOutput::error(reason);
+    }
+    let kept = tool.has_after().then(|| args.clone());
+    let mut output = run(tool, args, &call).await;
+    if let Some(args) = kept
+        && let Some(note) = note(tool, args, &call, &output).await
+    {
+        output.append(&note);
+    }
+    output
+}
+
+async fn permitted(tool: &Tool, args: &Value, call: &ToolCall) -> Decision {
+    let asked = async {
+        match tool.decision(args, call) {
+            Some(decision) => decision.await,
+            None => Decision::Allow,
+        }
+    };
+    AssertUnwindSafe(asked).catch_unwind().await.unwrap_or_else(|panic| {
+        // What could not be judged is not permitted.
+        Decision::deny(format!("the policy of the tool panicked: {}", said(&*panic)))
+    })
+}
+
+async fn run(tool: &Arc<Tool>, args: Value, call: &ToolCall) -> ToolOutput {
+    // In a task of its own, so that a tool that blocks its thread can still be given up.
+    let task = AbortOnDropHandle::new(tokio::spawn({
+        let (tool, call) = (Arc::clone(tool), call.clone());
+        async move { tool.start(args, call).await }
+    }));
+    match timeout(tool.limit(), task).await {
+        Ok(Ok(output)) => output,
+        Ok(Err(end)) => match end.try_into_panic() {
+            Ok(panic) => ToolOutput::error(format!("the tool panicked: {}", said(&*panic))),
+            Err(_) => ToolOutput::error("the tool was stopped"),
+        },
+        Err(_) => {
+            call.stopped.cancel();
+            ToolOutput::error(format!("the tool did not answer within {}", words(tool.limit())))
+        }
+    }
+}
+
+/// What the hook has to say. One that fails says nothing: the tool has done its work all the same.
+async fn note(tool: &Tool, args: Value, call: &ToolCall, output: &ToolOutput) -> Option<String> {
+    let hook = async {
+        match tool.note(call, args, output) {
+            Some(note) => note.await,
+            None => None,
+        }
+    };
+    let hook = AssertUnwindSafe(hook).catch_unwind();
+    timeout(tool.limit(), hook).await.ok()?.ok()?.filter(|note| !note.is_empty())
+}
+
+/// What a panic said.
+fn said(panic: &(dyn Any + Send)) -> &str {
+    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => text,
+        (_, Some(text)) => text,
+        _ => "without a message",
+    }
+}
+
+fn words(time: Duration) -> String {
+    if time < Duration::from_secs(1) {
+        format!("{} ms", time.as_millis())
+    } else {
+        format!("{} s", time.as_secs())
+    }
+}

@@ -1,0 +1,193 @@
+//! The door: one listener on the loopback address for all runs of a runtime, with a path and a token for each run.
+//!
+//! It opens with the first run and closes with the last. Hundreds of warm runs share one port.
+
+use super::{
+    server::{LONGEST_REQUEST, Server},
+    side::Side,
+};
+use http_body_util::{BodyExt, Full, Limited, combinators::BoxBody};
+use hyper::{
+    Request, Response, StatusCode,
+    body::{Bytes, Incoming},
+    header,
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use serde_json::json;
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+use subtle::ConstantTimeEq;
+use tokio::{
+    net::TcpListener,
+    runtime::{Handle, Id},
+    task::{AbortHandle, JoinSet},
+};
+
+pub(super) type Answer = Response<BoxBody<Bytes, Infallible>>;
+
+/// So many refused requests of a run are told; a flood of them is not.
+const REFUSALS_TOLD: u32 = 20;
+/// How long to wait when the system cannot accept: it is out of descriptors, and some will be given back.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+
+/// The doors of this process: one for each runtime, since the tasks of a runtime end with it.
+static DOORS: Mutex<Vec<(Id, Weak<Door>)>> = Mutex::new(Vec::new());
+
+/// An open port. It is closed, with every connection, when nobody holds it any more.
+pub(super) struct Door {
+    address: SocketAddr,
+    rooms: Arc<Rooms>,
+    task: AbortHandle,
+}
+
+type Rooms = Mutex<HashMap<String, Arc<Room>>>;
+
+/// What one run has behind the door.
+pub(super) struct Room {
+    pub(super) token: String,
+    pub(super) side: Side,
+    pub(super) own: Option<Server>,
+    pub(super) refused: AtomicU32,
+}
+
+impl Door {
+    /// The door of this runtime, opened if it is not open yet.
+    pub(super) fn open() -> io::Result<Arc<Self>> {
+        let runtime = Handle::try_current().map_err(io::Error::other)?.id();
+        let mut doors = locked(&DOORS);
+        doors.retain(|(_, door)| door.strong_count() > 0);
+        let open = doors.iter().filter(|(id, _)| *id == runtime).find_map(|(_, door)| door.upgrade());
+        // The number of a runtime that is gone may be given again, so its door must still have a keeper.
+        if let Some(door) = open.filter(|door| !door.task.is_finished()) {
+            return Ok(door);
+        }
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let listener = TcpListener::from_std(listener)?;
+        let rooms = Arc::<Rooms>::default();
+        let task = tokio::spawn(keep(listener, address, Arc::clone(&rooms))).abort_handle();
+        let door = Arc::new(Self { address, rooms, task });
+        doors.push((runtime, Arc::downgrade(&door)));
+        Ok(door)
+    }
+
+    pub(super) fn url(&self, path: &str) -> String {
+        format!("http://{}/r/{path}/mcp", self.address)
+    }
+
+    pub(super) fn enter(&self, run: &str, room: Room) {
+        locked(&self.rooms).insert(run.to_owned(), Arc::new(room));
+    }
+
+    pub(super) fn leave(&self, run: &str) {
+        locked(&self.rooms).remove(run);
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        // The connections are tasks of that task and end with it.
+        self.task.abort();
+    }
+}
+
+async fn keep(listener: TcpListener, address: SocketAddr, rooms: Arc<Rooms>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    // Small answers must not wait for each other.
+                    let _ = stream.set_nodelay(true);
+                    let rooms = Arc::clone(&rooms);
+                    let service = service_fn(move |request| {
+                        let rooms = Arc::clone(&rooms);
+                        async move { Ok::<_, Infallible>(answer(request, address, &rooms).await) }
+                    });
+                    connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+                }
+                Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn answer(request: Request<Incoming>, address: SocketAddr, rooms: &Rooms) -> Answer {
+    let Some((room, server)) = find(request.uri().path(), rooms) else {
+        return plain(StatusCode::NOT_FOUND, "there is nothing here");
+    };
+    if let Err((why, status, message)) = check(&request, address, &room.token) {
+        if room.refused.fetch_add(1, Ordering::Relaxed) < REFUSALS_TOLD {
+            room.side.tell(&json!({ "refused": why }));
+        }
+        return plain(status, message);
+    }
+    let (head, body) = request.into_parts();
+    let Ok(body) = Limited::new(body, LONGEST_REQUEST).collect().await else {
+        return plain(StatusCode::PAYLOAD_TOO_LARGE, "the request is too long, or broke off");
+    };
+    let body = body.to_bytes();
+    match (server, &room.own) {
+        (None, Some(own)) => own.answer(Request::from_parts(head, Full::new(body.clone())), &body).await,
+        _ => plain(StatusCode::NOT_FOUND, "there is no such server"),
+    }
+}
+
+/// Whose room a path leads to, and which of its foreign servers is meant: `/r/RUN/mcp` or `/r/RUN/SERVER/mcp`.
+fn find(path: &str, rooms: &Rooms) -> Option<(Arc<Room>, Option<String>)> {
+    let path = path.strip_prefix("/r/")?.strip_suffix("/mcp")?;
+    let (run, server) = match path.split_once('/') {
+        Some((run, server)) => (run, Some(server.to_owned())),
+        None => (path, None),
+    };
+    Some((locked(rooms).get(run).cloned()?, server))
+}
+
+type Refusal = (&'static str, StatusCode, &'static str);
+
+/// Pages in a browser can send requests to this machine, too: theirs have another host or an origin.
+fn check(request: &Request<Incoming>, address: SocketAddr, token: &str) -> Result<(), Refusal> {
+    let text = |name| request.headers().get(name).map(|value| value.as_bytes());
+    let port = address.port();
+    let ours = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let named = match (hosts.next(), hosts.next()) {
+        (Some(host), None) => ours.iter().any(|ours| ours.as_bytes().eq_ignore_ascii_case(host.as_bytes())),
+        _ => false,
+    };
+    if !named {
+        return Err(("host", StatusCode::FORBIDDEN, "the Host header does not name this server"));
+    }
+    if text(header::ORIGIN).is_some() {
+        return Err(("origin", StatusCode::FORBIDDEN, "requests of web pages are not answered"));
+    }
+    let given = text(header::AUTHORIZATION).unwrap_or_default();
+    let given =
+        given.split_at_checked("Bearer ".len()).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "));
+    let good = given.is_some_and(|(_, given)| given.ct_eq(token.as_bytes()).into());
+    if good { Ok(()) } else { Err(("token", StatusCode::UNAUTHORIZED, "the token is missing or wrong")) }
+}
+
+pub(super) fn plain(status: StatusCode, message: &str) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::copy_from_slice(message.as_bytes())).boxed());
+    *answer.status_mut() = status;
+    answer
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while it holds one of these.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

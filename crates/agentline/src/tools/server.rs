@@ -1,0 +1,120 @@
+//! Speaks MCP for the desk of a run, by rmcp. Nothing else of ours knows that crate: it changes often.
+
+use super::{desk::Desk, tool::ToolOutput};
+use http_body_util::{Full, combinators::BoxBody};
+use hyper::{Request, Response, body::Bytes};
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
+        ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    },
+    service::RequestContext,
+    transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager,
+    },
+};
+use serde::Deserialize;
+use serde_json::Value;
+use std::{convert::Infallible, sync::Arc};
+
+/// The longest request that is read.
+pub(super) const LONGEST_REQUEST: usize = 16 << 20;
+
+/// The MCP server of one run.
+pub(super) struct Server {
+    desk: Arc<Desk>,
+    service: StreamableHttpService<Speaker, NeverSessionManager>,
+}
+
+impl Server {
+    pub(super) fn new(desk: Arc<Desk>) -> Self {
+        // Without sessions and with plain JSON there is nothing to clear up: each request has one answer.
+        let config = StreamableHttpServerConfig::default()
+            .with_cancellation_token(desk.closed.child_token())
+            .with_max_request_body_bytes(LONGEST_REQUEST)
+            .with_legacy_session_mode(false)
+            .with_json_response(true)
+            .with_sse_keep_alive(None)
+            .enforce_origin_validation();
+        let speaker = Speaker(Arc::clone(&desk));
+        let service = StreamableHttpService::new(
+            move || Ok(speaker.clone()),
+            Arc::new(NeverSessionManager::default()),
+            config,
+        );
+        Self { desk, service }
+    }
+
+    /// Answers a request whose sender is known.
+    pub(super) async fn answer(
+        &self,
+        request: Request<Full<Bytes>>,
+        body: &Bytes,
+    ) -> Response<BoxBody<Bytes, Infallible>> {
+        // rmcp drops notifications when there are no sessions, but a call that was given up must end.
+        if let Ok(Cancelled { method, params: Some(params) }) = serde_json::from_slice(body)
+            && method == "notifications/cancelled"
+        {
+            self.desk.cancel(&params.request_id.to_string());
+        }
+        self.service.handle(request).await
+    }
+}
+
+#[derive(Deserialize)]
+struct Cancelled {
+    method: String,
+    params: Option<CancelledParams>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CancelledParams {
+    #[serde(default)]
+    request_id: Value,
+}
+
+/// Answers what rmcp has understood.
+#[derive(Clone)]
+struct Speaker(Arc<Desk>);
+
+impl ServerHandler for Speaker {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new(self.0.name.clone(), env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn list_tools(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        self.0.listed();
+        let row = |tool: &Arc<super::Tool>| {
+            Tool::new(tool.name().to_owned(), tool.description().to_owned(), tool.schema())
+        };
+        Ok(ListToolsResult::with_all_items(self.0.tools.iter().map(row).collect()))
+    }
+
+    async fn call_tool(
+        &self,
+        params: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let request = context.id.clone().into_json_value().to_string();
+        let args = Value::Object(params.arguments.unwrap_or_default());
+        match self.0.call(request, &params.name, args, context.ct).await {
+            Ok(output) => Ok(result(output).into()),
+            Err(_) => Err(ErrorData::internal_error("the call was cancelled", None)),
+        }
+    }
+}
+
+fn result(output: ToolOutput) -> CallToolResult {
+    let text = vec![ContentBlock::text(output.text)];
+    let mut result =
+        if output.is_error { CallToolResult::error(text) } else { CallToolResult::success(text) };
+    result.structured_content = output.structured.filter(Value::is_object);
+    result
+}

@@ -1,0 +1,209 @@
+//! What one run offers to its agent, and the handle that keeps it on offer.
+
+use super::{
+    ToolHost,
+    desk::Desk,
+    http::{Door, Room},
+    server::Server,
+    side::Side,
+    tool::Tool,
+};
+use crate::error::Error;
+use agentline_core::{McpServer, Problems};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicU32},
+};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// At most so many side lines are handed out at once.
+const BATCH: usize = 256;
+
+type Validate = dyn Fn(Value) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync;
+
+/// What one run offers besides the tools of its host.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Offer {
+    structured: Option<Structured>,
+}
+
+impl Offer {
+    /// Nothing besides the host's tools.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A tool by which the agent hands in its answer as a value.
+    #[must_use]
+    pub fn structured(mut self, structured: Structured) -> Self {
+        self.structured = Some(structured);
+        self
+    }
+}
+
+/// A tool by which the agent hands in its answer as a value. A later good value replaces an earlier one.
+pub struct Structured {
+    name: String,
+    description: String,
+    schema: Value,
+    validate: Arc<Validate>,
+}
+
+impl Structured {
+    /// A tool `structured_output` that takes values of this schema, which must be of type `object`. What `validate` finds
+    /// wrong goes back to the model.
+    pub fn new<F, Fut>(schema: Value, validate: F) -> Self
+    where
+        F: Fn(Value) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        Self {
+            name: "structured_output".into(),
+            description: "Hands in the final answer. Call it once, when the work is done; call it again only to correct \
+                          the answer."
+                .into(),
+            schema,
+            validate: Arc::new(move |value| Box::pin(validate(value))),
+        }
+    }
+
+    /// Another name than `structured_output`.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Another description, which the model reads.
+    #[must_use]
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.description = description.into();
+        self
+    }
+
+    fn into_tool(self, slot: Arc<Mutex<Option<Value>>>, side: Side) -> Tool {
+        let validate = self.validate;
+        Tool::new(self.name, self.description, self.schema, move |value: Value, _call| {
+            let (validate, slot, side) = (Arc::clone(&validate), Arc::clone(&slot), side.clone());
+            async move {
+                validate(value.clone()).await?;
+                side.tell(&json!({ "value": value }));
+                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+                Ok("the answer was taken")
+            }
+        })
+    }
+}
+
+impl fmt::Debug for Structured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Structured")
+            .field("name", &self.name)
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a run has on offer, as long as this lives.
+///
+/// Dropping it stops the calls that are under way and takes the run's servers away.
+pub struct Serving {
+    run: String,
+    door: Arc<Door>,
+    token: String,
+    servers: BTreeMap<String, McpServer>,
+    lines: UnboundedReceiver<String>,
+    /// Keeps the channel of the lines open, so that whoever waits for the next one waits.
+    _side: Side,
+    value: Arc<Mutex<Option<Value>>>,
+    closed: CancellationToken,
+}
+
+/// The token is not shown.
+impl fmt::Debug for Serving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Serving")
+            .field("run", &self.run)
+            .field("servers", &self.servers)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Offers a host's tools and what else the run has.
+pub(super) fn serve(host: &ToolHost, offer: Offer) -> Result<Serving, Error> {
+    let (side, lines) = Side::new();
+    let value = Arc::<Mutex<Option<Value>>>::default();
+    let mut tools = host.tools.clone();
+    if let Some(structured) = offer.structured {
+        tools.push(Arc::new(structured.into_tool(Arc::clone(&value), side.clone())));
+    }
+    Problems(host.problems(&tools)).into_result()?;
+    let door = Door::open().map_err(Error::io("listen on", "127.0.0.1"))?;
+    let (run, token) = (Uuid::new_v4().simple().to_string(), random_token());
+    let closed = CancellationToken::new();
+    let mut servers = BTreeMap::new();
+    let mut own = None;
+    if !tools.is_empty() {
+        servers.insert(host.name.clone(), reached_at(door.url(&run), &token));
+        own = Some(Server::new(Arc::new(Desk::new(host.name.clone(), tools, side.clone(), closed.clone()))));
+    }
+    let room = Room { token: token.clone(), side: side.clone(), own, refused: AtomicU32::new(0) };
+    door.enter(&run, room);
+    Ok(Serving { run, door, token, servers, lines, _side: side, value, closed })
+}
+
+impl Serving {
+    /// The servers that the agent is to be told of, by name, with all that it needs to reach them.
+    #[must_use]
+    pub const fn servers(&self) -> &BTreeMap<String, McpServer> {
+        &self.servers
+    }
+
+    /// The token that the agent sends with each request: a secret of this run.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Waits for the next side lines; what they say stands in the [module](super). May be dropped and called again without
+    /// losing anything.
+    pub async fn next(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        self.lines.recv_many(&mut lines, BATCH).await;
+        lines
+    }
+
+    /// The side lines that nobody has taken yet.
+    pub fn drain(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.lines.try_recv().ok()).collect()
+    }
+
+    /// The last good value that the tool of [`Structured`] got.
+    #[must_use]
+    pub fn value(&self) -> Option<Value> {
+        self.value.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.door.leave(&self.run);
+        self.closed.cancel();
+    }
+}
+
+/// 244 random bits.
+fn random_token() -> String {
+    format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())
+}
+
+fn reached_at(url: String, token: &str) -> McpServer {
+    McpServer::Url { url, headers: [("Authorization".to_owned(), format!("Bearer {token}"))].into() }
+}

@@ -1,0 +1,359 @@
+//! One tool: what an agent is told of it, what it does, and what comes before and after.
+
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+use std::{any::Any, fmt, future::Ready, pin::Pin, sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
+
+/// How long a tool may take when nothing else is said.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Why a tool failed: any error, or a text by `.into()`. The model reads it.
+pub type ToolError = Box<dyn std::error::Error + Send + Sync>;
+
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+type Run = dyn Fn(Value, ToolCall) -> Boxed<ToolOutput> + Send + Sync;
+type Policy = dyn Fn(Value, ToolCall) -> Boxed<Decision> + Send + Sync;
+type After = dyn Fn(ToolCall, Value, ToolOutput) -> Boxed<Option<String>> + Send + Sync;
+
+/// An async function that an agent may call.
+///
+/// A panic in it is answered to the agent as an error; the host lives on.
+pub struct Tool {
+    name: String,
+    description: String,
+    schema: Value,
+    timeout: Duration,
+    run: Box<Run>,
+    policy: Option<Box<Policy>>,
+    after: Option<Box<After>>,
+}
+
+impl Tool {
+    /// A tool whose arguments are described by a JSON Schema of type `object`, and come as they were sent.
+    ///
+    /// ```
+    /// use agentline::tools::Tool;
+    /// use serde_json::{Value, json};
+    /// let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+    /// let tool = Tool::new("weather", "Tells the weather", schema, |args: Value, _call| async move {
+    ///     Ok(json!({"city": args["city"], "sky": "clear"}))
+    /// });
+    /// # let _ = tool;
+    /// ```
+    pub fn new<R, F, Fut>(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        schema: Value,
+        run: F,
+    ) -> Self
+    where
+        R: Serialize + Send + 'static,
+        F: Fn(Value, ToolCall) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, ToolError>> + Send + 'static,
+    {
+        let run = move |args, call| -> Boxed<ToolOutput> {
+            let work = run(args, call);
+            Box::pin(async move { ToolOutput::from_result(work.await) })
+        };
+        Self {
+            name: name.into(),
+            description: description.into(),
+            schema,
+            timeout: TIMEOUT,
+            run: Box::new(run),
+            policy: None,
+            after: None,
+        }
+    }
+
+    /// A tool whose arguments are a Rust type: the schema is made from it, and arguments that do not fit are answered with
+    /// what is wrong with them.
+    pub fn typed<A, R, F, Fut>(name: impl Into<String>, description: impl Into<String>, run: F) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        R: Serialize + Send + 'static,
+        F: Fn(A, ToolCall) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, ToolError>> + Send + 'static,
+    {
+        let run = Arc::new(run);
+        Self::new(name, description, schema_of::<A>(), move |args: Value, call| {
+            let run = Arc::clone(&run);
+            async move {
+                let args = serde_json::from_value(args)
+                    .map_err(|why| format!("the arguments do not fit the schema of the tool: {why}"))?;
+                run(args, call).await
+            }
+        })
+    }
+
+    /// How long it may take; a minute when nothing is said. The policy may take longer: it may have to ask somebody.
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Asked before each call; what it denies is answered to the agent with the reason. It may be async or not.
+    ///
+    /// ```
+    /// use agentline::tools::{Decision, Tool};
+    /// # let tool = |name: &str| Tool::new(name, "", serde_json::json!({"type": "object"}), |_, _| async { Ok(()) });
+    /// tool("a").policy(|args, _call| if args["path"] == "/" { Decision::deny("not that") } else { Decision::Allow });
+    /// tool("b").policy(|_args, _call| async { Decision::Allow });
+    /// ```
+    #[must_use]
+    pub fn policy<F, D>(mut self, policy: F) -> Self
+    where
+        F: Fn(Value, ToolCall) -> D + Send + Sync + 'static,
+        D: IntoFuture<Output = Decision>,
+        D::IntoFuture: Send + 'static,
+    {
+        self.policy = Some(Box::new(move |args, call| Box::pin(policy(args, call).into_future())));
+        self
+    }
+
+    /// Told of each call that ran, with its arguments and its result; a text that it returns is appended to the result.
+    #[must_use]
+    pub fn after<F, Fut>(mut self, after: F) -> Self
+    where
+        F: Fn(ToolCall, Value, ToolOutput) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Option<String>> + Send + 'static,
+    {
+        self.after = Some(Box::new(move |call, args, output| Box::pin(after(call, args, output))));
+        self
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// The schema of its arguments; [`check`](Self::check) has seen that it is an object.
+    pub(super) fn schema(&self) -> Map<String, Value> {
+        self.schema.as_object().cloned().unwrap_or_default()
+    }
+
+    /// What is wrong with it.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if self.name.is_empty() || !self.name.chars().all(plain) {
+            return Err(format!("`{}` must be of letters, digits, `-` and `_`", self.name));
+        }
+        if self.schema["type"] != "object" {
+            return Err("its arguments must be described by a schema of type `object`".into());
+        }
+        Ok(())
+    }
+
+    pub(super) const fn limit(&self) -> Duration {
+        self.timeout
+    }
+
+    pub(super) fn start(&self, args: Value, call: ToolCall) -> Boxed<ToolOutput> {
+        (self.run)(args, call)
+    }
+
+    pub(super) fn decision(&self, args: &Value, call: &ToolCall) -> Option<Boxed<Decision>> {
+        self.policy.as_ref().map(|policy| policy(args.clone(), call.clone()))
+    }
+
+    pub(super) fn has_after(&self) -> bool {
+        self.after.is_some()
+    }
+
+    pub(super) fn note(
+        &self,
+        call: &ToolCall,
+        args: Value,
+        output: &ToolOutput,
+    ) -> Option<Boxed<Option<String>>> {
+        self.after.as_ref().map(|after| after(call.clone(), args, output.clone()))
+    }
+}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tool")
+            .field("name", &self.name)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A schema that models understand: in one piece where it can be, without what is only for validators.
+fn schema_of<A: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = Value::from(settings.into_generator().into_root_schema_for::<A>());
+    if let Some(schema) = schema.as_object_mut() {
+        schema.remove("title");
+    }
+    schema
+}
+
+/// One call of a tool.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ToolCall {
+    /// The tool's name.
+    pub tool: String,
+    /// Counts the calls of the run, from 1.
+    pub number: u64,
+    pub(super) stopped: CancellationToken,
+}
+
+impl ToolCall {
+    /// Waits until nobody wants the answer any more: the agent gave the call up, it took too long, or the run ended.
+    ///
+    /// The tool's own future is dropped then; this is for what it has started elsewhere.
+    pub async fn cancelled(&self) {
+        self.stopped.cancelled().await;
+    }
+
+    /// Whether nobody wants the answer any more.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.stopped.is_cancelled()
+    }
+}
+
+/// What a policy says to a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// It may run.
+    Allow,
+    /// It may not, for this reason, which the model reads.
+    Deny(String),
+}
+
+impl Decision {
+    /// It may not, for this reason.
+    pub fn deny(reason: impl Into<String>) -> Self {
+        Self::Deny(reason.into())
+    }
+}
+
+/// So that a policy need not be async.
+impl IntoFuture for Decision {
+    type Output = Self;
+    type IntoFuture = Ready<Self>;
+
+    fn into_future(self) -> Ready<Self> {
+        std::future::ready(self)
+    }
+}
+
+/// What a tool answers.
+///
+/// A tool may return anything that can be serialized: a text is the answer as it stands, all else is its JSON, and an
+/// object is handed over as structured content as well.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ToolOutput {
+    /// What the model reads.
+    pub text: String,
+    /// The same as an object, for agents that want it.
+    pub structured: Option<Value>,
+    /// Whether the tool failed.
+    pub is_error: bool,
+}
+
+impl ToolOutput {
+    /// A text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// A failure that the model reads.
+    pub fn error(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_error: true, ..Self::default() }
+    }
+
+    /// Adds the answer as an object.
+    #[must_use]
+    pub fn structured(mut self, object: Value) -> Self {
+        self.structured = Some(object);
+        self
+    }
+
+    fn from_result<R: Serialize + 'static>(result: Result<R, ToolError>) -> Self {
+        match result {
+            Ok(value) => Self::of(value),
+            Err(why) => Self::error(why.to_string()),
+        }
+    }
+
+    fn of<R: Serialize + 'static>(value: R) -> Self {
+        // A tool that returns our own type means it as it is.
+        let mut value = Some(value);
+        if let Some(own) = (&mut value as &mut dyn Any).downcast_mut::<Option<Self>>() {
+            return own.take().unwrap_or_default();
+        }
+        match serde_json::to_value(&value) {
+            Ok(Value::String(text)) => Self::text(text),
+            Ok(Value::Null) => Self::text("done"),
+            Ok(object @ Value::Object(_)) => Self::text(object.to_string()).structured(object),
+            Ok(other) => Self::text(other.to_string()),
+            Err(why) => Self::error(format!("the tool's answer cannot be written as JSON: {why}")),
+        }
+    }
+
+    /// Appends a text below what is there.
+    pub(super) fn append(&mut self, note: &str) {
+        if !self.text.is_empty() {
+            self.text.push_str("\n\n");
+        }
+        self.text.push_str(note);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use serde_json::json;
+
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Trip {
+        /// Where to.
+        to: Place,
+        stops: Option<Vec<Place>>,
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Place {
+        name: String,
+    }
+
+    #[test]
+    fn the_schema_of_a_type_is_in_one_piece() {
+        let schema = schema_of::<Trip>();
+        assert_eq!(schema["type"], "object");
+        assert_eq!(schema["required"], json!(["to"]));
+        assert_eq!(schema["properties"]["to"]["properties"]["name"]["type"], "string");
+        let text = schema.to_string();
+        assert!(!text.contains("$ref") && !text.contains("$schema"), "{text}");
+    }
+
+    #[test]
+    fn any_value_is_an_answer() {
+        assert_eq!(ToolOutput::of("plain"), ToolOutput::text("plain"));
+        assert_eq!(ToolOutput::of(3), ToolOutput::text("3"));
+        assert_eq!(ToolOutput::of(()), ToolOutput::text("done"));
+        assert_eq!(ToolOutput::of([1, 2]), ToolOutput::text("[1,2]"));
+        let object = json!({"a": 1});
+        assert_eq!(ToolOutput::of(object.clone()), ToolOutput::text(r#"{"a":1}"#).structured(object));
+        assert_eq!(ToolOutput::of(ToolOutput::error("bad")), ToolOutput::error("bad"));
+    }
+}

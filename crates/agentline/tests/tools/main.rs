@@ -1,0 +1,6 @@
+//! Tools of a host, and the relay of foreign servers, called over HTTP as an agent calls them.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail")]
+
+mod client;
+mod host;
+mod offer;
