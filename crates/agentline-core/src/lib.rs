@@ -20,6 +20,7 @@ pub mod detect;
 mod dialogue;
 mod environment;
 mod event;
+mod extract;
 mod failure;
 mod hint;
 mod id;
@@ -56,6 +57,7 @@ pub use connection::Connection;
 pub use dialogue::{Dialogue, End, Line, Room, Say, ToolFact};
 pub use environment::{Divided, Secrets, divide_environment};
 pub use event::{Event, Origin, Record, Started, ToolUse, sample};
+pub use extract::{extract_json, json_candidates};
 pub use failure::{Failure, Kind, Phase};
 pub use id::{AskId, Millis, RunId, Surface, Version};
 pub use input::{
