@@ -23,7 +23,6 @@ mod hangs;
 mod inputs;
 mod lines;
 mod order;
-mod os;
 mod secrets;
 mod shapes;
 mod table;

@@ -1,6 +1,6 @@
-//! Scripted models on loopback and a fake agent that misbehaves on command.
+//! Scripted models on loopback and fake agents that misbehave on command.
 //!
-//! Two things are here, both made for tests, for demos and for people who test their own pipelines:
+//! Three things are here, both made for tests, for demos and for people who test their own pipelines:
 //!
 //! - [`gemini::ScriptedModel`] is a Gemini API on `127.0.0.1` that plays a [`gemini::Script`]. A real Gemini CLI
 //!   talks to it as if it were Google's server, so a whole run costs nothing and ends the same way each time.
@@ -21,11 +21,16 @@
 //! - [`fake_agent`] is a program that passes for Gemini CLI and misbehaves on command: it writes broken lines,
 //!   hangs, lies, floods, crashes, leaves processes behind. `fake-agent --list` names every fault.
 //!
+//! - [`fake_acp`] is an agent that speaks ACP. A prompt scripts its own turn (`say`, `think`, `ask write_file …`), and
+//!   more than a hundred named faults make it err. `fake-acp-agent --list` names them.
+//!
 //! Everything is blocking and built on threads and on a hand-written HTTP/1.1, so that a fault (a connection that
 //! drops after the first chunk, a server that never answers) is exactly the fault that was asked for.
 
 mod http;
+mod os;
 
 pub mod demo;
+pub mod fake_acp;
 pub mod fake_agent;
 pub mod gemini;

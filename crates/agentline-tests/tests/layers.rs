@@ -67,7 +67,7 @@ const UNSAFE: &[&str] = &[
     "agentline/src/process/macos.rs",
     "agentline/src/process/unix.rs",
     "agentline/src/process/windows.rs",
-    "agentline-mock/src/fake_agent/os.rs",
+    "agentline-mock/src/os.rs",
     "agentline-mock/tests/fake_agent.rs",
     "agentline-tests/benches/agentline/transport.rs",
 ];

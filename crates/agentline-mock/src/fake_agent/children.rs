@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::agent::Agent;
-use super::os;
+use crate::os;
 
 /// The first argument of this program when it is a child of a fault.
 pub(super) const FLAG: &str = "--fake-agent-child";

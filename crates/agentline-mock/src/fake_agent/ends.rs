@@ -5,7 +5,7 @@ use std::io;
 use serde_json::json;
 
 use super::agent::{Agent, FILE};
-use super::os::{self, signal};
+use crate::os::{self, signal};
 
 /// Exit codes that Gemini CLI is known to use, each of which a driver must understand.
 ///

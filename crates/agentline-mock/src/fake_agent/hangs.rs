@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::agent::Agent;
-use super::os;
+use crate::os;
 
 pub(super) fn hang_at_start(agent: &mut Agent) -> io::Result<u8> {
     agent.read_prompt()?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::agent::{Agent, FILE};
-use super::os;
+use crate::os;
 
 pub(super) fn closes_stdin(agent: &mut Agent) -> io::Result<u8> {
     os::close_standard(0)?;

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::agent::Agent;
-use super::os;
+use crate::os;
 
 pub(super) fn cwd_deleted(agent: &mut Agent) -> io::Result<u8> {
     agent.begin()?;

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static SIGNALLED: AtomicBool = AtomicBool::new(false);
 
 /// Whether a signal came since [`notice_signals`].
-pub(super) fn signalled() -> bool {
+pub(crate) fn signalled() -> bool {
     SIGNALLED.load(Ordering::SeqCst)
 }
 
 #[cfg(unix)]
-pub(super) use unix::*;
+pub(crate) use unix::*;
 
 #[cfg(unix)]
 mod unix {
@@ -30,12 +30,12 @@ mod unix {
     const POLITE: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
     /// From now on the polite signals do nothing.
-    pub(in super::super) fn ignore_signals() -> io::Result<()> {
+    pub(crate) fn ignore_signals() -> io::Result<()> {
         POLITE.into_iter().try_for_each(|signal| handle(signal, libc::SIG_IGN))
     }
 
     /// From now on the polite signals are only noted.
-    pub(in super::super) fn notice_signals() -> io::Result<()> {
+    pub(crate) fn notice_signals() -> io::Result<()> {
         extern "C" fn note(_: libc::c_int) {
             SIGNALLED.store(true, Ordering::SeqCst);
         }
@@ -44,7 +44,7 @@ mod unix {
     }
 
     /// Ends this process by a signal that its own fault would cause.
-    pub(in super::super) fn die_by(signal: i32) -> io::Result<()> {
+    pub(crate) fn die_by(signal: i32) -> io::Result<()> {
         handle(signal, libc::SIG_DFL)
             .or_else(|why| if signal == libc::SIGKILL { Ok(()) } else { Err(why) })?;
         // SAFETY: sends a signal to this process; no memory is involved.
@@ -55,20 +55,27 @@ mod unix {
     }
 
     /// Leaves the session and the process group of whoever started this process.
-    pub(in super::super) fn own_session() -> io::Result<()> {
+    pub(crate) fn own_session() -> io::Result<()> {
         // SAFETY: takes no memory.
         check(unsafe { libc::setsid() })
     }
 
+    /// Ends every process of a group at once, by the id of the one that leads it.
+    pub(crate) fn kill_group(leader: u32) -> io::Result<()> {
+        let group = libc::pid_t::try_from(leader).map_err(io::Error::other)?;
+        // SAFETY: sends a signal; no memory is involved.
+        check(unsafe { libc::kill(-group, libc::SIGKILL) })
+    }
+
     /// Closes a standard stream for the other side. The number stays taken, so that no file opened later gets it.
-    pub(in super::super) fn close_standard(number: i32) -> io::Result<()> {
+    pub(crate) fn close_standard(number: i32) -> io::Result<()> {
         let nowhere = OpenOptions::new().read(true).write(true).open("/dev/null")?;
         // SAFETY: both descriptors are open, and `nowhere` stays open until the call returns.
         check(unsafe { libc::dup2(nowhere.as_raw_fd(), number) })
     }
 
     /// Makes a named pipe, on which a careless reader waits for ever.
-    pub(in super::super) fn make_fifo(path: &Path) -> io::Result<()> {
+    pub(crate) fn make_fifo(path: &Path) -> io::Result<()> {
         let path = CString::new(path.as_os_str().as_bytes())?;
         // SAFETY: the string ends with a NUL and lives until the call returns.
         check(unsafe { libc::mkfifo(path.as_ptr(), 0o600) })
@@ -86,15 +93,15 @@ mod unix {
 }
 
 /// The numbers of the signals that an agent's own fault causes.
-pub(super) mod signal {
-    pub(in super::super) const KILL: i32 = 9;
-    pub(in super::super) const SEGV: i32 = 11;
-    pub(in super::super) const ABRT: i32 = 6;
-    pub(in super::super) const TERM: i32 = 15;
+pub(crate) mod signal {
+    pub(crate) const KILL: i32 = 9;
+    pub(crate) const SEGV: i32 = 11;
+    pub(crate) const ABRT: i32 = 6;
+    pub(crate) const TERM: i32 = 15;
 }
 
 #[cfg(not(unix))]
-pub(super) use elsewhere::*;
+pub(crate) use elsewhere::*;
 
 #[cfg(not(unix))]
 mod elsewhere {
@@ -105,27 +112,31 @@ mod elsewhere {
         Err(io::Error::new(io::ErrorKind::Unsupported, "this fault needs a Unix"))
     }
 
-    pub(in super::super) fn ignore_signals() -> io::Result<()> {
+    pub(crate) fn ignore_signals() -> io::Result<()> {
         unsupported()
     }
 
-    pub(in super::super) fn notice_signals() -> io::Result<()> {
+    pub(crate) fn notice_signals() -> io::Result<()> {
         unsupported()
     }
 
-    pub(in super::super) fn die_by(_signal: i32) -> io::Result<()> {
+    pub(crate) fn die_by(_signal: i32) -> io::Result<()> {
         unsupported()
     }
 
-    pub(in super::super) fn own_session() -> io::Result<()> {
+    pub(crate) fn own_session() -> io::Result<()> {
         unsupported()
     }
 
-    pub(in super::super) fn close_standard(_number: i32) -> io::Result<()> {
+    pub(crate) fn kill_group(_leader: u32) -> io::Result<()> {
         unsupported()
     }
 
-    pub(in super::super) fn make_fifo(_path: &Path) -> io::Result<()> {
+    pub(crate) fn close_standard(_number: i32) -> io::Result<()> {
+        unsupported()
+    }
+
+    pub(crate) fn make_fifo(_path: &Path) -> io::Result<()> {
         unsupported()
     }
 }

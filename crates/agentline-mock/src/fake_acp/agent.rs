@@ -1,0 +1,318 @@
+//! The agent: reads what the client sends, opens sessions, and starts a thread for each prompt.
+
+use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::io::{self, BufRead, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use std::{env, process, thread};
+
+use serde_json::{Value, json};
+
+use super::faults::{Active, Flag};
+use super::mcp::Servers;
+use super::peer::{Peer, lock};
+use super::session::{Session, State};
+use super::shapes::{self, MODES};
+use super::turn;
+
+/// Everything that the threads of the process share.
+#[derive(Debug)]
+pub(super) struct Agent {
+    pub(super) peer: Peer,
+    sessions: Mutex<HashMap<String, Arc<Session>>>,
+    opened: AtomicU64,
+    opening: AtomicUsize,
+    signed_in: AtomicBool,
+    /// The parameters of `initialize`.
+    pub(super) client: Mutex<Value>,
+    pub(super) next_tool: AtomicU64,
+}
+
+/// The answer to a request: a result, or an error.
+type Answer = Result<Value, Value>;
+
+impl Agent {
+    pub(super) fn new(faults: Active) -> Arc<Self> {
+        Arc::new(Self {
+            peer: Peer::new(faults),
+            sessions: Mutex::default(),
+            opened: AtomicU64::new(0),
+            opening: AtomicUsize::new(0),
+            signed_in: AtomicBool::new(false),
+            client: Mutex::default(),
+            next_tool: AtomicU64::new(0),
+        })
+    }
+
+    /// Serves until the input ends.
+    pub(super) fn serve(self: &Arc<Self>) -> io::Result<u8> {
+        let mut log = match env::var_os("FAKE_ACP_LOG") {
+            Some(file) => Some(OpenOptions::new().create(true).append(true).open(file)?),
+            None => None,
+        };
+        let mut input = io::stdin().lock();
+        let mut line = Vec::new();
+        while input.read_until(b'\n', &mut line)? > 0 {
+            if let Some(log) = &mut log {
+                log.write_all(&line)?;
+            }
+            // As real agents do, a line that is no message is passed over.
+            if let Ok(message) = serde_json::from_slice(&line) {
+                self.take(message);
+            }
+            line.clear();
+        }
+        if self.has(Flag::SurvivesEof) {
+            thread::sleep(Duration::from_secs(120));
+        }
+        if let Some(millis) = self.peer.faults.number(Flag::SlowExit, 1500) {
+            thread::sleep(Duration::from_millis(millis));
+        }
+        Ok(0)
+    }
+
+    pub(super) fn has(&self, flag: Flag) -> bool {
+        self.peer.faults.has(flag)
+    }
+
+    fn take(self: &Arc<Self>, mut message: Value) {
+        let params = message["params"].take();
+        match (message["method"].as_str(), message.get("id")) {
+            (None, Some(_)) => self.peer.settle(message),
+            (Some("session/cancel"), None) => self.cancel(&params),
+            (Some(method), Some(id)) => self.request(method, id, params),
+            _ => {}
+        }
+    }
+
+    fn request(self: &Arc<Self>, method: &str, id: &Value, params: Value) {
+        match method {
+            "initialize" => self.aside(id, move |agent, id| agent.initialize(&id, params)),
+            "authenticate" => {
+                self.signed_in.store(true, Ordering::SeqCst);
+                self.peer.answer(id, &json!({}));
+            }
+            "session/new" => self.aside(id, move |agent, id| agent.session_new(&id, &params)),
+            "session/load" => self.aside(id, move |agent, id| agent.session_load(&id, &params)),
+            "session/set_mode" if self.has(Flag::SetModeNever) => {}
+            "session/set_mode" => self.answer(id, self.set_mode(&params)),
+            "session/set_model" => self.answer(id, self.set_model(&params)),
+            "session/set_config_option" => self.answer(id, self.set_config_option(&params)),
+            "session/prompt" => match self.session(&params) {
+                Ok(session) => {
+                    // At once, so that a cancel right behind the prompt finds its turn.
+                    let control = session.begin_turn();
+                    self.aside(id, move |agent, id| turn::play(&agent, &session, &control, &id, &params));
+                }
+                Err(error) => self.peer.refuse(id, &error),
+            },
+            other => self.peer.refuse(id, &unknown_method(other)),
+        }
+    }
+
+    /// Does something on a thread of its own, so that the input is always read.
+    fn aside(self: &Arc<Self>, id: &Value, work: impl FnOnce(Arc<Self>, Value) + Send + 'static) {
+        let (agent, id) = (Arc::clone(self), id.clone());
+        thread::spawn(move || work(agent, id));
+    }
+
+    fn answer(&self, id: &Value, answer: Answer) {
+        match answer {
+            Ok(result) => self.peer.answer(id, &result),
+            Err(error) => self.peer.refuse(id, &error),
+        }
+    }
+
+    fn initialize(&self, id: &Value, params: Value) {
+        *lock(&self.client) = params;
+        let faults = &self.peer.faults;
+        if faults.has(Flag::InitializeNever) {
+            return;
+        }
+        if let Some(millis) = faults.number(Flag::InitializeSlow, 3000) {
+            thread::sleep(Duration::from_millis(millis));
+        }
+        if faults.has(Flag::InitializeError) {
+            return self.peer.refuse(id, &shapes::internal("cannot initialize, as asked"));
+        }
+        self.peer.answer(id, &shapes::initialized(faults, &super::version()));
+        if faults.has(Flag::ExitAfterInitialize) {
+            process::exit(0);
+        }
+    }
+
+    fn session_new(&self, id: &Value, params: &Value) {
+        if self.has(Flag::SessionNewExit) {
+            process::exit(4);
+        }
+        if self.has(Flag::SessionNewNever) {
+            return;
+        }
+        self.take_time();
+        let answer = self.open(params, None).map(|(session, mut result)| {
+            result["sessionId"] = match () {
+                () if self.has(Flag::SessionIdMissing) => Value::Null,
+                () if self.has(Flag::SessionIdNumber) => json!(7),
+                () => json!(session.id),
+            };
+            if self.has(Flag::SessionIdMissing) {
+                result.as_object_mut().map(|result| result.remove("sessionId"));
+            }
+            (session, result)
+        });
+        match answer {
+            Ok((session, result)) => {
+                self.peer.answer(id, &result);
+                if self.has(Flag::CommandsAfterNew) {
+                    self.peer.update(&session.id, &shapes::commands());
+                }
+            }
+            Err(error) => self.peer.refuse(id, &error),
+        }
+    }
+
+    /// The time that a session takes to open.
+    fn take_time(&self) {
+        if let Some(millis) = self.peer.faults.number(Flag::SessionNewSlow, 2000) {
+            thread::sleep(Duration::from_millis(millis));
+        }
+        if let Some(most) = self.peer.faults.number(Flag::SessionNewStalls, 4) {
+            let now = self.opening.fetch_add(1, Ordering::SeqCst) + 1;
+            let stalls = now as u64 > most;
+            thread::sleep(if stalls { Duration::from_secs(20) } else { Duration::from_millis(100) });
+            self.opening.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    fn session_load(&self, id: &Value, params: &Value) {
+        let name = params["sessionId"].as_str().unwrap_or_default().to_owned();
+        let living = lock(&self.sessions).get(&name).map(|session| {
+            let state = lock(&session.state);
+            State { prompts: state.prompts.clone(), history: state.history.clone(), ..State::default() }
+        });
+        let state = if self.has(Flag::LoadError) { None } else { living.or_else(|| Session::stored(&name)) };
+        let Some(state) = state else {
+            let details = format!("Invalid session identifier \"{name}\".");
+            return self.peer.refuse(id, &shapes::internal(&details));
+        };
+        let history = state.history.clone();
+        let replay = || {
+            if self.has(Flag::LoadShowsContext) {
+                let context = "<session_context>\nThis is the fake agent.\n</session_context>";
+                self.peer.update(&name, &shapes::chunk(&self.peer.faults, "user_message_chunk", context));
+            }
+            history.iter().for_each(|update| self.peer.update(&name, update));
+        };
+        match self.open(params, Some((name.clone(), state))) {
+            Err(error) => self.peer.refuse(id, &error),
+            Ok((_, result)) if self.has(Flag::LoadAnswersFirst) => {
+                self.peer.answer(id, &result);
+                thread::sleep(Duration::from_millis(30));
+                replay();
+            }
+            Ok((_, result)) => {
+                replay();
+                self.peer.answer(id, &result);
+            }
+        }
+    }
+
+    /// Opens a session, a new one or one that was kept.
+    fn open(&self, params: &Value, kept: Option<(String, State)>) -> Result<(Arc<Session>, Value), Value> {
+        let faults = &self.peer.faults;
+        let closed = faults.has(Flag::AuthRequired) && !self.signed_in.load(Ordering::SeqCst);
+        if closed || faults.has(Flag::AuthHopeless) {
+            return Err(shapes::error(-32000, "Authentication required"));
+        }
+        if faults.has(Flag::SessionNewError) {
+            return Err(shapes::internal("cannot open a session, as asked"));
+        }
+        let (Some(cwd), Some(_)) = (params["cwd"].as_str(), params["mcpServers"].as_array()) else {
+            return Err(shapes::error(-32602, "Invalid params: cwd and mcpServers are needed"));
+        };
+        let cwd = PathBuf::from(cwd);
+        if !cwd.is_dir() {
+            return Err(shapes::internal(&format!("Directory does not exist: {}", cwd.display())));
+        }
+        let servers = params["mcpServers"].clone();
+        let mcp = if faults.has(Flag::McpIgnored) { Servers::default() } else { Servers::connect(&servers) };
+        let number =
+            if faults.has(Flag::SameSessionId) { 1 } else { self.opened.fetch_add(1, Ordering::SeqCst) + 1 };
+        let (id, state) =
+            kept.unwrap_or_else(|| (format!("fake-{}-{number}", process::id()), State::default()));
+        let megabytes = faults.number(Flag::MemoryGrowth, 20).unwrap_or(0);
+        let weight = vec![1; usize::try_from(megabytes).unwrap_or(0) << 20];
+        let result = shapes::opened(faults, &state.mode, &state.model);
+        let session =
+            Arc::new(Session { id: id.clone(), cwd, servers, mcp, state: Mutex::new(state), weight });
+        lock(&self.sessions).insert(id, Arc::clone(&session));
+        Ok((session, result))
+    }
+
+    fn session(&self, params: &Value) -> Result<Arc<Session>, Value> {
+        let id = params["sessionId"].as_str().unwrap_or_default();
+        let session = lock(&self.sessions).get(id).cloned();
+        session.ok_or_else(|| shapes::error(-32602, &format!("Session not found: {id}")))
+    }
+
+    fn set_mode(&self, params: &Value) -> Answer {
+        let session = self.session(params)?;
+        let mode = params["modeId"].as_str().unwrap_or_default();
+        if self.has(Flag::SetModeError) || !MODES.contains(&mode) {
+            return Err(shapes::internal(&format!("Invalid or unavailable mode: {mode}")));
+        }
+        if self.has(Flag::ModeUpdateText) {
+            let text = format!("[MODE_UPDATE] {mode}");
+            self.peer.update(&session.id, &shapes::chunk(&self.peer.faults, "agent_message_chunk", &text));
+        }
+        if !self.has(Flag::SetModeIgnored) {
+            mode.clone_into(&mut lock(&session.state).mode);
+        }
+        Ok(json!({}))
+    }
+
+    fn set_model(&self, params: &Value) -> Answer {
+        let session = self.session(params)?;
+        let model = params["modelId"].as_str().unwrap_or_default();
+        if self.has(Flag::SetModelUnknown) {
+            return Err(unknown_method("session/set_model"));
+        }
+        if self.has(Flag::SetModelError) {
+            return Err(shapes::internal(&format!("Unknown model: {model}")));
+        }
+        // Any name is taken, as Gemini does.
+        model.clone_into(&mut lock(&session.state).model);
+        Ok(json!({}))
+    }
+
+    fn set_config_option(&self, params: &Value) -> Answer {
+        let session = self.session(params)?;
+        let (option, value) = (params["configId"].as_str(), params["value"].as_str().unwrap_or_default());
+        let mut state = lock(&session.state);
+        match option {
+            _ if self.has(Flag::SetConfigError) => return Err(shapes::internal("cannot set it, as asked")),
+            Some("model") => value.clone_into(&mut state.model),
+            Some("mode") if MODES.contains(&value) => value.clone_into(&mut state.mode),
+            _ => return Err(shapes::error(-32602, "Invalid params: no such option or value")),
+        }
+        Ok(json!({"configOptions": shapes::config_options(&state.mode, &state.model)}))
+    }
+
+    fn cancel(&self, params: &Value) {
+        if self.has(Flag::CancelIgnored) {
+            return;
+        }
+        let turn = self.session(params).ok().and_then(|session| lock(&session.state).turn.clone());
+        if let Some(turn) = turn {
+            turn.cancel();
+        }
+    }
+}
+
+fn unknown_method(method: &str) -> Value {
+    let message = format!("\"Method not found\": {method}");
+    json!({"code": -32601, "message": message, "data": {"method": method}})
+}

@@ -1,0 +1,235 @@
+//! What a fault is, and which ones a process has.
+
+use std::env;
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+
+use super::fault;
+
+/// One way to err.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Fault {
+    /// What `FAKE_ACP_FAULT` is set to.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+    /// A prompt that brings it out.
+    pub prompt: &'static str,
+    /// Which part of a conversation it is about.
+    pub stage: Stage,
+    pub(super) how: How,
+}
+
+/// The part of a conversation that a fault is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Stage {
+    /// The start and `initialize`.
+    Start,
+    /// `session/new`, `session/load`, modes and models.
+    Session,
+    /// The bytes and the JSON-RPC of every line.
+    Lines,
+    /// What an update says.
+    Updates,
+    /// What is told of tools.
+    Tools,
+    /// Requests for permission.
+    Permission,
+    /// Other requests of the agent: files, terminals.
+    Requests,
+    /// How a prompt is answered.
+    Answer,
+    /// Token counts.
+    Usage,
+    /// `session/cancel`.
+    Cancel,
+    /// The process itself.
+    Process,
+}
+
+/// How a fault is done.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum How {
+    /// The agent looks at this flag where it matters.
+    Flag(Flag),
+    /// Several flags together.
+    Flags(&'static [Flag]),
+    /// This script is played before that of each prompt.
+    Before(&'static str),
+    /// This script is played instead of that of each prompt.
+    Instead(&'static str),
+}
+
+/// A behaviour that cannot be written as a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flag {
+    // Start.
+    ExitAtStart,
+    ExitAfterInitialize,
+    InitializeNever,
+    InitializeSlow,
+    InitializeError,
+    InitializeBare,
+    InitializeOdd,
+    ProtocolVersion,
+    NoLoad,
+    AuthRequired,
+    AuthHopeless,
+    // Sessions.
+    SessionNewError,
+    SessionNewNever,
+    SessionNewSlow,
+    SessionNewStalls,
+    SessionNewExit,
+    SameSessionId,
+    SessionIdMissing,
+    SessionIdNumber,
+    NoModesNoModels,
+    ConfigOptionsOnly,
+    CommandsAfterNew,
+    SetModeError,
+    SetModeNever,
+    SetModeIgnored,
+    ModeUpdateText,
+    SetModelError,
+    SetModelUnknown,
+    SetConfigError,
+    LoadError,
+    LoadAnswersFirst,
+    LoadShowsContext,
+    MemoryGrowth,
+    McpIgnored,
+    // Lines.
+    JunkFirst,
+    JunkBetween,
+    BlankLines,
+    TruncatedLines,
+    InvalidUtf8,
+    NumberLines,
+    ArrayLines,
+    Crlf,
+    Bom,
+    NulBytes,
+    SlowBytes,
+    NoVersionField,
+    AnswerIdsAsStrings,
+    RequestIdsAsStrings,
+    AnswersToNobody,
+    AnswersTwice,
+    ResultAndError,
+    // Updates.
+    TextAsList,
+    TextAsString,
+    OneCharacterChunks,
+    UpdateWithoutSession,
+    // Tools.
+    EmptyToolIds,
+    MissingToolIds,
+    SameToolId,
+    ToolFirstInPermission,
+    RefusedToolSilent,
+    ToolNeverEnded,
+    ToolEndedTwice,
+    CancelledShellCompleted,
+    ShellOutputMissing,
+    // Permission.
+    UnknownOptionKinds,
+    NoOptions,
+    RejectOnly,
+    AlwaysOnly,
+    LyingOptionIds,
+    AsksAgain,
+    AsksTwiceAtOnce,
+    PermissionWithoutTool,
+    PermissionWithoutSession,
+    // Answers.
+    QuotaInMeta,
+    // Cancel.
+    CancelIgnored,
+    CancelSlow,
+    CancelAsEndTurn,
+    CancelAsError,
+    CancelDropsPermission,
+    CancelThenText,
+    // Process.
+    IgnoresSignals,
+    SurvivesEof,
+    SlowExit,
+}
+
+/// The faults of this process, each with the number behind its colon.
+#[derive(Debug, Default)]
+pub(super) struct Active(Vec<(&'static Fault, Option<u64>)>);
+
+impl Active {
+    /// Reads the variables. A name that there is not is an error: a test that misspells it would prove nothing.
+    pub(super) fn from_env() -> Result<Self, String> {
+        let names = env::var("FAKE_ACP_FAULT").unwrap_or_default();
+        let active = Self::parse(&names)?;
+        let Some(file) = env::var_os("FAKE_ACP_FAULT_ONCE") else { return Ok(active) };
+        match OpenOptions::new().write(true).create_new(true).open(&file) {
+            Ok(_) => Ok(active),
+            Err(why) if why.kind() == ErrorKind::AlreadyExists => Ok(Self::default()),
+            Err(why) => Err(format!("FAKE_ACP_FAULT_ONCE: {why}")),
+        }
+    }
+
+    pub(super) fn parse(names: &str) -> Result<Self, String> {
+        let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let one = |name: &str| {
+            let (name, number) = match name.split_once(':') {
+                Some((name, number)) => {
+                    (name, Some(number.parse().map_err(|_| format!("`{number}` is no number"))?))
+                }
+                None => (name, None),
+            };
+            let fault = fault(name).ok_or_else(|| format!("there is no fault `{name}`; see `--list`"))?;
+            Ok((fault, number))
+        };
+        names.map(one).collect::<Result<Vec<_>, String>>().map(Self)
+    }
+
+    pub(super) fn has(&self, flag: Flag) -> bool {
+        self.find(flag).is_some()
+    }
+
+    /// The number of a fault with this flag, or `usual` when it has none; nothing when there is no such fault.
+    pub(super) fn number(&self, flag: Flag, usual: u64) -> Option<u64> {
+        self.find(flag).map(|number| number.unwrap_or(usual))
+    }
+
+    /// The script of a turn: that of the prompt, changed by the faults.
+    pub(super) fn script(&self, prompt: &str) -> String {
+        let mut script = prompt.to_owned();
+        for (fault, number) in &self.0 {
+            let with_number = |text: &str| match number {
+                Some(number) => text.replace("{number}", &number.to_string()),
+                None => text.replace("{number}", "1"),
+            };
+            match fault.how {
+                How::Instead(text) => script = with_number(text),
+                How::Before(text) => {
+                    let rest = if super::words::is_script(&script) {
+                        script
+                    } else {
+                        format!("say You said: {}", super::words::on_one_line(&script))
+                    };
+                    script = format!("{}\n{rest}", with_number(text));
+                }
+                How::Flag(_) | How::Flags(_) => {}
+            }
+        }
+        script
+    }
+
+    fn find(&self, flag: Flag) -> Option<Option<u64>> {
+        let has = |fault: &Fault| match fault.how {
+            How::Flag(own) => own == flag,
+            How::Flags(own) => own.contains(&flag),
+            How::Before(_) | How::Instead(_) => false,
+        };
+        self.0.iter().find(|(fault, _)| has(fault)).map(|(_, number)| *number)
+    }
+}

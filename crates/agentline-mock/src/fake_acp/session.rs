@@ -1,0 +1,133 @@
+//! A session: what it was opened with, what has changed since, its history, and the turn that may be running.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use serde_json::{Value, json};
+
+use super::mcp::Servers;
+use super::peer::lock;
+
+/// One conversation.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) id: String,
+    pub(super) cwd: PathBuf,
+    pub(super) servers: Value,
+    pub(super) mcp: Servers,
+    pub(super) state: Mutex<State>,
+    /// Memory that this session is to cost.
+    pub(super) weight: Vec<u8>,
+}
+
+/// What changes in a session.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) mode: String,
+    pub(super) model: String,
+    pub(super) prompts: Vec<String>,
+    /// Every update of the conversation, to be replayed.
+    pub(super) history: Vec<Value>,
+    /// The tools that were allowed for good.
+    pub(super) always: HashSet<String>,
+    pub(super) turn: Option<Arc<Control>>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            mode: "default".to_owned(),
+            model: "fake-large".to_owned(),
+            prompts: Vec::new(),
+            history: Vec::new(),
+            always: HashSet::new(),
+            turn: None,
+        }
+    }
+}
+
+/// Whether a turn was cancelled, and a way to wait for that.
+#[derive(Debug, Default)]
+pub(super) struct Control {
+    cancelled: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Control {
+    pub(super) fn cancel(&self) {
+        *lock(&self.cancelled) = true;
+        self.changed.notify_all();
+    }
+
+    pub(super) fn cancelled(&self) -> bool {
+        *lock(&self.cancelled)
+    }
+
+    /// Waits so long, or until the turn is cancelled.
+    pub(super) fn wait(&self, time: Duration) {
+        let until = Instant::now() + time;
+        let mut cancelled = lock(&self.cancelled);
+        while !*cancelled {
+            let Some(left) = until.checked_duration_since(Instant::now()) else { return };
+            cancelled = self.changed.wait_timeout(cancelled, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Session {
+    /// A path of a script: one that is not absolute counts from the session's folder.
+    pub(super) fn path(&self, path: &str) -> PathBuf {
+        self.cwd.join(path)
+    }
+
+    /// Begins a turn. One that still runs is cancelled, as in Gemini.
+    pub(super) fn begin_turn(&self) -> Arc<Control> {
+        let control = Arc::new(Control::default());
+        let before = lock(&self.state).turn.replace(Arc::clone(&control));
+        if let Some(before) = before {
+            before.cancel();
+        }
+        control
+    }
+
+    /// Ends a turn, unless another has begun.
+    pub(super) fn end_turn(&self, control: &Arc<Control>) {
+        lock(&self.state).turn.take_if(|turn| Arc::ptr_eq(turn, control));
+    }
+
+    pub(super) fn remember(&self, update: &Value) {
+        lock(&self.state).history.push(update.clone());
+    }
+
+    /// Keeps the session for another process, where there is a folder for it.
+    pub(super) fn store(&self) {
+        let Some(file) = store_file(&self.id) else { return };
+        let state = lock(&self.state);
+        let kept = json!({"prompts": state.prompts, "history": state.history});
+        // A folder that cannot be written shows when the session is loaded.
+        let _ = fs::write(file, kept.to_string());
+    }
+
+    /// What another process kept of a session.
+    pub(super) fn stored(id: &str) -> Option<State> {
+        let kept: Value = serde_json::from_str(&fs::read_to_string(store_file(id)?).ok()?).ok()?;
+        let texts = |list: &Value| -> Vec<String> {
+            list.as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|text| text.as_str().map(str::to_owned))
+                .collect()
+        };
+        let history = kept["history"].as_array().cloned().unwrap_or_default();
+        Some(State { prompts: texts(&kept["prompts"]), history, ..State::default() })
+    }
+}
+
+fn store_file(id: &str) -> Option<PathBuf> {
+    let plain = id.chars().all(|character| character.is_ascii_alphanumeric() || character == '-');
+    plain.then_some(())?;
+    Some(Path::new(&env::var_os("FAKE_ACP_STORE")?).join(format!("{id}.json")))
+}

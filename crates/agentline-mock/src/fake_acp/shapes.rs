@@ -1,0 +1,153 @@
+//! The JSON of the protocol, in the shapes that real agents send.
+
+use serde_json::{Value, json};
+
+use super::faults::{Active, Flag};
+
+/// The modes that a session has.
+pub(super) const MODES: [&str; 4] = ["default", "autoEdit", "yolo", "plan"];
+
+/// The models that a session lists.
+pub(super) const MODELS: [&str; 3] = ["auto", "fake-large", "fake-small"];
+
+/// A picture of one pixel.
+const PICTURE: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=";
+
+/// The result of `initialize`.
+pub(super) fn initialized(faults: &Active, version: &str) -> Value {
+    let protocol = faults.number(Flag::ProtocolVersion, 2).unwrap_or(1);
+    if faults.has(Flag::InitializeBare) {
+        return json!({"protocolVersion": protocol});
+    }
+    if faults.has(Flag::InitializeOdd) {
+        return json!({
+            "protocolVersion": protocol, "agentInfo": "fake-acp", "agentCapabilities": [], "authMethods": null,
+            "later": {"field": 1},
+        });
+    }
+    let needs_auth = faults.has(Flag::AuthRequired) || faults.has(Flag::AuthHopeless);
+    let methods = if needs_auth {
+        json!([{"id": "fake-login", "name": "Log in", "description": "Nothing is checked"}])
+    } else {
+        json!([])
+    };
+    json!({
+        "protocolVersion": protocol,
+        "agentInfo": {"name": "fake-acp", "title": "Fake ACP agent", "version": version},
+        "agentCapabilities": {
+            "loadSession": !faults.has(Flag::NoLoad),
+            "promptCapabilities": {"image": true, "audio": true, "embeddedContext": true},
+            "mcpCapabilities": {"http": true, "sse": true},
+        },
+        "authMethods": methods,
+    })
+}
+
+/// What `session/new` and `session/load` say of modes, models and options.
+pub(super) fn opened(faults: &Active, mode: &str, model: &str) -> Value {
+    if faults.has(Flag::NoModesNoModels) {
+        return json!({});
+    }
+    if faults.has(Flag::ConfigOptionsOnly) {
+        return json!({"configOptions": config_options(mode, model)});
+    }
+    let modes: Vec<Value> = MODES
+        .iter()
+        .map(|id| json!({"id": id, "name": id, "description": format!("The mode {id}")}))
+        .collect();
+    let models: Vec<Value> = MODELS.iter().map(|id| json!({"modelId": id, "name": id})).collect();
+    json!({
+        "modes": {"availableModes": modes, "currentModeId": mode},
+        "models": {"availableModels": models, "currentModelId": model},
+        "configOptions": config_options(mode, model),
+    })
+}
+
+/// The options of a session.
+pub(super) fn config_options(mode: &str, model: &str) -> Value {
+    let options =
+        |ids: &[&str]| -> Vec<Value> { ids.iter().map(|id| json!({"value": id, "name": id})).collect() };
+    json!([
+        {
+            "id": "model", "name": "Model", "category": "model", "type": "select", "currentValue": model,
+            "options": options(&MODELS),
+        },
+        {
+            "id": "mode", "name": "Session Mode", "category": "mode", "type": "select", "currentValue": mode,
+            "options": options(&MODES),
+        },
+    ])
+}
+
+/// A piece of text, of the answer or of a thought.
+pub(super) fn chunk(faults: &Active, kind: &str, text: &str) -> Value {
+    let content = if faults.has(Flag::TextAsString) {
+        json!(text)
+    } else if faults.has(Flag::TextAsList) {
+        let middle = (0..=text.len() / 2).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        json!([{"type": "text", "text": &text[..middle]}, {"type": "text", "text": &text[middle..]}])
+    } else {
+        json!({"type": "text", "text": text})
+    };
+    json!({"sessionUpdate": kind, "content": content})
+}
+
+pub(super) fn image() -> Value {
+    let content = json!({"type": "image", "mimeType": "image/png", "data": PICTURE});
+    json!({"sessionUpdate": "agent_message_chunk", "content": content})
+}
+
+pub(super) fn audio() -> Value {
+    let content = json!({"type": "audio", "mimeType": "audio/wav", "data": "UklGRiQAAABXQVZF"});
+    json!({"sessionUpdate": "agent_message_chunk", "content": content})
+}
+
+pub(super) fn plan() -> Value {
+    let entry = |content: &str, priority: &str, status: &str| json!({"content": content, "priority": priority, "status": status});
+    json!({"sessionUpdate": "plan", "entries": [
+        entry("Read the code", "high", "completed"),
+        entry("Change the code", "medium", "in_progress"),
+        entry("Run the tests", "low", "pending"),
+    ]})
+}
+
+pub(super) fn commands() -> Value {
+    json!({"sessionUpdate": "available_commands_update", "availableCommands": [
+        {"name": "help", "description": "Shows what there is."},
+        {"name": "review", "description": "Reviews changes.", "input": {"hint": "what to review"}},
+    ]})
+}
+
+/// A request for permission: the options in Gemini's order, with the most generous first.
+pub(super) fn options(faults: &Active) -> Value {
+    let option = |id: &str, name: &str, kind: &str| json!({"optionId": id, "name": name, "kind": kind});
+    let always = option("proceed_always", "Allow for this session", "allow_always");
+    let reject = option("cancel", "Reject", "reject_once");
+    if faults.has(Flag::NoOptions) {
+        json!([])
+    } else if faults.has(Flag::RejectOnly) {
+        json!([reject, option("never", "Never", "reject_always")])
+    } else if faults.has(Flag::AlwaysOnly) {
+        json!([always, reject])
+    } else if faults.has(Flag::UnknownOptionKinds) {
+        json!([
+            option("a", "Allow twice", "allow_twice"), option("b", "Maybe", "maybe"),
+            option("c", "Allow", "allow_once"), {"optionId": "d", "name": "No kind"}, reject,
+        ])
+    } else if faults.has(Flag::LyingOptionIds) {
+        json!([option("allow_once", "No", "reject_once"), option("cancel", "Yes", "allow_once")])
+    } else {
+        json!([always, option("proceed_once", "Allow", "allow_once"), reject])
+    }
+}
+
+/// An error of JSON-RPC.
+pub(super) fn error(code: i64, message: &str) -> Value {
+    json!({"code": code, "message": message})
+}
+
+/// An error with the shape that Gemini gives what went wrong inside it.
+pub(super) fn internal(details: &str) -> Value {
+    json!({"code": -32603, "message": "Internal error", "data": {"details": details}})
+}

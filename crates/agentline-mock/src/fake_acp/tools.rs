@@ -1,0 +1,312 @@
+//! Tools of the agent: told to the client, asked for where the script says so, and really done.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::faults::Flag;
+use super::peer::lock;
+use super::shapes;
+use super::shell;
+use super::turn::Turn;
+use super::words::unescape;
+
+/// One use of a tool.
+struct Use {
+    id: Value,
+    name: String,
+    title: String,
+    kind: &'static str,
+    content: Value,
+    locations: Value,
+    input: Value,
+    work: Work,
+}
+
+/// What a tool does.
+enum Work {
+    Write(PathBuf, String),
+    Read(PathBuf),
+    Delete(PathBuf),
+    Shell(String),
+    Call { server: String, tool: String, args: Value },
+    Nothing,
+}
+
+/// How a tool ended: its status, and what replaces its content.
+struct Done {
+    status: &'static str,
+    content: Option<Value>,
+    output: Option<Value>,
+}
+
+/// Plays `NAME ARGS`.
+pub(super) fn tool(turn: &Turn<'_>, words: &str, asks: bool) {
+    let usage = described(turn, words);
+    if let Some(done) = play(turn, &usage, asks) {
+        finish(turn, &usage, &done);
+    }
+}
+
+/// Plays `SERVER TOOL JSON`, and says what the tool answered.
+pub(super) fn call(turn: &Turn<'_>, words: &str, asks: bool) {
+    let mut words = words.splitn(3, char::is_whitespace);
+    let mut next = || words.next().unwrap_or_default().to_owned();
+    let (server, tool, args) = (next(), next(), next());
+    let args: Value = serde_json::from_str(&args).unwrap_or_else(|_| json!({}));
+    let usage = Use {
+        id: new_id(turn, &format!("mcp_{server}_{tool}")),
+        name: format!("mcp_{server}_{tool}"),
+        title: format!("{tool} ({server} MCP Server)"),
+        kind: "other",
+        content: json!([]),
+        locations: json!([]),
+        input: args.clone(),
+        work: Work::Call { server, tool: tool.clone(), args },
+    };
+    let Some(done) = play(turn, &usage, asks) else { return };
+    finish(turn, &usage, &done);
+    let said =
+        done.content.as_ref().and_then(|content| content[0]["content"]["text"].as_str()).unwrap_or_default();
+    let failed = if done.status == "failed" { " failed" } else { "" };
+    turn.say(&format!("{tool}{failed}: {said}"));
+}
+
+fn described(turn: &Turn<'_>, words: &str) -> Use {
+    let (name, rest) = words.split_once(char::is_whitespace).unwrap_or((words, ""));
+    let (first, more) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    let path = turn.session.path(first);
+    let usage = |title: String, kind, content, locations, input, work| Use {
+        id: new_id(turn, name),
+        name: name.to_owned(),
+        title,
+        kind,
+        content,
+        locations,
+        input,
+        work,
+    };
+    let here = json!([{"path": path}]);
+    match name {
+        "write_file" => {
+            let text = unescape(more);
+            let old = fs::read_to_string(&path).ok();
+            let what = if old.is_some() { "modify" } else { "add" };
+            let diff = json!([{
+                "type": "diff", "path": path, "oldText": old.unwrap_or_default(), "newText": text,
+                "_meta": {"kind": what},
+            }]);
+            let input = json!({"file_path": path, "content": text});
+            usage(format!("Writing to {first}"), "edit", diff, here, input, Work::Write(path.clone(), text))
+        }
+        "read_file" => {
+            let input = json!({"file_path": path});
+            usage(first.to_owned(), "read", json!([]), here, input, Work::Read(path.clone()))
+        }
+        "delete_file" => {
+            let input = json!({"file_path": path});
+            usage(format!("Deleting {first}"), "delete", json!([]), here, input, Work::Delete(path.clone()))
+        }
+        "run" => {
+            let text = format!("[current working directory {}]", turn.session.cwd.display());
+            let input = json!({"command": rest});
+            usage(
+                rest.to_owned(),
+                "execute",
+                text_content(&text),
+                json!([]),
+                input,
+                Work::Shell(rest.to_owned()),
+            )
+        }
+        _ => usage(name.to_owned(), "other", json!([]), json!([]), json!({"args": rest}), Work::Nothing),
+    }
+}
+
+fn new_id(turn: &Turn<'_>, name: &str) -> Value {
+    let number = turn.agent.next_tool.fetch_add(1, Ordering::SeqCst) + 1;
+    match () {
+        () if turn.agent.has(Flag::EmptyToolIds) => json!(""),
+        () if turn.agent.has(Flag::MissingToolIds) => Value::Null,
+        () if turn.agent.has(Flag::SameToolId) => json!("tool"),
+        () => json!(format!("{name}-{number}")),
+    }
+}
+
+/// Announces, asks and does. Nothing: it was refused.
+fn play(turn: &Turn<'_>, usage: &Use, asks: bool) -> Option<Done> {
+    let silent = turn.agent.has(Flag::ToolFirstInPermission);
+    let asks = asks && !lock(&turn.session.state).always.contains(&usage.name);
+    if !asks {
+        turn.update(&tell(usage, "tool_call", "in_progress"));
+        return Some(work(turn, usage));
+    }
+    if !silent {
+        turn.update(&tell(usage, "tool_call", "pending"));
+    }
+    match permission(turn, usage) {
+        Ok(()) => {}
+        Err(why) => {
+            if !turn.agent.has(Flag::RefusedToolSilent) {
+                let mut failed = tell(usage, "tool_call_update", "failed");
+                failed["content"] = text_content(&why);
+                turn.update(&failed);
+            }
+            return None;
+        }
+    }
+    if !silent {
+        turn.update(&tell(usage, "tool_call_update", "in_progress"));
+    }
+    Some(work(turn, usage))
+}
+
+/// Asks for permission, as often as the faults say. An error says why there is none.
+fn permission(turn: &Turn<'_>, usage: &Use) -> Result<(), String> {
+    let options = shapes::options(&turn.agent.peer.faults);
+    let mut params = json!({"options": options, "toolCall": tell(usage, "", "pending")});
+    if turn.agent.has(Flag::PermissionWithoutTool) {
+        params["toolCall"] = Value::Null;
+    }
+    let ask = || {
+        if turn.agent.has(Flag::PermissionWithoutSession) {
+            return turn.agent.peer.ask("session/request_permission", &params);
+        }
+        turn.ask("session/request_permission", params.clone())
+    };
+    if turn.agent.has(Flag::AsksTwiceAtOnce) {
+        let both = [ask(), ask()];
+        return both.iter().try_for_each(|answer| decide(turn, usage, &options, answer));
+    }
+    // Not for ever: a test that fails must end too.
+    if let Some(times) = turn.agent.peer.faults.number(Flag::AsksAgain, 10_000) {
+        for _ in 1..times {
+            decide(turn, usage, &options, &ask())?;
+            if turn.control.cancelled() {
+                return Err("cancelled".to_owned());
+            }
+        }
+    }
+    decide(turn, usage, &options, &ask())
+}
+
+fn decide(turn: &Turn<'_>, usage: &Use, options: &Value, answer: &Receiver<Value>) -> Result<(), String> {
+    let answer = loop {
+        match answer.recv_timeout(Duration::from_millis(10)) {
+            Ok(answer) => break answer,
+            Err(RecvTimeoutError::Timeout)
+                if turn.control.cancelled() && turn.agent.has(Flag::CancelDropsPermission) =>
+            {
+                return Err("cancelled".to_owned());
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err("the client is gone".to_owned()),
+        }
+    };
+    if let Some(error) = answer.get("error") {
+        return Err(format!("The client answered with an error: {error}"));
+    }
+    let outcome = &answer["result"]["outcome"];
+    if outcome["outcome"] != "selected" {
+        return Err("The user cancelled it.".to_owned());
+    }
+    let chosen =
+        options.as_array().into_iter().flatten().find(|option| option["optionId"] == outcome["optionId"]);
+    match chosen.and_then(|option| option["kind"].as_str()) {
+        Some("allow_once" | "allow_twice") => Ok(()),
+        Some("allow_always") => {
+            lock(&turn.session.state).always.insert(usage.name.clone());
+            Ok(())
+        }
+        Some(_) => Err("The user rejected it.".to_owned()),
+        None => Err(format!("There is no option {}.", outcome["optionId"])),
+    }
+}
+
+fn work(turn: &Turn<'_>, usage: &Use) -> Done {
+    let ended = |result: Result<Option<Value>, String>| match result {
+        Ok(content) => Done { status: "completed", content, output: None },
+        Err(why) => Done { status: "failed", content: Some(text_content(&why)), output: None },
+    };
+    let said = |why: std::io::Error| why.to_string();
+    match &usage.work {
+        Work::Nothing => ended(Ok(None)),
+        Work::Write(path, text) => {
+            let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+            ended(folder.and_then(|()| fs::write(path, text)).map(|()| None).map_err(said))
+        }
+        Work::Read(path) => match fs::read_to_string(path) {
+            Ok(text) => ended(Ok(Some(text_content(&text)))),
+            Err(_) => ended(Err(format!("File not found: {}", path.display()))),
+        },
+        Work::Delete(path) => ended(fs::remove_file(path).map(|()| None).map_err(said)),
+        Work::Shell(command) => match shell::run(command, &turn.session.cwd, turn.control) {
+            Err(why) => ended(Err(said(why))),
+            Ok(ran) => shell_done(turn, &ran),
+        },
+        Work::Call { server, tool, args } => match turn.session.mcp.call(server, tool, args, turn.control) {
+            Err(why) => ended(Err(why)),
+            Ok(result) => {
+                let texts = result["content"].as_array().into_iter().flatten();
+                let text: String = texts.filter_map(|block| block["text"].as_str()).collect();
+                let status = if result["isError"] == true { "failed" } else { "completed" };
+                Done { status, content: Some(text_content(&text)), output: Some(result) }
+            }
+        },
+    }
+}
+
+fn shell_done(turn: &Turn<'_>, ran: &shell::Ran) -> Done {
+    let Some(status) = ran.status else {
+        let completed = turn.agent.has(Flag::CancelledShellCompleted);
+        let status = if completed { "completed" } else { "failed" };
+        return Done { status, content: Some(text_content("Command cancelled by user.")), output: None };
+    };
+    let missing = turn.agent.has(Flag::ShellOutputMissing);
+    let content = if missing { json!([]) } else { text_content(&ran.output) };
+    let output = (!missing).then(|| json!({"exitCode": status.code(), "output": ran.output}));
+    let status = if status.success() || missing { "completed" } else { "failed" };
+    Done { status, content: Some(content), output }
+}
+
+fn finish(turn: &Turn<'_>, usage: &Use, done: &Done) {
+    if turn.agent.has(Flag::ToolNeverEnded) {
+        return;
+    }
+    let mut update = tell(usage, "tool_call_update", done.status);
+    if let Some(content) = &done.content {
+        update["content"] = content.clone();
+    }
+    if let Some(output) = &done.output {
+        update["rawOutput"] = output.clone();
+    }
+    turn.update(&update);
+    if turn.agent.has(Flag::ToolEndedTwice) {
+        turn.update(&update);
+        update["status"] = json!("failed");
+        turn.update(&update);
+    }
+}
+
+/// What is told of a use: as an update of this kind, or, without one, as the `toolCall` of a request.
+fn tell(usage: &Use, kind: &str, status: &str) -> Value {
+    let mut told = json!({
+        "toolCallId": usage.id, "title": usage.title, "kind": usage.kind, "status": status,
+        "content": usage.content, "locations": usage.locations, "rawInput": usage.input,
+    });
+    if usage.id.is_null() {
+        told.as_object_mut().map(|told| told.remove("toolCallId"));
+    }
+    if !kind.is_empty() {
+        told["sessionUpdate"] = json!(kind);
+    }
+    told
+}
+
+fn text_content(text: &str) -> Value {
+    json!([{"type": "content", "content": {"type": "text", "text": text}}])
+}

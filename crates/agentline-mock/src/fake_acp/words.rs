@@ -1,0 +1,132 @@
+//! The words that a prompt may script its turn with.
+
+/// One word of a script.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Word {
+    /// The word itself.
+    pub name: &'static str,
+    /// How it is written. A word without arguments must stand alone on its line.
+    pub usage: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+}
+
+const fn word(name: &'static str, usage: &'static str, about: &'static str) -> Word {
+    Word { name, usage, about }
+}
+
+/// Every word. In a text `\n` means a new line; a path counts from the session's folder.
+#[rustfmt::skip]
+pub const WORDS: &[Word] = &[
+    word("say", "say TEXT", "a piece of the answer"),
+    word("think", "think TEXT", "a thought"),
+    word("chunks", "chunks N TEXT", "N pieces of the answer; `{n}` in the text is the number"),
+    word("big", "big BYTES", "one piece of the answer of so many bytes"),
+    word("image", "image", "a small picture as a piece of the answer"),
+    word("audio", "audio", "a small sound as a piece of the answer"),
+    word("tool", "tool NAME ARGS", "a tool, without asking: write_file PATH TEXT, read_file PATH, delete_file PATH, run CMD"),
+    word("ask", "ask NAME ARGS", "the same, after `session/request_permission`"),
+    word("run", "run CMD", "a shell command in a session of its own; short for `tool run CMD`"),
+    word("call", "call SERVER TOOL JSON", "a tool of an MCP server of this session; says the result"),
+    word("ask_call", "ask_call SERVER TOOL JSON", "the same, after `session/request_permission`"),
+    word("list_tools", "list_tools", "says what the session's MCP servers listed"),
+    word("fs_read", "fs_read PATH [LINE LIMIT]", "asks the client to read a file; says what came"),
+    word("fs_write", "fs_write PATH TEXT", "asks the client to write a file; says what came"),
+    word("terminal", "terminal", "asks the client for a terminal; says what came"),
+    word("request", "request METHOD JSON", "asks the client anything; says what came"),
+    word("plan", "plan", "a plan of three entries"),
+    word("commands", "commands", "the list of slash commands"),
+    word("mode", "mode ID", "the agent changes its mode by itself"),
+    word("config", "config", "the options of the session"),
+    word("info", "info", "a title for the session"),
+    word("unknown", "unknown", "an update of a kind that does not exist"),
+    word("usage", "usage IN [OUT CACHED THOUGHT]", "token counts in the answer of the prompt"),
+    word("used", "used N [SIZE COST]", "a `usage_update`"),
+    word("quota", "quota IN [OUT]", "token counts in `_meta.quota` of the answer, as Gemini does"),
+    word("stderr", "stderr TEXT", "a line on standard error"),
+    word("stderr_flood", "stderr_flood BYTES", "so many bytes on standard error"),
+    word("half_line", "half_line", "half of a message, without an end of line"),
+    word("sleep", "sleep MS", "waits, unless cancelled"),
+    word("repeat", "repeat N WORD", "does another word N times, with `{n}` for the number"),
+    word("after", "after MS WORD", "does another word so long after the prompt was answered; plain text is said"),
+    word("trickle", "trickle EVERY_MS FOR_MS TEXT", "says a text again and again after the prompt was answered"),
+    word("update", "update JSON", "an update of this session as it is"),
+    word("raw", "raw LINE", "a line as it is, with `{session}` and `{id}` of the prompt filled in"),
+    word("env", "env NAME", "says a variable of its environment"),
+    word("cwd", "cwd", "says the folder of the session"),
+    word("echo_servers", "echo_servers", "says the `mcpServers` of the session"),
+    word("echo_client", "echo_client", "says the parameters of `initialize`"),
+    word("echo_prompt", "echo_prompt", "says the blocks of the prompt, with the length of what they carry"),
+    word("state", "state", "says session, mode, model, number of prompts and process as JSON"),
+    word("history", "history", "says the prompts of this session so far as a JSON list"),
+    word("stop", "stop REASON", "ends the turn with this stop reason"),
+    word("error", "error CODE MESSAGE", "ends the turn with an error"),
+    word("result", "result JSON", "ends the turn with this result"),
+    word("failure", "failure JSON", "ends the turn with this error as it is"),
+    word("die", "die CODE", "the process exits"),
+    word("killed", "killed", "the process ends by SIGKILL"),
+    word("close_stdout", "close_stdout", "closes its output and lives on"),
+    word("hang", "hang", "nothing more, until cancelled"),
+];
+
+/// A line of a script taken apart, or nothing when it is none.
+pub(super) fn parse(line: &str) -> Option<(&'static str, &str)> {
+    let line = line.trim();
+    let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let word = WORDS.iter().find(|word| word.name == name)?;
+    let takes_arguments = word.usage.contains(' ');
+    (rest.is_empty() != takes_arguments).then_some((word.name, rest.trim_start()))
+}
+
+/// Whether a prompt holds at least one line of a script.
+pub(super) fn is_script(prompt: &str) -> bool {
+    prompt.lines().any(|line| parse(line).is_some())
+}
+
+/// A text as the argument of a word.
+pub(super) fn on_one_line(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('\n', "\\n")
+}
+
+/// The argument of a word as the text that it means.
+pub(super) fn unescape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => match characters.next() {
+                Some('n') => out.push('\n'),
+                Some('t') => out.push('\t'),
+                Some(other) => out.push(other),
+                None => out.push('\\'),
+            },
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_script, on_one_line, parse, unescape};
+
+    #[test]
+    fn lines_are_taken_apart() {
+        assert_eq!(parse("say  hello there"), Some(("say", "hello there")));
+        assert_eq!(parse("plan"), Some(("plan", "")));
+        // Words of ordinary prompts are no script.
+        assert_eq!(parse("plan the work"), None);
+        assert_eq!(parse("say"), None);
+        assert_eq!(parse("Say hello"), None);
+        assert!(!is_script("What is 2+2?\nThink hard."));
+        assert!(is_script("Some rules first.\nsay hi"));
+    }
+
+    #[test]
+    fn texts_survive_one_line() {
+        let text = "a\nb\\n\\";
+        assert_eq!(unescape(&on_one_line(text)), text);
+        assert_eq!(unescape("hi\\n"), "hi\n");
+    }
+}
