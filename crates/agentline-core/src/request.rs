@@ -114,6 +114,11 @@ pub struct RunRequest {
     pub authenticate: Option<String>,
     /// The profile of the agent's sandbox on macOS.
     pub sandbox_profile: Option<String>,
+    /// What the caller wants needs an agent that stays alive: hosted tools, somebody to be asked, several prompts.
+    #[serde(skip)]
+    pub needs_live: bool,
+    /// The run gets an empty workspace of its own, which is removed afterwards.
+    pub temporary_workspace: bool,
     /// The tape of the run is written here.
     pub record: Option<PathBuf>,
     /// Lines longer than this many bytes are reported as unreadable.
@@ -187,6 +192,8 @@ impl Default for RunRequest {
             allow_file_writes: false,
             authenticate: None,
             sandbox_profile: None,
+            needs_live: false,
+            temporary_workspace: false,
             record: None,
             max_line_bytes: 256 << 20,
         }
@@ -258,6 +265,8 @@ setters! {
     allow_file_reads: bool => |v| v;
     /// Lets the agent ask us to write files in the workspace, over ACP.
     allow_file_writes: bool => |v| v;
+    /// An empty workspace of the run's own, removed afterwards.
+    temporary_workspace: bool => |v| v;
     /// Writes the tape here.
     record: impl Into<PathBuf> => |v| Some(v.into());
 }

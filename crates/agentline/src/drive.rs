@@ -1,132 +1,171 @@
 //! The loop: one task a process. It hands everything that happens to the connection and does what the connection says.
 
 use crate::{
-    follow::Follower,
+    link::Bell,
     prepare,
     process::{self, Happening, Process, Signal, Std},
+    seat::{Boarding, Seat, Tell},
     tape_file::TapeFile,
-    workspace::Before,
 };
 use agentline_core::{
-    Answer, Ask, AskId, Connection, Disk, Exit, Input, LineSplitter, Millis, Notice, Order, Outcome, Output,
-    Piece, Record, RunId, Rung, Side, Stream, What,
+    Answer, Ask, AskId, Connection, Disk, Exit, Failure, Input, Kind, LineSplitter, Millis, Notice, Outcome,
+    Output, Piece, Ruling, RunId, Rung, Side, Stream, Veil, Want, What,
 };
 use std::{
     borrow::Cow,
+    collections::{BTreeMap, HashMap},
     path::PathBuf,
     time::{Duration, Instant},
 };
 use tokio::{
-    sync::mpsc::{Receiver, Sender},
-    task::JoinHandle,
+    sync::{
+        mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+        watch,
+    },
+    task::{AbortHandle, Id, JoinError, JoinSet},
 };
 
-/// The only run of a process that takes one prompt.
-const RUN: RunId = RunId(1);
-/// What a run is stopped by when nobody holds it any more.
-const SIGTERM: i32 = 15;
 /// How long to wait before looking again whether a slow consumer made room.
 const SLOW_CONSUMER: Duration = Duration::from_millis(50);
+/// How many events of one run may wait before its slow consumer holds up the others on the process.
+const MOST_PENDING: usize = 50_000;
+/// How often session files are looked at. A turn's tokens are in them some 60 ms after the turn.
+const PACE: Duration = Duration::from_millis(40);
 
-/// Everything that one run needs, made ready before the agent starts.
-pub(crate) struct Job {
-    pub(crate) order: Order,
-    pub(crate) notices: Vec<Notice>,
+/// A live process, before its loop begins.
+pub(crate) struct Live {
     pub(crate) process: Process,
     pub(crate) connection: Connection,
-    pub(crate) follower: Follower,
+    /// What must not leave in any output, whichever run it is of.
+    pub(crate) secrets: Vec<String>,
     pub(crate) tape: Option<TapeFile>,
-    pub(crate) before: Option<Before>,
     pub(crate) max_line: usize,
     pub(crate) begun: Instant,
-    /// Events leave in batches: one for all that was read at once.
-    pub(crate) events: Sender<Vec<Record>>,
-    pub(crate) cancels: Receiver<i32>,
-    /// Lives as long as the run; removed with it.
+    /// Removed when the process is gone.
     pub(crate) private: Option<tempfile::TempDir>,
     /// What may have to go back to the user from the private folder.
     pub(crate) copy_back: Vec<(PathBuf, PathBuf)>,
+    /// Runs that want a place. When nobody can send one any more, the process is retired.
+    pub(crate) boarding: UnboundedReceiver<Boarding>,
+    pub(crate) bell: Bell,
+    pub(crate) state: watch::Sender<LiveState>,
 }
+
+/// How a live process stands, for those who choose one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LiveState {
+    /// It has answered.
+    pub(crate) ready: bool,
+    /// It takes no more runs.
+    pub(crate) closed: bool,
+    /// How many runs are on it.
+    pub(crate) seats: usize,
+    /// How many it has had.
+    pub(crate) served: u32,
+}
+
+/// A line of the host's own tools, and whose it is.
+type SideLine = (RunId, String);
 
 /// The state of the loop.
 struct Drive {
     connection: Connection,
     process: Process,
-    follower: Follower,
+    secrets: Vec<String>,
     tape: Option<TapeFile>,
-    before: Option<Before>,
     begun: Instant,
-    /// Events that wait for room.
-    pending: Vec<Record>,
+    bell: Bell,
+    seats: BTreeMap<RunId, Seat>,
+    /// Runs that are over and are told when the process is gone.
+    held: Vec<(Seat, Box<Outcome>)>,
+    last_run: u32,
     /// What else the connection wants done.
     wanted: Vec<Output>,
     outputs: Vec<Output>,
-    settling: Option<(AskId, JoinHandle<Disk>)>,
-    outcome: Option<Box<Outcome>>,
+    asks: Asks,
+    sides: (UnboundedSender<SideLine>, UnboundedReceiver<SideLine>),
+    state: watch::Sender<LiveState>,
+    next_look: Instant,
 }
 
-/// Drives one run to its end.
-pub(crate) async fn drive(job: Job) -> Outcome {
-    let Job {
-        order,
-        notices,
+/// Questions that are being answered.
+#[derive(Default)]
+struct Asks {
+    tasks: JoinSet<(Vec<Notice>, Answer)>,
+    open: HashMap<Id, Open>,
+}
+
+struct Open {
+    run: RunId,
+    ask: AskId,
+    /// What counts when whoever was asked panicked or was stopped.
+    otherwise: Answer,
+    task: AbortHandle,
+}
+
+/// Drives a process to its end.
+pub(crate) async fn drive(live: Live) {
+    let Live {
         process,
         connection,
-        follower,
+        secrets,
         tape,
-        before,
         max_line,
         begun,
-        events,
-        mut cancels,
         private,
         copy_back,
-    } = job;
-    let who = order.who.clone();
+        mut boarding,
+        bell,
+        state,
+    } = live;
     let mut drive = Drive {
         connection,
         process,
-        follower,
+        secrets,
         tape,
-        before,
         begun,
-        pending: Vec::new(),
+        bell,
+        seats: BTreeMap::new(),
+        held: Vec::new(),
+        last_run: 0,
         wanted: Vec::new(),
         outputs: Vec::new(),
-        settling: None,
-        outcome: None,
+        asks: Asks::default(),
+        sides: unbounded_channel(),
+        state,
+        next_look: begun,
     };
     let mut splitters = [LineSplitter::new(max_line), LineSplitter::new(max_line)];
     let mut bytes = Vec::new();
-    let (mut exited, mut listened_to) = (false, true);
+    let (mut exited, mut open) = (false, true);
 
     drive.feed(What::Up);
-    drive.feed(What::Prompt { run: RUN, order: Box::new(order) });
-    for notice in notices {
-        drive.feed(What::Notice { run: RUN, notice });
+    // A process that was started for a run hears of it before anything else.
+    if let Ok(first) = boarding.try_recv() {
+        drive.board(first);
     }
     drive.act();
 
-    while !(drive.outcome.is_some() && drive.pending.is_empty()) {
-        let blocked = !drive.pending.is_empty();
+    while !(drive.connection.gone() && drive.seats.is_empty()) {
+        let blocked = drive.is_blocked();
+        let bell = drive.bell.clone();
         tokio::select! {
             biased;
-            signal = cancels.recv(), if listened_to => match signal {
-                Some(signal) => drive.feed(What::Cancel { run: RUN, signal }),
-                // Whoever held the run has let go of it: nobody wants it any more.
-                None => {
-                    listened_to = false;
-                    drive.feed(What::Cancel { run: RUN, signal: SIGTERM });
-                }
-            },
-            permit = events.reserve(), if blocked => {
-                let batch = std::mem::take(&mut drive.pending);
-                if let Ok(permit) = permit {
-                    permit.send(batch);
+            () = bell.notified() => drive.look_at_links(),
+            answered = drive.asks.tasks.join_next_with_id(), if !drive.asks.tasks.is_empty() => {
+                if let Some(answered) = answered {
+                    drive.answered(answered);
                 }
             }
-            lines = drive.follower.next(), if !blocked && drive.follower.is_on() => drive.side_lines(lines),
-            disk = settled(&mut drive.settling) => drive.settled(disk),
+            next = boarding.recv(), if open => match next {
+                Some(next) => drive.board(next),
+                None => {
+                    open = false;
+                    drive.feed(What::Retire);
+                }
+            },
+            Some((run, line)) = drive.sides.1.recv(), if !blocked => drive.side_line(run, Side::ToolHost, line),
+            () = tokio::time::sleep_until(drive.next_look.into()), if !blocked && drive.follows() => drive.look_at_files(),
             happening = drive.process.next(&mut bytes), if !blocked && !exited => match happening {
                 Happening::Bytes(from) => {
                     drive.lines(&mut splitters[usize::from(from == Std::Err)], from, &bytes);
@@ -151,25 +190,42 @@ pub(crate) async fn drive(job: Job) -> Outcome {
         }
         drive.act();
     }
-    let Drive { process, tape, follower, outcome, .. } = drive;
-    // The tree dies before anything else is cleared away.
-    drop(process);
-    let mut outcome = outcome.map_or_else(|| lost(&who), |o| *o);
-    if tape.is_some_and(|mut t| !t.finish()) {
-        outcome.warnings.push(Notice::new("tape", "the tape could not be written to its end"));
+    drive.state.send_modify(|state| state.closed = true);
+    // Nobody who was about to come gets a place any more.
+    boarding.close();
+    while let Ok(late) = boarding.try_recv() {
+        refuse(late);
     }
+    let Drive { process, tape, held, .. } = drive;
+    // The tree dies before anything else is cleared away, and before anybody hears of the end.
+    drop(process);
+    let taped = tape.is_none_or(|mut t| t.finish());
     prepare::bring_back(&copy_back);
-    clear_away(&follower, private);
-    outcome
+    for (seat, _) in &held {
+        clear_away(seat);
+    }
+    drop(private);
+    for (seat, mut outcome) in held {
+        if !taped {
+            outcome.warnings.push(Notice::new("tape", "the tape could not be written to its end"));
+        }
+        seat.link.finish(*outcome);
+    }
 }
 
-/// Removes what the run left behind: its private folder, and files that would harm the user's sessions.
-fn clear_away(follower: &Follower, private: Option<tempfile::TempDir>) {
-    for file in follower.leftovers() {
+/// Removes files of the run that would harm the user's sessions.
+fn clear_away(seat: &Seat) {
+    for file in seat.follower.leftovers() {
         // It may be gone already; nothing depends on it.
         let _ = std::fs::remove_file(file);
     }
-    drop(private);
+}
+
+/// The process was gone before the run could begin on it.
+pub(crate) fn refuse(late: Boarding) {
+    let failure = Failure::new(Kind::Crashed, "the agent was gone already");
+    let outcome = Outcome::not_begun(&late.order.who, agentline_core::Verdict::Failed, failure);
+    late.seat.link.finish(outcome);
 }
 
 impl Drive {
@@ -190,9 +246,92 @@ impl Drive {
         self.connection.take(input, &mut self.outputs);
         for output in self.outputs.drain(..) {
             match output {
-                Output::Event(_, record) => self.pending.push(record),
-                Output::Done(_, outcome) => self.outcome = Some(outcome),
+                Output::Event(run, record) => {
+                    if let Some(seat) = self.seats.get_mut(&run) {
+                        seat.pending.push(record);
+                    }
+                }
                 other => self.wanted.push(other),
+            }
+        }
+    }
+
+    /// Gives a run its place.
+    fn board(&mut self, boarding: Boarding) {
+        if !self.connection.vacant() {
+            return refuse(boarding);
+        }
+        let Boarding { order, mut seat } = boarding;
+        self.last_run += 1;
+        let run = RunId(self.last_run);
+        if let Some(mut lines) = seat.sides.take() {
+            let sides = self.sides.0.clone();
+            tokio::spawn(async move {
+                while let Some(line) = lines.recv().await {
+                    if sides.send((run, line)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        if !order.hosted.is_empty() {
+            let (sides, time) = (self.sides.0.clone(), Duration::from_millis(order.clocks.startup));
+            tokio::spawn(async move {
+                tokio::time::sleep(time).await;
+                let line =
+                    serde_json::json!({"unlisted": format!("the agent did not list them within {time:?}")});
+                let _ = sides.send((run, line.to_string()));
+            });
+        }
+        if let Want::Open(session) = &order.session {
+            // What the session held before is not this run's.
+            seat.follower.remember(session);
+        }
+        let notices = std::mem::take(&mut seat.notices);
+        self.seats.insert(run, seat);
+        self.hide();
+        self.feed(What::Prompt { run, order: Box::new(order) });
+        for notice in notices {
+            self.feed(What::Notice { run, notice });
+        }
+        self.tell_state();
+    }
+
+    /// Hides what must be hidden now.
+    fn hide(&mut self) {
+        let all = self.secrets.iter().chain(self.seats.values().flat_map(|seat| &seat.secrets));
+        self.connection.set_veil(Veil::new(all));
+    }
+
+    fn tell_state(&self) {
+        let (seats, served, closed) = (self.seats.len(), self.last_run, !self.connection.vacant());
+        self.state.send_if_modified(|state| {
+            let next = LiveState { seats, served, closed, ready: state.ready };
+            std::mem::replace(state, next) != next
+        });
+    }
+
+    /// Whether somebody reads too slowly for the agent to be read on.
+    fn is_blocked(&self) -> bool {
+        let alone = self.seats.len() == 1;
+        self.seats
+            .values()
+            .any(|seat| !seat.pending.is_empty() && (alone || seat.pending.len() > MOST_PENDING))
+    }
+
+    /// Stops what is to be stopped; who made room gets more in `hand_out`.
+    fn look_at_links(&mut self) {
+        let stops: Vec<(RunId, i32)> =
+            self.seats.iter().filter_map(|(run, seat)| Some((*run, seat.link.stop()?))).collect();
+        for (run, signal) in stops {
+            self.feed(What::Cancel { run, signal });
+        }
+    }
+
+    fn hand_out(&mut self) {
+        for seat in self.seats.values_mut() {
+            if !seat.pending.is_empty() && !seat.link.is_full() {
+                seat.link.send(std::mem::take(&mut seat.pending));
             }
         }
     }
@@ -217,75 +356,136 @@ impl Drive {
         splitter.finish(|piece| self.take(&Input { at, what: line(stream(from), piece) }));
     }
 
-    fn side_lines(&mut self, lines: Vec<String>) {
-        for text in lines {
-            self.feed(What::Line { stream: Stream::Side(RUN, Side::SessionFile), text: Cow::Owned(text) });
+    fn side_line(&mut self, run: RunId, side: Side, text: String) {
+        self.feed(What::Line { stream: Stream::Side(run, side), text: Cow::Owned(text) });
+    }
+
+    fn follows(&self) -> bool {
+        self.seats.values().any(|seat| seat.follower.is_on())
+    }
+
+    fn look_at_files(&mut self) {
+        self.next_look = Instant::now() + PACE;
+        let mut found = Vec::new();
+        for (run, seat) in &mut self.seats {
+            found.extend(seat.follower.look_now().into_iter().map(|line| (*run, line)));
+        }
+        for (run, line) in found {
+            self.side_line(run, Side::SessionFile, line);
         }
     }
 
-    /// Does what the connection wants done.
+    /// Does what the connection wants done, and hands out what there is to tell.
     fn act(&mut self) {
-        for output in std::mem::take(&mut self.wanted) {
-            match output {
-                Output::Frame(frame) => {
-                    let at = self.now();
-                    if let Some(tape) = &mut self.tape {
-                        tape.frame(at, &frame);
-                    }
-                    self.process.write(frame.into_bytes());
-                }
-                Output::Close(rung) => match rung {
-                    Rung::CloseStdin => self.process.close_stdin(),
-                    Rung::Interrupt => self.process.signal(Signal::Interrupt),
-                    Rung::Terminate => self.process.signal(Signal::Terminate),
-                    _ => self.process.signal(Signal::KillTree),
-                },
-                Output::Follow(_, Side::SessionFile, session) => self.follower.start(&session),
-                Output::Ask(_, ask, Ask::Settle { reported }) => self.settle(ask, reported),
-                // No surface of ours asks anything else yet: refused, so that nobody waits.
-                Output::Ask(_, ask, _) => {
-                    self.feed(What::Answer {
-                        ask,
-                        answer: Answer::Ruled(agentline_core::Ruling::deny(
-                            "agentline",
-                            "nobody is there to be asked",
-                        )),
-                    });
-                }
-                _ => {}
+        while !self.wanted.is_empty() {
+            for output in std::mem::take(&mut self.wanted) {
+                self.do_one(output);
             }
         }
-        if !self.wanted.is_empty() {
-            self.act();
+        self.hand_out();
+    }
+
+    fn do_one(&mut self, output: Output) {
+        match output {
+            Output::Frame(frame) => {
+                let at = self.now();
+                if let Some(tape) = &mut self.tape {
+                    tape.frame(at, &frame);
+                }
+                self.process.write(frame.into_bytes());
+            }
+            Output::Close(rung) => match rung {
+                Rung::CloseStdin => self.process.close_stdin(),
+                Rung::Interrupt => self.process.signal(Signal::Interrupt),
+                Rung::Terminate => self.process.signal(Signal::Terminate),
+                _ => self.process.signal(Signal::KillTree),
+            },
+            Output::Follow(run, Side::SessionFile, session) => {
+                if let Some(seat) = self.seats.get_mut(&run) {
+                    seat.follower.start(&session);
+                }
+            }
+            Output::Ask(run, ask, Ask::Settle { reported }) => self.settle(run, ask, reported),
+            Output::Ask(run, ask, question) => {
+                let Some(seat) = self.seats.get(&run) else { return };
+                let otherwise = lost_answer(&question);
+                let task = self.asks.tasks.spawn((seat.answers)(question));
+                self.asks.open.insert(task.id(), Open { run, ask, otherwise, task });
+            }
+            Output::Withdraw(ask) => {
+                for open in self.asks.open.values().filter(|open| open.ask == ask) {
+                    open.task.abort();
+                }
+            }
+            Output::Ready => self.state.send_modify(|state| state.ready = true),
+            Output::Done(run, outcome) => self.done(run, outcome),
+            _ => {}
         }
     }
 
     /// Reads the session file to its end, then looks at the disk.
-    fn settle(&mut self, ask: AskId, reported: Vec<String>) {
-        let lines = self.follower.drain();
-        self.side_lines(lines);
-        let before = self.before.take();
-        let look =
-            tokio::task::spawn_blocking(move || before.map_or_else(Disk::default, |b| b.compare(&reported)));
-        self.settling = Some((ask, look));
+    fn settle(&mut self, run: RunId, ask: AskId, reported: Vec<String>) {
+        let Some(seat) = self.seats.get_mut(&run) else { return };
+        let before = seat.before.take();
+        for line in seat.follower.drain() {
+            self.side_line(run, Side::SessionFile, line);
+        }
+        let look = move || {
+            let disk = before.map_or_else(Disk::default, |before| before.compare(&reported));
+            (Vec::new(), Answer::Settled(disk))
+        };
+        let task = self.asks.tasks.spawn_blocking(look);
+        let otherwise = lost_answer(&Ask::Settle { reported: Vec::new() });
+        self.asks.open.insert(task.id(), Open { run, ask, otherwise, task });
     }
 
-    fn settled(&mut self, disk: Disk) {
-        if let Some((ask, _)) = self.settling.take() {
-            self.feed(What::Answer { ask, answer: Answer::Settled(disk) });
+    fn answered(&mut self, answered: Result<(Id, (Vec<Notice>, Answer)), JoinError>) {
+        let (id, answer) = match answered {
+            Ok((id, answer)) => (id, Some(answer)),
+            Err(lost) => (lost.id(), None),
+        };
+        let Some(open) = self.asks.open.remove(&id) else { return };
+        let (notices, answer) = answer.unwrap_or_else(|| (Vec::new(), open.otherwise));
+        for notice in notices {
+            self.feed(What::Notice { run: open.run, notice });
         }
+        self.feed(What::Answer { ask: open.ask, answer });
+    }
+
+    /// A run is over.
+    fn done(&mut self, run: RunId, outcome: Box<Outcome>) {
+        let Some(mut seat) = self.seats.remove(&run) else { return };
+        // The last events go out whether or not there is room.
+        if !seat.pending.is_empty() {
+            seat.link.send(std::mem::take(&mut seat.pending));
+        }
+        seat.keep.clear();
+        self.hide();
+        match seat.tell {
+            Tell::WhenGone => self.held.push((seat, outcome)),
+            Tell::AtOnce => {
+                clear_away(&seat);
+                seat.link.finish(*outcome);
+            }
+        }
+        self.tell_state();
     }
 }
 
-/// Waits for the look at the disk, if there is one.
-async fn settled(settling: &mut Option<(AskId, JoinHandle<Disk>)>) -> Disk {
-    match settling {
-        Some((_, look)) => look.await.unwrap_or_else(|_| {
+/// What stands for an answer that nobody can give any more.
+fn lost_answer(ask: &Ask) -> Answer {
+    const LOST: &str = "whoever was asked failed";
+    match ask {
+        Ask::Settle { .. } => {
             let mut disk = Disk::default();
             disk.unknown = true;
-            disk
-        }),
-        None => std::future::pending().await,
+            Answer::Settled(disk)
+        }
+        Ask::Review { .. } => {
+            Answer::Reject(Failure::new(Kind::Tool, "the check of the answer failed itself"))
+        }
+        Ask::ReadFile { .. } | Ask::WriteFile { .. } => Answer::Error(LOST.into()),
+        _ => Answer::Ruled(Ruling::deny("agentline", LOST)),
     }
 }
 
@@ -320,11 +520,4 @@ fn into_core(exit: process::Exit) -> Exit {
         process::Exit::Signal(signal) => Exit::Signal(signal),
         process::Exit::Lost => Exit::Lost,
     }
-}
-
-/// The connection ended without an outcome, which its invariants rule out.
-fn lost(who: &agentline_core::Who) -> Outcome {
-    let failure =
-        agentline_core::Failure::new(agentline_core::Kind::Crashed, "the run ended without an outcome");
-    Outcome::not_begun(who, agentline_core::Verdict::Failed, failure)
 }

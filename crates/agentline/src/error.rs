@@ -10,6 +10,9 @@ pub enum Error {
     /// What was asked for is wrong: every problem, with its key and the way out.
     #[error("{0}")]
     Usage(#[from] Problems),
+    /// A conversation could not be opened; the outcome says why.
+    #[error("the session could not be opened: {}", .0.error.as_ref().map_or("", |e| e.message.as_str()))]
+    NotOpened(Box<agentline_core::Outcome>),
     /// The machine did not let us prepare the run.
     #[error("could not {what} {}: {source}", .path.display())]
     Io {

@@ -7,11 +7,8 @@ use std::{
     fs::File,
     io::{Read, Seek, SeekFrom},
     path::{Path, PathBuf},
-    time::Duration,
 };
 
-/// How often the file is looked at. A turn's tokens are in it some 60 ms after the turn.
-const PACE: Duration = Duration::from_millis(40);
 /// The folder is listed again after this many looks: an agent may open a second file for the same session.
 const LOOKS_PER_LISTING: u32 = 10;
 /// Lines longer than this are of no use to us.
@@ -68,16 +65,11 @@ impl Follower {
         self.session.is_some()
     }
 
-    /// Waits until there are new lines. May be dropped and called again without losing anything.
-    pub(crate) async fn next(&mut self) -> Vec<String> {
-        loop {
-            tokio::time::sleep(PACE).await;
-            let mut lines = Vec::new();
-            self.look(&mut lines);
-            if !lines.is_empty() {
-                return lines;
-            }
-        }
+    /// The lines that are new since the last look.
+    pub(crate) fn look_now(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        self.look(&mut lines);
+        lines
     }
 
     /// Everything that is there now, a last line without its end included.

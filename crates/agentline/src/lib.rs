@@ -11,11 +11,16 @@ mod equip;
 mod error;
 mod follow;
 pub mod install;
+mod link;
+mod live;
 pub mod look;
 mod prepare;
 pub mod process;
 pub mod provider;
+mod ready;
 mod run;
+mod seat;
+mod session;
 pub mod settings;
 pub mod snapshot;
 mod tape_file;
@@ -28,6 +33,7 @@ pub use agentline_core::*;
 pub use error::Error;
 pub use provider::{Provider, ProviderError, ProviderResult};
 pub use run::{Canceller, Launched, Run};
+pub use session::Session;
 
 /// The example of the README compiles.
 #[cfg(doctest)]

@@ -1,14 +1,11 @@
 //! A run in progress: a stream of events, then an outcome.
 
+use crate::link::{Came, Held, Stopper};
 use agentline_core::{Event, Outcome, Record};
 use futures_core::Stream;
 use std::{
     pin::Pin,
     task::{Context, Poll},
-};
-use tokio::{
-    sync::mpsc::{Receiver, Sender},
-    task::JoinHandle,
 };
 
 /// A run in progress. Dropping it stops the run and everything that the agent started.
@@ -17,9 +14,7 @@ use tokio::{
 #[derive(Debug)]
 pub struct Run {
     run_id: String,
-    events: Receiver<Vec<Record>>,
     batch: std::vec::IntoIter<Record>,
-    cancels: Sender<i32>,
     state: State,
     last: (u32, u64),
     launched: Option<Launched>,
@@ -37,7 +32,7 @@ pub struct Launched {
 
 #[derive(Debug)]
 enum State {
-    Going(JoinHandle<Outcome>),
+    Going(Held),
     /// The outcome, once it is known, until it was told.
     Over(Option<Box<Outcome>>),
 }
@@ -45,7 +40,7 @@ enum State {
 /// Stops a run from elsewhere.
 #[derive(Clone, Debug)]
 pub struct Canceller {
-    cancels: tokio::sync::mpsc::WeakSender<i32>,
+    stopper: Option<Stopper>,
 }
 
 impl Canceller {
@@ -56,39 +51,23 @@ impl Canceller {
 
     /// Stops the run for the caller's own reason: 2 for SIGINT, 15 for SIGTERM.
     pub fn cancel_by(&self, signal: i32) {
-        if let Some(cancels) = self.cancels.upgrade() {
-            // A full queue means that a stop is on its way already.
-            let _ = cancels.try_send(signal);
+        if let Some(stopper) = &self.stopper {
+            stopper.stop(signal);
         }
     }
 }
 
 impl Run {
-    pub(crate) fn new(
-        run_id: String,
-        events: Receiver<Vec<Record>>,
-        cancels: Sender<i32>,
-        task: JoinHandle<Outcome>,
-        launched: Launched,
-    ) -> Self {
-        Self {
-            run_id,
-            events,
-            batch: Vec::new().into_iter(),
-            cancels,
-            state: State::Going(task),
-            last: (0, 0),
-            launched: Some(launched),
-        }
+    pub(crate) fn new(run_id: String, held: Held, launched: Launched) -> Self {
+        let state = State::Going(held);
+        Self { run_id, batch: Vec::new().into_iter(), state, last: (0, 0), launched: Some(launched) }
     }
 
     /// A run that was over before it began.
     pub(crate) fn over(outcome: Outcome) -> Self {
-        let (_, events) = tokio::sync::mpsc::channel(1);
-        let (cancels, _) = tokio::sync::mpsc::channel(1);
         let run_id = outcome.run_id.clone();
         let state = State::Over(Some(Box::new(outcome)));
-        Self { run_id, events, batch: Vec::new().into_iter(), cancels, state, last: (0, 0), launched: None }
+        Self { run_id, batch: Vec::new().into_iter(), state, last: (0, 0), launched: None }
     }
 
     /// The id of this run, as in events and outcome.
@@ -130,7 +109,11 @@ impl Run {
     /// A handle with which others can stop the run.
     #[must_use]
     pub fn canceller(&self) -> Canceller {
-        Canceller { cancels: self.cancels.downgrade() }
+        let stopper = match &self.state {
+            State::Going(held) => Some(held.stopper()),
+            State::Over(_) => None,
+        };
+        Canceller { stopper }
     }
 
     fn poll_record(&mut self, cx: &mut Context<'_>) -> Poll<Option<Record>> {
@@ -140,15 +123,12 @@ impl Run {
                 return Poll::Ready(Some(record));
             }
             match &mut self.state {
-                State::Going(task) => match self.events.poll_recv(cx) {
-                    Poll::Ready(Some(batch)) => self.batch = batch.into_iter(),
-                    Poll::Ready(None) => match Pin::new(task).poll(cx) {
-                        Poll::Ready(ended) => {
-                            let outcome = ended.unwrap_or_else(|_| vanished(&self.run_id));
-                            self.state = State::Over(Some(Box::new(outcome)));
-                        }
-                        Poll::Pending => return Poll::Pending,
-                    },
+                State::Going(held) => match held.poll(cx) {
+                    Poll::Ready(Came::Batch(batch)) => self.batch = batch.into_iter(),
+                    Poll::Ready(Came::Over(outcome)) => {
+                        let outcome = outcome.unwrap_or_else(|| Box::new(vanished(&self.run_id)));
+                        self.state = State::Over(Some(outcome));
+                    }
                     Poll::Pending => return Poll::Pending,
                 },
                 State::Over(outcome) => {

@@ -1,0 +1,76 @@
+//! A hold on a live agent: runs take their places on it, and it goes when nobody holds it any more.
+
+use crate::{
+    agentline::Inner,
+    drive::{LiveState, drive},
+    link::{Bell, link},
+    process::SpawnError,
+    ready::{Start, Trip, launched},
+    run::{Launched, Run},
+    seat::{Boarding, Tell},
+};
+use std::{path::PathBuf, time::Instant};
+use tokio::{
+    sync::{mpsc::UnboundedSender, watch},
+    task::JoinHandle,
+};
+
+/// A live agent process. Dropping it retires the process: it goes when its runs are over.
+#[derive(Debug)]
+pub(crate) struct LiveHandle {
+    board: UnboundedSender<Boarding>,
+    bell: Bell,
+    state: watch::Receiver<LiveState>,
+    task: JoinHandle<()>,
+    launched: Launched,
+    /// The folder that stands for the agent's home.
+    pub(crate) agent_home: PathBuf,
+    /// The agent's process.
+    pub(crate) pid: Option<u32>,
+}
+
+impl LiveHandle {
+    /// Starts a process. `mark` is on everything that it starts.
+    pub(crate) fn start(inner: &Inner, start: Start, mark: &str, begun: Instant) -> Result<Self, SpawnError> {
+        let (board, boarding) = tokio::sync::mpsc::unbounded_channel();
+        let bell = Bell::default();
+        let launched = launched(&start.launch);
+        let agent_home = start.launch.agent_home.clone();
+        let live = inner.go_live(start, mark, boarding, Bell::clone(&bell), begun)?;
+        let state = live.state.subscribe();
+        let pid = live.process.pid();
+        Ok(Self { board, bell, state, task: tokio::spawn(drive(live)), launched, agent_home, pid })
+    }
+
+    /// Gives a run a place. Where the process is gone meanwhile, the run's outcome says so.
+    pub(crate) fn run(&self, trip: Trip, tell: Tell) -> Run {
+        let run_id = trip.order.who.run_id.clone();
+        let (driven, held) = link(Bell::clone(&self.bell));
+        if let Err(gone) = self.board.send(trip.board(driven, tell)) {
+            crate::drive::refuse(gone.0);
+        }
+        Run::new(run_id, held, self.launched.clone())
+    }
+
+    /// How the process stands now.
+    pub(crate) fn state(&self) -> LiveState {
+        *self.state.borrow()
+    }
+
+    /// Waits until the process stands so, or is gone. Says how it stands then.
+    pub(crate) async fn wait_for(&self, mut so: impl FnMut(&LiveState) -> bool) -> LiveState {
+        let mut state = self.state.clone();
+        match state.wait_for(|now| now.closed || so(now)).await {
+            Ok(now) => *now,
+            Err(_) => LiveState { closed: true, ..LiveState::default() },
+        }
+    }
+
+    /// Lets the process go and waits until it is gone.
+    pub(crate) async fn close(self) {
+        let Self { board, task, .. } = self;
+        drop(board);
+        // A loop that panicked has taken its process with it.
+        let _ = task.await;
+    }
+}

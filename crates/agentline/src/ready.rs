@@ -1,0 +1,358 @@
+//! Makes a run ready: checks what was asked, finds the agent, says what is to be started, and what the run needs.
+
+use crate::{
+    agentline::Inner,
+    detect::{Detection, detect},
+    drive::Live,
+    error::Error,
+    follow::Follower,
+    link::{Bell, Driven},
+    look::DiskLook,
+    prepare,
+    process::{Process, Spawn, SpawnError, Via},
+    run::Launched,
+    seat::{self, Answers, Boarding, Seat, Tell},
+    tape_file::TapeFile,
+    workspace::Before,
+};
+use agentline_core::{
+    Agent, Clocks, Connection, Failure, Ground, Kind, Launch, Notice, Order, Outcome, Plan, Problem,
+    Problems, Program, RunRequest, Surface, TAPE_SCHEMA, TapeHeader, Veil, Verdict, Want, Who, agents,
+};
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+/// How long a live agent that nobody needs any more may take for each step of its way out.
+const CLOSING_RUNG: u64 = 2_000;
+
+/// A request that was checked, and the agent that will do it.
+pub(crate) struct Asked {
+    pub(crate) agent: &'static dyn Agent,
+    pub(crate) plan: Plan,
+    pub(crate) program: Program,
+    pub(crate) cwd: PathBuf,
+    pub(crate) who: Who,
+}
+
+/// A process that is ready to be started.
+pub(crate) struct Start {
+    pub(crate) agent: &'static dyn Agent,
+    pub(crate) launch: Launch,
+    pub(crate) private: tempfile::TempDir,
+    pub(crate) tape: Option<TapeFile>,
+    pub(crate) max_line: usize,
+}
+
+/// A run that is ready to take its place on a process.
+pub(crate) struct Trip {
+    pub(crate) order: Order,
+    notices: Vec<Notice>,
+    follower: Follower,
+    before: Option<Before>,
+    answers: Answers,
+}
+
+impl Trip {
+    /// Takes the run to its place.
+    pub(crate) fn board(self, link: Driven, tell: Tell) -> Boarding {
+        let seat = Seat {
+            link,
+            notices: self.notices,
+            follower: self.follower,
+            before: self.before,
+            answers: self.answers,
+            sides: None,
+            secrets: Vec::new(),
+            tell,
+            keep: Vec::new(),
+            pending: Vec::new(),
+        };
+        Boarding { order: self.order, seat }
+    }
+}
+
+pub(crate) struct Ready {
+    pub(crate) start: Start,
+    pub(crate) trip: Trip,
+}
+
+/// What was asked was good, but it could not begin: that is an outcome, as any other failure.
+pub(crate) type NotBegun = Box<Outcome>;
+
+impl Inner {
+    pub(crate) fn detect(&self, agent: &dyn Agent) -> Detection {
+        let mut here = self.here.clone();
+        here.configured = self.programs.get(agent.card().id).cloned();
+        detect(agent, &here)
+    }
+
+    /// Checks the request, finds the agent and makes everything ready. Blocks.
+    pub(crate) fn make_ready(&self, request: RunRequest) -> Result<Result<Box<Ready>, NotBegun>, Error> {
+        let asked = match self.ask(request)? {
+            Ok(asked) => asked,
+            Err(outcome) => return Ok(Err(outcome)),
+        };
+        let ready = self.start(&asked).map(|start| {
+            let trip = self.trip(&asked, &start.launch, &start.launch.agent_home);
+            Box::new(Ready { start, trip })
+        });
+        match ready {
+            Ok(ready) => Ok(Ok(ready)),
+            Err(Error::Usage(problems)) => Err(Error::Usage(problems)),
+            Err(error) => Ok(Err(Box::new(self.not_prepared(&asked.who, &error)))),
+        }
+    }
+
+    /// Makes a run ready for a process that lives already and has its home there. Blocks.
+    pub(crate) fn make_trip(
+        &self,
+        request: RunRequest,
+        agent_home: &Path,
+    ) -> Result<Result<Box<Trip>, NotBegun>, Error> {
+        let asked = match self.ask(request)? {
+            Ok(asked) => asked,
+            Err(outcome) => return Ok(Err(outcome)),
+        };
+        let launch = self.launch(&asked, agent_home)?;
+        Ok(Ok(Box::new(self.trip(&asked, &launch, agent_home))))
+    }
+
+    /// Checks the request and finds the agent. Blocks.
+    pub(crate) fn ask(&self, request: RunRequest) -> Result<Result<Asked, NotBegun>, Error> {
+        let agent = agents::find(&request.agent).map_err(Problems::from)?;
+        let plan = Plan::of(request, agent)?;
+        let cwd = self.workspace(plan.request.working_dir.as_deref())?;
+        let detection = self.detect(agent);
+        let mut who = self.who(agent, &plan, &cwd);
+        who.agent_version = detection.version.map(|v| v.to_string());
+        if let Some(late) = past_deadline(&plan.request) {
+            return Ok(Err(Box::new(Outcome::not_begun(&who, Verdict::TimedOut, late))));
+        }
+        let Some(program) = detection.program else {
+            let failure = not_installed(agent, &detection.problems);
+            return Ok(Err(Box::new(Outcome::not_begun(&who, Verdict::NotInstalled, failure))));
+        };
+        Ok(Ok(Asked { agent, plan, program, cwd, who }))
+    }
+
+    /// The request was good, but the machine did not let us prepare the run: that is an outcome, as any other failure.
+    pub(crate) fn not_prepared(&self, who: &Who, error: &Error) -> Outcome {
+        let (temp_dir, home) = (self.temp_dir(), &self.here.home);
+        let in_home =
+            matches!(error, Error::Io { path, .. } if path.starts_with(home) && !path.starts_with(&temp_dir));
+        let (name, folder) = if in_home { ("HOME", home) } else { ("TMPDIR", &temp_dir) };
+        let hint =
+            format!("make room in `{}`, or set {name} to a folder that you may write to", folder.display());
+        Outcome::not_begun(who, Verdict::Failed, Failure::new(Kind::Spawn, error.to_string()).hint(hint))
+    }
+
+    /// What is to be started for this, with everything private to it in this folder. Nothing is written.
+    pub(crate) fn launch(&self, asked: &Asked, private: &Path) -> Result<Launch, Error> {
+        let mut ground =
+            Ground::new(asked.program.clone(), asked.cwd.clone(), self.here.home.clone(), private.to_owned());
+        ground.env.clone_from(&self.here.env);
+        ground.session_id = uuid::Uuid::new_v4().to_string();
+        Ok(asked.agent.launch(&asked.plan, &ground, &DiskLook).map_err(Problems::from)?)
+    }
+
+    /// Makes a process ready to be started. Blocks.
+    pub(crate) fn start(&self, asked: &Asked) -> Result<Start, Error> {
+        let private = prepare::private_folder(&self.temp_dir())?;
+        let launch = self.launch(asked, private.path())?;
+        let tape = self.tape(asked, &launch)?;
+        prepare::carry_out(&launch)?;
+        Ok(Start { agent: asked.agent, launch, private, tape, max_line: asked.plan.request.max_line_bytes })
+    }
+
+    /// Makes a run ready for a process that has its home there. Blocks.
+    pub(crate) fn trip(&self, asked: &Asked, launch: &Launch, agent_home: &Path) -> Trip {
+        let mut follower = Follower::new(asked.agent, agent_home, &asked.cwd);
+        if let Some(session) = asked.plan.request.resume.as_ref().and(launch.session_id.as_deref()) {
+            follower.remember(session);
+        }
+        let before =
+            Before::look(&asked.cwd, &self.here.cache.join("runs"), &self.temp_dir(), &launch.folders);
+        Trip {
+            order: self.order(asked, launch),
+            notices: launch.warnings.clone(),
+            follower,
+            before: Some(before),
+            answers: seat::nobody(),
+        }
+    }
+
+    /// Starts the process.
+    pub(crate) fn go_live(
+        &self,
+        start: Start,
+        mark: &str,
+        boarding: UnboundedReceiver<Boarding>,
+        bell: Bell,
+        begun: Instant,
+    ) -> Result<Live, SpawnError> {
+        let Start { agent, launch, private, tape, max_line } = start;
+        let process = Process::spawn(self.spawn(&launch, mark))?;
+        let mut clocks = Clocks::default();
+        clocks.rung = CLOSING_RUNG;
+        let connection =
+            Connection::new(agent.dialogue(&launch.talk), clocks).with_veil(Veil::new(&launch.secrets));
+        Ok(Live {
+            process,
+            connection,
+            secrets: launch.secrets,
+            tape,
+            max_line,
+            begun,
+            private: Some(private),
+            copy_back: launch.copy_back,
+            boarding,
+            bell,
+            state: tokio::sync::watch::Sender::default(),
+        })
+    }
+
+    /// The workspace, absolute, with links resolved.
+    fn workspace(&self, wanted: Option<&Path>) -> Result<PathBuf, Error> {
+        let dir = wanted.map_or_else(|| self.here.cwd.clone(), |dir| self.here.cwd.join(dir));
+        let real = dir.canonicalize().ok().filter(|d| d.is_dir());
+        real.ok_or_else(|| {
+            let problem = Problem::new("working_dir", format!("`{}` is not a folder", dir.display()));
+            Error::Usage(Problems::from(problem.hint("pass an existing folder with `--cwd`")))
+        })
+    }
+
+    fn temp_dir(&self) -> PathBuf {
+        self.here.env.get("TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from)
+    }
+
+    fn who(&self, agent: &dyn Agent, plan: &Plan, cwd: &Path) -> Who {
+        let mut who = Who::default();
+        who.run_id = uuid::Uuid::new_v4().to_string();
+        who.agent = agent.card().id.to_owned();
+        who.surface = Some(plan.surface);
+        who.model.clone_from(&plan.request.model);
+        who.cwd = cwd.to_string_lossy().into_owned();
+        who.name.clone_from(&plan.request.name);
+        who.sign_in_hint = Some(agent.card().sign_in_hint.to_owned());
+        who.tape = plan.request.record.as_ref().map(|p| p.to_string_lossy().into_owned());
+        who
+    }
+
+    fn order(&self, asked: &Asked, launch: &Launch) -> Order {
+        let request = &asked.plan.request;
+        let mut order = Order::default();
+        order.prompt.clone_from(&launch.stdin);
+        order.session = match (&launch.session_id, &request.resume) {
+            (Some(id), Some(_)) => Want::Load(id.clone()),
+            (Some(id), None) => Want::Named(id.clone()),
+            (None, _) => Want::New,
+        };
+        order.who = asked.who.clone();
+        order.clocks = clocks(request, launch);
+        order.limits = request.limits;
+        order.settle = true;
+        order.follow = true;
+        order.prices = self.prices.clone();
+        order.proof.clone_from(&launch.proof);
+        order.mode.clone_from(&launch.mode);
+        order.model.clone_from(&launch.model);
+        order.servers.clone_from(&launch.servers);
+        order
+    }
+
+    fn tape(&self, asked: &Asked, launch: &Launch) -> Result<Option<TapeFile>, Error> {
+        let Some(path) = &asked.plan.request.record else { return Ok(None) };
+        let path = self.here.cwd.join(path);
+        let mut header = TapeHeader::default();
+        header.schema = TAPE_SCHEMA.to_owned();
+        header.agentline = env!("CARGO_PKG_VERSION").to_owned();
+        header.agent = asked.agent.card().id.to_owned();
+        header.agent_version = asked.program.version;
+        header.surface = Some(asked.plan.surface);
+        header.talk = Some(launch.talk.clone());
+        header.command = std::iter::once(launch.program.to_string_lossy().into_owned())
+            .chain(launch.args.iter().cloned())
+            .collect();
+        header.cwd = launch.cwd.to_string_lossy().into_owned();
+        header.variables = launch.env.keys().cloned().collect();
+        header.recorded_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+        let tape = TapeFile::create(&path, &header, Veil::new(&launch.secrets)).map_err(|why| {
+            let problem = Problem::new("record", format!("`{}` cannot be written: {why}", path.display()));
+            Problems::from(problem.hint("name a file in a folder that is there and that you may write to"))
+        })?;
+        Ok(Some(tape))
+    }
+
+    fn spawn(&self, launch: &Launch, mark: &str) -> Spawn {
+        let mut spawn = Spawn::new(&launch.program, &launch.cwd, mark);
+        if launch.talk.surface == Surface::Acp {
+            // A live agent answers before it ends, so a pipe loses nothing of it; and it wakes us sooner than a file.
+            spawn.stdout = Via::Pipe;
+        }
+        spawn.args = launch.args.iter().map(Into::into).collect();
+        spawn.env = launch.env.iter().map(|(k, v)| (k.into(), v.into())).collect();
+        spawn.supervisor = self.supervisor.clone();
+        spawn
+    }
+}
+
+pub(crate) fn launched(launch: &Launch) -> Launched {
+    let veil = Veil::new(&launch.secrets);
+    let command =
+        std::iter::once(launch.program.to_string_lossy().into_owned()).chain(launch.args.iter().cloned());
+    let command = command.map(|word| veil.text(&word).into_owned()).collect();
+    Launched { command, withheld: launch.withheld.clone() }
+}
+
+fn clocks(request: &RunRequest, launch: &Launch) -> Clocks {
+    let ms = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4);
+    let mut clocks = Clocks::default();
+    clocks.startup = ms(request.startup_timeout);
+    clocks.idle = ms(request.idle_timeout);
+    clocks.idle_tool = ms(request.tool_timeout);
+    clocks.run = ms(request.timeout);
+    clocks.patience = ms(request.retry_patience);
+    clocks.quiet = launch.quiet;
+    clocks.deadline =
+        request.deadline.map(|when| ms(Duration::try_from_secs_f64(when - now()).unwrap_or_default()));
+    clocks
+}
+
+/// Seconds since 1970.
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// The deadline came before the run.
+fn past_deadline(request: &RunRequest) -> Option<Failure> {
+    request.deadline.filter(|when| *when <= now()).map(|_| {
+        Failure::new(Kind::TimeoutRun, "the deadline had passed before the run began")
+            .hint("set `deadline` to a time that is still to come")
+    })
+}
+
+fn not_installed(agent: &dyn Agent, problems: &[Problem]) -> Failure {
+    let card = agent.card();
+    let message =
+        problems.first().map_or_else(|| format!("{} was not found", card.title), |p| p.message.clone());
+    let hint = problems.first().and_then(|p| p.hint.clone());
+    let hint = hint.unwrap_or_else(|| format!("type `npm install -g {}`", card.package));
+    Failure::new(Kind::NotInstalled, message).hint(hint)
+}
+
+pub(crate) fn not_started(who: &Who, agent: &dyn Agent, error: &SpawnError) -> Outcome {
+    let missing = matches!(error, SpawnError::NotFound { .. });
+    let (kind, verdict) =
+        if missing { (Kind::NotInstalled, Verdict::NotInstalled) } else { (Kind::Spawn, Verdict::Failed) };
+    let hint = match error {
+        SpawnError::TooBig => {
+            "pass shorter values with `--env`, and fewer variables with `--pass-env`".to_owned()
+        }
+        _ => format!("`agentline doctor` says which {} is found, and where", agent.card().title),
+    };
+    let failure = Failure::new(kind, error.to_string()).hint(hint);
+    Outcome::not_begun(who, verdict, failure)
+}

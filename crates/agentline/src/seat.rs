@@ -1,0 +1,60 @@
+//! One run on a live process: what the loop must have at hand to drive it, and to end it.
+
+use crate::{follow::Follower, link::Driven, workspace::Before};
+use agentline_core::{Answer, Ask, Notice, Order, Record, Ruling};
+use std::{future::Future, pin::Pin, sync::Arc};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+/// What the host says to a question, and what the caller should hear about it.
+pub(crate) type Answered = Pin<Box<dyn Future<Output = (Vec<Notice>, Answer)> + Send>>;
+
+/// Answers the agent's questions for one run.
+pub(crate) type Answers = Arc<dyn Fn(Ask) -> Answered + Send + Sync>;
+
+/// One run that takes a place on a live process.
+pub(crate) struct Boarding {
+    pub(crate) order: Order,
+    pub(crate) seat: Seat,
+}
+
+/// Everything of one run that the core does not know.
+pub(crate) struct Seat {
+    pub(crate) link: Driven,
+    /// What the caller should hear before anything else.
+    pub(crate) notices: Vec<Notice>,
+    pub(crate) follower: Follower,
+    /// The workspace as it was.
+    pub(crate) before: Option<Before>,
+    pub(crate) answers: Answers,
+    /// Lines of the host's own tools.
+    pub(crate) sides: Option<UnboundedReceiver<String>>,
+    /// What must not leave in any output while this run goes on.
+    pub(crate) secrets: Vec<String>,
+    /// When the caller hears of the end.
+    pub(crate) tell: Tell,
+    /// Whatever must live as long as the run.
+    pub(crate) keep: Vec<Box<dyn std::any::Any + Send>>,
+    /// Events that wait for room.
+    pub(crate) pending: Vec<Record>,
+}
+
+/// When the caller hears of the end of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tell {
+    /// At once: the process lives on for others.
+    AtOnce,
+    /// When the process is gone with all that it started: it was there for this run only.
+    WhenGone,
+}
+
+/// Nobody is there to be asked.
+pub(crate) fn nobody() -> Answers {
+    Arc::new(|ask| {
+        let answer = match ask {
+            Ask::Review { .. } => Answer::Accept { value: None },
+            Ask::ReadFile { .. } | Ask::WriteFile { .. } => Answer::Error("files are not served".into()),
+            _ => Answer::Ruled(Ruling::deny("agentline", "nobody is there to be asked")),
+        };
+        Box::pin(std::future::ready((Vec::new(), answer)))
+    })
+}

@@ -1,0 +1,135 @@
+//! A conversation: one session of a live agent, and prompts in it one after another.
+
+use crate::{agentline::Agentline, error::Error, live::LiveHandle, ready::not_started, run::Run, seat::Tell};
+use agentline_core::{Problem, Problems, RunRequest, Surface, Want};
+use std::time::Instant;
+
+/// A conversation with a live agent. Dropping it ends the agent and everything that it started.
+///
+/// Each prompt is a run of its own, with its events, outcome, clocks and limits; the agent remembers what was said
+/// before. A run may be stopped in the middle; the conversation goes on with the next prompt.
+///
+/// ```no_run
+/// # async fn show() -> Result<(), Box<dyn std::error::Error>> {
+/// use agentline::{Agentline, RunRequest};
+/// let agentline = Agentline::from_env()?;
+/// let session = agentline.session(RunRequest::default().working_dir("/srv/project")).await?;
+/// let first = session.prompt("What does this project do?").await?.outcome().await;
+/// let second = session.prompt("And who uses it?").await?.outcome().await;
+/// println!("{}\n{}", first.text, second.text);
+/// session.close().await;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Session {
+    agentline: Agentline,
+    live: LiveHandle,
+    id: String,
+    request: RunRequest,
+    /// One prompt at a time: agents stop the first when they are given a second.
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Agentline {
+    /// Opens a conversation. The prompt of the request is not used; all else holds for every prompt of the session.
+    ///
+    /// # Errors
+    /// What was asked for is wrong; or the agent could not be started or did not open a session, with the outcome that
+    /// says why.
+    pub async fn session(&self, request: RunRequest) -> Result<Session, Error> {
+        let begun = Instant::now();
+        let mut request = request;
+        request.needs_live = true;
+        if request.surface.is_none() {
+            request.surface = Some(Surface::Acp);
+        }
+        if request.surface != Some(Surface::Acp) {
+            let problem = Problem::new("surface", "a conversation needs an agent that stays alive");
+            return Err(Problems::from(problem.hint("leave `surface` out, or set it to `acp`")).into());
+        }
+        let mut opening = request.clone();
+        if opening.prompt.trim().is_empty() {
+            // Nothing is prompted; the checks of a request still want words.
+            opening.prompt = "open".into();
+        }
+        let ready = match self.blocking(move |inner| inner.make_ready(opening)).await? {
+            Ok(ready) => *ready,
+            Err(outcome) => return Err(Error::NotOpened(outcome)),
+        };
+        let mut trip = ready.trip;
+        trip.order.only_open = true;
+        trip.order.settle = false;
+        let (who, agent) = (trip.order.who.clone(), ready.start.agent);
+        let live = LiveHandle::start(self.inner(), ready.start, &who.run_id, begun)
+            .map_err(|error| Error::NotOpened(Box::new(not_started(&who, agent, &error))))?;
+        let outcome = live.run(trip, Tell::AtOnce).outcome().await;
+        match (&outcome.error, &outcome.session_id) {
+            (None, Some(id)) => {
+                let id = id.clone();
+                Ok(Session {
+                    agentline: self.clone(),
+                    live,
+                    id,
+                    request,
+                    turn: tokio::sync::Mutex::default(),
+                })
+            }
+            _ => {
+                live.close().await;
+                Err(Error::NotOpened(Box::new(outcome)))
+            }
+        }
+    }
+}
+
+impl Session {
+    /// The agent's own id of the session, with which it can be resumed later.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// What holds for every prompt; change a copy of it for [`prompt_with`](Self::prompt_with).
+    #[must_use]
+    pub fn request(&self) -> RunRequest {
+        self.request.clone()
+    }
+
+    /// Says something to the agent. Waits until the run before it is over.
+    ///
+    /// # Errors
+    /// As [`Agentline::run`].
+    pub async fn prompt(&self, prompt: impl Into<String>) -> Result<Run, Error> {
+        let mut request = self.request();
+        request.prompt = prompt.into();
+        self.prompt_with(request).await
+    }
+
+    /// Says something to the agent with other clocks, limits, attachments, mode or model than the session's.
+    ///
+    /// # Errors
+    /// As [`Agentline::run`].
+    pub async fn prompt_with(&self, mut request: RunRequest) -> Result<Run, Error> {
+        let _turn = self.turn.lock().await;
+        self.live.wait_for(|state| state.seats == 0).await;
+        request.surface = Some(Surface::Acp);
+        // The session is open; only a new process would load a stored one.
+        request.resume = None;
+        request.session_id = None;
+        request.record = None;
+        let home = self.live.agent_home.clone();
+        let made = self.agentline.blocking(move |inner| inner.make_trip(request, &home)).await?;
+        Ok(match made {
+            Ok(mut trip) => {
+                trip.order.session = Want::Open(self.id.clone());
+                self.live.run(*trip, Tell::AtOnce)
+            }
+            Err(outcome) => Run::over(*outcome),
+        })
+    }
+
+    /// Ends the conversation and waits until the agent and everything that it started are gone.
+    pub async fn close(self) {
+        self.live.close().await;
+    }
+}
