@@ -3,13 +3,13 @@
 use crate::{
     link::Bell,
     prepare,
-    process::{self, Happening, Process, Signal, Std},
+    process::{self, Happening, Process, Signal, Std, Sweeper},
     seat::{Boarding, Seat, Tell},
     tape_file::TapeFile,
 };
 use agentline_core::{
-    Answer, Ask, AskId, Connection, Disk, Exit, Failure, Input, Kind, LineSplitter, Millis, Notice, Outcome,
-    Output, Piece, Ruling, RunId, Rung, Side, Stream, Veil, Want, What,
+    Answer, Ask, AskId, Connection, Disk, Event, Exit, Failure, Input, Kind, LineSplitter, Millis, Notice,
+    Outcome, Output, Piece, Ruling, RunId, Rung, Side, Stream, Veil, Want, What,
 };
 use std::{
     borrow::Cow,
@@ -49,6 +49,8 @@ pub(crate) struct Live {
     pub(crate) boarding: UnboundedReceiver<Boarding>,
     pub(crate) bell: Bell,
     pub(crate) state: watch::Sender<LiveState>,
+    /// The process does not end with a run by itself.
+    pub(crate) lives_on: bool,
 }
 
 /// How a live process stands, for those who choose one.
@@ -71,6 +73,8 @@ type SideLine = (RunId, String);
 struct Drive {
     connection: Connection,
     process: Process,
+    /// Ends what a run left behind, where the process outlives its runs.
+    sweeper: Option<Sweeper>,
     secrets: Vec<String>,
     tape: Option<TapeFile>,
     begun: Instant,
@@ -117,10 +121,13 @@ pub(crate) async fn drive(live: Live) {
         mut boarding,
         bell,
         state,
+        lives_on,
     } = live;
+    let sweeper = lives_on.then(|| process.sweeper());
     let mut drive = Drive {
         connection,
         process,
+        sweeper,
         secrets,
         tape,
         begun,
@@ -248,6 +255,10 @@ impl Drive {
             match output {
                 Output::Event(run, record) => {
                     if let Some(seat) = self.seats.get_mut(&run) {
+                        if matches!(record.event, Event::Started(_)) {
+                            // What is there before the prompt belongs to the agent, not to this run.
+                            seat.census = self.sweeper.as_ref().map(Sweeper::census);
+                        }
                         seat.pending.push(record);
                     }
                 }
@@ -427,10 +438,18 @@ impl Drive {
     fn settle(&mut self, run: RunId, ask: AskId, reported: Vec<String>) {
         let Some(seat) = self.seats.get_mut(&run) else { return };
         let before = seat.before.take();
+        // Where runs are side by side nobody can tell whose a process is; such runs start none.
+        let alone = self.seats.len() == 1;
+        let Some(seat) = self.seats.get_mut(&run) else { return };
+        let strays = self.sweeper.clone().zip(seat.census.take()).filter(|_| alone);
         for line in seat.follower.drain() {
             self.side_line(run, Side::SessionFile, line);
         }
         let look = move || {
+            // What the run left running may still be writing.
+            if let Some((sweeper, census)) = strays {
+                sweeper.sweep(&census);
+            }
             let disk = before.map_or_else(Disk::default, |before| before.compare(&reported));
             (Vec::new(), Answer::Settled(disk))
         };

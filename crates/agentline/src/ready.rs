@@ -68,6 +68,7 @@ impl Trip {
             secrets: Vec::new(),
             tell,
             keep: Vec::new(),
+            census: None,
             pending: Vec::new(),
         };
         Boarding { order: self.order, seat }
@@ -211,6 +212,7 @@ impl Inner {
             boarding,
             bell,
             state: tokio::sync::watch::Sender::default(),
+            lives_on: launch.talk.surface == Surface::Acp,
         })
     }
 

@@ -1,6 +1,6 @@
 //! One run on a live process: what the loop must have at hand to drive it, and to end it.
 
-use crate::{follow::Follower, link::Driven, workspace::Before};
+use crate::{follow::Follower, link::Driven, process::Census, workspace::Before};
 use agentline_core::{Answer, Ask, Notice, Order, Record, Ruling};
 use std::{future::Future, pin::Pin, sync::Arc};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -34,6 +34,8 @@ pub(crate) struct Seat {
     pub(crate) tell: Tell,
     /// Whatever must live as long as the run.
     pub(crate) keep: Vec<Box<dyn std::any::Any + Send>>,
+    /// Who was there before the prompt.
+    pub(crate) census: Option<Census>,
     /// Events that wait for room.
     pub(crate) pending: Vec<Record>,
 }

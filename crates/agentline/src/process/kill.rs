@@ -49,6 +49,11 @@ impl Hunt {
         Self { root: None, ..Self::new(mark, 0, 0) }
     }
 
+    /// What the processes carry.
+    pub(super) fn mark(&self) -> &str {
+        &self.mark
+    }
+
     /// The root was reaped, so its number may soon belong to somebody else.
     pub(super) fn root_reaped(&mut self) {
         if self.root.take() == Some(self.ancestor) {
@@ -110,14 +115,14 @@ impl Hunt {
 }
 
 /// Whether the environment (variables that end in NUL) carries the mark. Runs inside runs join their marks by `/`.
-fn carries(environment: &[u8], mark: &str) -> bool {
+pub(super) fn carries(environment: &[u8], mark: &str) -> bool {
     environment
         .split(|byte| *byte == 0)
         .filter_map(|variable| variable.strip_prefix(MARKER.as_bytes())?.strip_prefix(b"="))
         .any(|marks| marks.split(|byte| *byte == b'/').any(|one| one == mark.as_bytes()))
 }
 
-fn descendants(listed: &[Listed], roots: &BTreeSet<i32>) -> BTreeSet<i32> {
+pub(super) fn descendants(listed: &[Listed], roots: &BTreeSet<i32>) -> BTreeSet<i32> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for process in listed {
         children.entry(process.parent).or_default().push(process.pid);

@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "system calls; each is a few lines with its own argument")]
 
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -66,6 +67,49 @@ fn numbers_in(folder: &str) -> Vec<i32> {
 pub(super) fn processes() -> Vec<Listed> {
     let mut stat = Vec::with_capacity(1024);
     pids().into_iter().filter_map(|pid| listed(pid, read_proc(pid, "stat", &mut stat)?)).collect()
+}
+
+/// All that descend from these, the dead that wait to be reaped left out. Where the system lists children, only those
+/// are looked at; else all processes.
+pub(super) fn descendants_of(roots: &BTreeSet<i32>) -> BTreeSet<i32> {
+    let (mut found, mut open) = (BTreeSet::new(), roots.iter().copied().collect::<Vec<_>>());
+    let mut bytes = Vec::with_capacity(256);
+    while let Some(pid) = open.pop() {
+        for thread in numbers_in(&format!("/proc/{pid}/task")) {
+            let Some(children) = read_proc(pid, &format!("task/{thread}/children"), &mut bytes) else {
+                if !children_are_listed() {
+                    return super::kill::descendants(&processes(), roots);
+                }
+                // The thread ended meanwhile.
+                continue;
+            };
+            let children = std::str::from_utf8(children).unwrap_or_default().split_ascii_whitespace();
+            open.extend(children.filter_map(|child| child.parse().ok()).filter(|child| found.insert(*child)));
+        }
+    }
+    found.retain(|pid| {
+        read_proc(*pid, "stat", &mut bytes).and_then(|stat| listed(*pid, stat)).is_some_and(|p| !p.zombie)
+    });
+    found
+}
+
+fn children_are_listed() -> bool {
+    let own = super::unix::own_pid();
+    std::path::Path::new(&format!("/proc/{own}/task/{own}/children")).exists()
+}
+
+/// How much memory a process and all that descend from it have to themselves, in bytes.
+pub(super) fn memory_of(root: i32) -> Option<u64> {
+    let mut all = descendants_of(&BTreeSet::from([root]));
+    all.insert(root);
+    let mut bytes = Vec::with_capacity(2048);
+    let mut resident = |pid: i32| -> Option<u64> {
+        let status = std::str::from_utf8(read_proc(pid, "status", &mut bytes)?).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+    };
+    resident(root)?;
+    Some(all.into_iter().filter_map(resident).sum())
 }
 
 /// Reads `pid (name) state parent …`, where the name may hold anything, brackets and spaces included.

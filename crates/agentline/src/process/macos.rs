@@ -5,6 +5,7 @@
 
 #![expect(unsafe_code, reason = "system calls; each is a few lines with its own argument")]
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::mem::zeroed;
@@ -73,6 +74,16 @@ fn listed(pid: i32) -> Option<Listed> {
     };
     let parent = i32::try_from(info.pbi_ppid).ok()?;
     Some(Listed { pid, parent, zombie: info.pbi_status == libc::SZOMB })
+}
+
+/// All that descend from these.
+pub(super) fn descendants_of(roots: &BTreeSet<i32>) -> BTreeSet<i32> {
+    super::kill::descendants(&processes(), roots)
+}
+
+/// Not known here.
+pub(super) fn memory_of(_root: i32) -> Option<u64> {
+    None
 }
 
 /// Asks something about the environment that a process was started with; `false` if we may not see it.

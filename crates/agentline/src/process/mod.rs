@@ -45,6 +45,8 @@ mod output;
 mod stdin;
 #[cfg(unix)]
 mod supervisor;
+#[cfg(unix)]
+mod sweep;
 mod tail;
 #[cfg(unix)]
 mod tree;
@@ -56,6 +58,10 @@ mod unix;
 mod wire;
 
 pub use error::SpawnError;
+#[cfg(windows)]
+pub(crate) use os::{Census, Sweeper};
+#[cfg(unix)]
+pub(crate) use sweep::{Census, Sweeper};
 
 use output::Output;
 use stdin::Stdin;
@@ -305,6 +311,11 @@ impl Process {
         }
     }
 
+    /// Finds and ends what one run leaves behind while the agent lives on.
+    pub(crate) fn sweeper(&self) -> Sweeper {
+        self.tree.sweeper()
+    }
+
     /// What is known of the end, once [`next`](Self::next) has told of the exit.
     pub const fn ended(&self) -> Option<&Ended> {
         if self.exit_told { self.ended.as_ref() } else { None }
@@ -317,6 +328,11 @@ impl Drop for Process {
             self.tree.kill_now(DROP);
         }
     }
+}
+
+/// How much memory a process and all that descend from it take, in bytes; `None` where the system does not say.
+pub(crate) fn memory_of(pid: u32) -> Option<u64> {
+    os::memory_of(pid.cast_signed())
 }
 
 /// The mark, after the marks of the runs that the host itself is part of: the end of those must end this one too.

@@ -13,6 +13,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::kill::Hunt;
 use super::supervisor;
+use super::sweep::Sweeper;
 use super::wire::{REPORT, Report};
 use super::{Ended, Exit, Signal, Spawn, SpawnError, Supervisor, os, unix};
 
@@ -74,6 +75,18 @@ impl Tree {
 
     pub(super) const fn is_supervised(&self) -> bool {
         matches!(self, Self::Supervised(_))
+    }
+
+    pub(super) fn sweeper(&self) -> Sweeper {
+        match self {
+            Self::Supervised(tree) => Sweeper {
+                roots: vec![tree.pid.cast_signed(), tree.supervisor.id().cast_signed()],
+                mark: None,
+            },
+            Self::Alone(tree) => {
+                Sweeper { roots: vec![tree.pid.cast_signed()], mark: Some(tree.hunt.mark().to_owned()) }
+            }
+        }
     }
 
     pub(super) fn signal(&mut self, signal: Signal) {

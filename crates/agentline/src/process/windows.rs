@@ -27,6 +27,29 @@ use super::{Ended, Exit, Signal, Spawn, SpawnError};
 /// Our end of the agent's stdin.
 pub(super) type StdinPipe = tokio::process::ChildStdin;
 
+/// Who is there at one moment. Not known here.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Census;
+
+/// Ends what one run leaves behind on an agent that lives on. Not done here: it ends with the agent.
+#[derive(Debug, Clone)]
+pub(crate) struct Sweeper;
+
+impl Sweeper {
+    pub(crate) fn census(&self) -> Census {
+        Census
+    }
+
+    pub(crate) fn sweep(&self, _before: &Census) -> u32 {
+        0
+    }
+}
+
+/// Not known here.
+pub(super) fn memory_of(_root: i32) -> Option<u64> {
+    None
+}
+
 /// How long we wait for killed processes to be gone.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -74,6 +97,10 @@ impl Tree {
         let stdin = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe).map_err(io::Error::from)?;
         let pid = child.id().unwrap_or(0);
         Ok((Self { pid, job, child, exit: None, killed: 0, patience: None }, stdin))
+    }
+
+    pub(super) fn sweeper(&self) -> Sweeper {
+        Sweeper
     }
 
     pub(super) const fn pid(&self) -> u32 {
