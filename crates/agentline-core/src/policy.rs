@@ -1,0 +1,251 @@
+//! Decides what an agent may do when it asks: first the rules, the most specific one before all others, then the mode.
+//!
+//! Each thing that a use of a tool touches is judged for itself: every file, every part of a command, every host. What
+//! one rule refuses is refused as a whole, and only what rules permit in all its parts is permitted by rules.
+
+mod command;
+mod glob;
+mod place;
+mod rule;
+mod web;
+
+#[cfg(test)]
+mod tests;
+
+use crate::{PermissionAsk, PermissionMode, Problem, Problems, Ruling, RunRequest, ToolKind};
+use command::Command;
+pub use place::Resolved;
+use place::{Places, slashes};
+use rule::{Compiled, Rank, Says, Target};
+use std::path::Path;
+
+/// The reason of a refusal of a file outside the workspace and the included folders.
+pub const OUTSIDE_WORKSPACE: &str = "outside_workspace";
+
+/// What an agent may do in one run.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    mode: PermissionMode,
+    rules: Vec<Compiled>,
+    places: Places,
+    /// Servers whose tools are the host's own.
+    own: Vec<String>,
+    /// Servers of others.
+    foreign: Vec<String>,
+}
+
+/// What a policy says about one use of a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Decision {
+    /// It may run.
+    Allow(Ruling),
+    /// It may not, whoever is asked.
+    Deny(Ruling),
+    /// Somebody is to be asked; where nobody is there, this refusal stands.
+    Ask(Ruling),
+}
+
+impl Decision {
+    /// The ruling, for `Ask` the one that stands where nobody is there.
+    #[must_use]
+    pub fn ruling(&self) -> &Ruling {
+        match self {
+            Self::Allow(ruling) | Self::Deny(ruling) | Self::Ask(ruling) => ruling,
+        }
+    }
+
+    /// `allow`, `deny` or `ask`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Allow(_) => "allow",
+            Self::Deny(_) => "deny",
+            Self::Ask(_) => "ask",
+        }
+    }
+}
+
+impl Policy {
+    /// The policy of a request whose workspace is `cwd`.
+    ///
+    /// # Errors
+    /// Every rule that is none.
+    pub fn new(request: &RunRequest, cwd: &Path) -> Result<Self, Problems> {
+        let spelled = |path: &Path| place::absolute("", &path.to_string_lossy());
+        let places = Places {
+            workspace: vec![spelled(cwd)],
+            included: request.include_directories.iter().map(|dir| spelled(&cwd.join(dir))).collect(),
+        };
+        Self::with_places(request, places)
+    }
+
+    /// Adds another spelling of the workspace, such as the one behind a link.
+    #[must_use]
+    pub fn also_at(mut self, cwd: &Path) -> Self {
+        let spelling = place::absolute("", &cwd.to_string_lossy());
+        if !self.places.workspace.contains(&spelling) {
+            self.places.workspace.push(spelling);
+            // Absolute paths in rules may be meant from there. Each was read before, so none can fail now.
+            for rule in &mut self.rules {
+                if let Ok(again) = Compiled::read(rule.says, "", &rule.text, &self.places) {
+                    *rule = again;
+                }
+            }
+        }
+        self
+    }
+
+    /// Names a server whose tools are the host's own: they need no permission in any mode.
+    #[must_use]
+    pub fn own_server(mut self, name: impl Into<String>) -> Self {
+        let name = name.into();
+        self.foreign.retain(|other| *other != name);
+        self.own.push(name);
+        self
+    }
+
+    /// The mode behind the rules.
+    #[must_use]
+    pub fn mode(&self) -> PermissionMode {
+        self.mode
+    }
+
+    /// Where a path leads if there were no links: for whoever cannot see the disk.
+    #[must_use]
+    pub fn resolve(&self, path: &str) -> Resolved {
+        self.places.resolve(path)
+    }
+
+    /// Decides on one use of a tool. `resolve` finds out where a path really leads.
+    #[must_use]
+    pub fn decide(&self, ask: &PermissionAsk, resolve: &dyn Fn(&str) -> Resolved) -> Decision {
+        if self.is_own(ask) && !self.refuses_own(ask) {
+            return Decision::Allow(Ruling { reason: Some("own_tool".into()), ..Ruling::allow("agentline") });
+        }
+        let command = ask.command.as_deref().map(Command::read);
+        let targets = self.targets(ask, command.as_ref(), resolve);
+        let best = |target: &Target<'_>| {
+            let met = self.rules.iter().filter_map(|rule| Some((rule.meets(ask, target)?, rule)));
+            met.max_by_key(|(rank, _)| *rank)
+        };
+        let found: Vec<Option<(Rank, &Compiled)>> = targets.iter().map(best).collect();
+        let said =
+            |says: Says| found.iter().flatten().find(|(rank, _)| rank.says == says).map(|(_, rule)| *rule);
+        if let Some(rule) = said(Says::Deny) {
+            return Decision::Deny(Ruling::deny("rule", "rule").rule(&rule.text));
+        }
+        let changes = changes_files(ask);
+        let escapes = |(target, met): (&Target<'_>, &Option<(Rank, &Compiled)>)| {
+            let outside = matches!(target, Target::Path { at, .. } if !at.inside);
+            outside && !met.is_some_and(|(_, rule)| rule.names_a_place_outside())
+        };
+        if changes && targets.iter().zip(&found).any(escapes) {
+            return Decision::Deny(Ruling::deny("agentline", OUTSIDE_WORKSPACE));
+        }
+        if self.mode == PermissionMode::Plan && !only_looks(ask) {
+            return Decision::Deny(Ruling::deny("mode", "mode"));
+        }
+        if let Some(rule) = said(Says::Ask) {
+            return Decision::Ask(Ruling::deny("rule", "rule").rule(&rule.text));
+        }
+        if let Some(rule) = said(Says::Allow).filter(|_| found.iter().all(Option::is_some)) {
+            return Decision::Allow(Ruling::allow("rule").rule(&rule.text));
+        }
+        self.by_mode(changes && targets.iter().all(|t| matches!(t, Target::Path { .. })))
+    }
+
+    /// What the mode says where no rule does. `edits` is a change of files that are known and inside.
+    fn by_mode(&self, edits: bool) -> Decision {
+        let refusal = Ruling::deny("mode", "mode");
+        let permission = || Ruling { reason: Some(self.mode.name().into()), ..Ruling::allow("mode") };
+        match self.mode {
+            PermissionMode::Bypass | PermissionMode::Auto => Decision::Allow(permission()),
+            PermissionMode::AcceptEdits if edits => Decision::Allow(permission()),
+            PermissionMode::Deny => Decision::Deny(refusal),
+            PermissionMode::Default
+            | PermissionMode::AcceptEdits
+            | PermissionMode::Plan
+            | PermissionMode::Prompt => Decision::Ask(refusal),
+        }
+    }
+
+    /// All that a use touches; never empty.
+    fn targets<'a>(
+        &self,
+        ask: &'a PermissionAsk,
+        command: Option<&'a Command>,
+        resolve: &dyn Fn(&str) -> Resolved,
+    ) -> Vec<Target<'a>> {
+        let mut targets = Vec::new();
+        if let Some(whole) = command {
+            targets.extend(whole.parts.iter().map(|part| Target::Command { whole, part }));
+        } else if ask.kind == ToolKind::Web {
+            targets.extend(web::hosts(ask).unwrap_or_default().into_iter().map(Target::Host));
+        }
+        let named = if command.is_some() { &[][..] } else { &ask.paths };
+        // Some agents give a change the bare name of the file whose path they tell beside it.
+        let bare = |path: &&str| {
+            !named
+                .iter()
+                .any(|p| place::below(&slashes(p), "").is_some() && slashes(p).ends_with(&format!("/{path}")))
+        };
+        let changed = ask.diffs.iter().map(|diff| diff.path.as_str()).filter(bare);
+        for path in named.iter().map(String::as_str).chain(changed) {
+            let path_target = || Target::Path { at: resolve(path), spelled: self.places.resolve(path) };
+            targets.push(if path.is_empty() { Target::Unknown } else { path_target() });
+        }
+        if targets.is_empty() {
+            targets.push(Target::Unknown);
+        }
+        targets
+    }
+
+    fn is_own(&self, ask: &PermissionAsk) -> bool {
+        if let Some(server) = &ask.server {
+            return self.own.contains(server);
+        }
+        let is_of = |server: &String| ask.tool.starts_with(&format!("mcp__{server}__"));
+        self.own.iter().any(is_of) && !self.foreign.iter().any(is_of)
+    }
+
+    /// A refusal that means the host's own tool by its name.
+    fn refuses_own(&self, ask: &PermissionAsk) -> bool {
+        let refuses = |rule: &&Compiled| rule.says == Says::Deny && rule.is_by_name();
+        self.rules.iter().filter(refuses).any(|rule| rule.meets(ask, &Target::Unknown).is_some())
+    }
+
+    fn with_places(request: &RunRequest, places: Places) -> Result<Self, Problems> {
+        let lists = [
+            (Says::Deny, "deny", &request.deny),
+            (Says::Ask, "ask", &request.ask),
+            (Says::Allow, "allow", &request.allow),
+        ];
+        let (mut rules, mut problems) = (Vec::new(), Vec::<Problem>::new());
+        for (says, key, list) in lists {
+            for text in list {
+                match Compiled::read(says, key, text, &places) {
+                    Ok(rule) => rules.push(rule),
+                    Err(problem) => problems.push(problem),
+                }
+            }
+        }
+        if !problems.is_empty() {
+            return Err(Problems(problems));
+        }
+        let foreign = request.mcp_servers.keys().cloned().collect();
+        Ok(Self { mode: request.permission_mode, rules, places, own: Vec::new(), foreign })
+    }
+}
+
+/// Whether a use changes files, as far as can be known: what a command changes cannot.
+fn changes_files(ask: &PermissionAsk) -> bool {
+    let by_name = matches!(ask.tool.as_str(), "Write" | "Edit" | "MultiEdit" | "NotebookEdit");
+    by_name || matches!(ask.kind, ToolKind::Write | ToolKind::Edit) || !ask.diffs.is_empty()
+}
+
+/// Whether a use neither changes nor runs anything.
+fn only_looks(ask: &PermissionAsk) -> bool {
+    let looks = matches!(ask.kind, ToolKind::Read | ToolKind::Search | ToolKind::Web);
+    looks && ask.command.is_none() && !changes_files(ask)
+}

@@ -1,0 +1,210 @@
+//! Where a path leads, and what a rule's path means: both from the workspace where they lie in it.
+
+use super::glob::Glob;
+use serde::Serialize;
+
+/// Where a path that an agent named really leads, as whoever can see the disk found out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Resolved {
+    /// The absolute path, without `..` and with every link followed as far as something is there.
+    pub path: String,
+    /// The same from the workspace, where it lies in it; empty for the workspace itself.
+    pub from_workspace: Option<String>,
+    /// It lies in the workspace or in one of the other folders that tools may use.
+    pub inside: bool,
+}
+
+impl Resolved {
+    /// A path in the workspace: the whole of it, and from there.
+    #[must_use]
+    pub fn in_workspace(path: impl Into<String>, from_workspace: impl Into<String>) -> Self {
+        Self { path: path.into(), from_workspace: Some(from_workspace.into()), inside: true }
+    }
+
+    /// A path in another folder that tools may use.
+    #[must_use]
+    pub fn included(path: impl Into<String>) -> Self {
+        Self { path: path.into(), from_workspace: None, inside: true }
+    }
+
+    /// A path that is anywhere else, or that leads nobody knows where.
+    #[must_use]
+    pub fn outside(path: impl Into<String>) -> Self {
+        Self { path: path.into(), from_workspace: None, inside: false }
+    }
+}
+
+/// The workspace and the other folders, as they are spelled.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Places {
+    /// Every spelling of the workspace, the caller's first.
+    pub(super) workspace: Vec<String>,
+    pub(super) included: Vec<String>,
+}
+
+impl Places {
+    /// Where a path leads if there were no links.
+    pub(super) fn resolve(&self, path: &str) -> Resolved {
+        let root = self.workspace.first().map_or("", String::as_str);
+        let path = absolute(root, path);
+        for root in &self.workspace {
+            if let Some(rest) = below(&path, root) {
+                return Resolved::in_workspace(path.clone(), rest);
+            }
+        }
+        if self.included.iter().any(|root| below(&path, root).is_some()) {
+            return Resolved::included(path);
+        }
+        Resolved::outside(path)
+    }
+}
+
+/// A rule's path.
+#[derive(Clone, Debug)]
+pub(super) struct PathPattern {
+    glob: Glob,
+    /// It begins at the root, not at the workspace.
+    pub(super) absolute: bool,
+    /// It begins with `**/`, which a refusal takes for anywhere at all.
+    anywhere: bool,
+    /// How many of its characters stand for themselves.
+    pub(super) length: usize,
+}
+
+impl PathPattern {
+    /// Reads a rule's path; `None` for one whose `..` cannot be resolved.
+    pub(super) fn read(text: &str, places: &Places) -> Option<Self> {
+        let text = slashes(text);
+        let mut text = text.as_str();
+        while let Some(rest) = text.strip_prefix("./") {
+            text = rest;
+        }
+        let root = places.workspace.first().map_or("", String::as_str);
+        let climbs = text.split('/').any(|part| part == "..");
+        let whole = if climbs {
+            let before = text.rsplit_once("..").map_or("", |(before, _)| before);
+            if before.contains(['*', '?']) {
+                return None;
+            }
+            let folder = if text.ends_with('/') { "/" } else { "" };
+            format!("{}{folder}", absolute(root, text))
+        } else {
+            text.to_owned()
+        };
+        let inside = places.workspace.iter().find_map(|root| below(&whole, root));
+        let (text, absolute) = match inside {
+            Some(rest) => (rest, false),
+            None => (whole.as_str(), is_absolute(&whole)),
+        };
+        Some(Self {
+            glob: Glob::path(text),
+            absolute,
+            anywhere: !absolute && text.starts_with("**"),
+            length: text.chars().filter(|c| !matches!(c, '*' | '?')).count(),
+        })
+    }
+
+    /// Whether a permission covers where a path really leads.
+    pub(super) fn permits(&self, at: &Resolved) -> bool {
+        if self.absolute {
+            return self.glob.fits(&slashes(&at.path), false);
+        }
+        at.from_workspace.as_deref().is_some_and(|path| self.glob.fits(&slashes(path), false))
+    }
+
+    /// Whether a refusal covers where a path leads, really or as it is spelled.
+    pub(super) fn refuses(&self, at: &Resolved, spelled: &Resolved) -> bool {
+        // Where the system takes upper and lower case for the same, so does a refusal.
+        let fold = cfg!(any(windows, target_os = "macos"));
+        [at, spelled].into_iter().any(|place| {
+            let whole = (self.absolute || self.anywhere).then_some(place.path.as_str());
+            let part = place.from_workspace.as_deref().filter(|_| !self.absolute);
+            whole
+                .into_iter()
+                .chain(part)
+                .any(|path| self.glob.fits(path, fold) || self.glob.fits(&path.replace('\\', "/"), fold))
+        })
+    }
+}
+
+/// The path from a folder, where it is below it or the folder itself.
+pub(super) fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
+    let folder = folder.trim_end_matches('/');
+    if folder.is_empty() {
+        return path.strip_prefix('/');
+    }
+    let rest = path.strip_prefix(folder)?;
+    if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
+}
+
+/// An absolute path without `.` and `..`, as if there were no links.
+pub(super) fn absolute(root: &str, path: &str) -> String {
+    let path = slashes(path);
+    let whole = if is_absolute(&path) { path } else { format!("{root}/{path}") };
+    let mut parts: Vec<&str> = Vec::new();
+    for part in whole.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    let drive = if cfg!(windows) && is_drive(&whole) { "" } else { "/" };
+    format!("{drive}{}", parts.join("/"))
+}
+
+fn is_absolute(path: &str) -> bool {
+    path.starts_with('/') || (cfg!(windows) && is_drive(path))
+}
+
+fn is_drive(path: &str) -> bool {
+    path.get(1..3).is_some_and(|d| d == ":/")
+}
+
+/// The path with slashes between its folders.
+pub(super) fn slashes(path: &str) -> String {
+    if cfg!(windows) { path.replace('\\', "/") } else { path.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places() -> Places {
+        Places { workspace: vec!["/ws".into(), "/real/ws".into()], included: vec!["/inc".into()] }
+    }
+
+    #[test]
+    fn paths_are_resolved_from_the_workspace() {
+        for (path, from_workspace, inside) in [
+            ("a", Some("a"), true),
+            ("./a/../b", Some("b"), true),
+            ("/ws/a", Some("a"), true),
+            ("/real/ws//a/.", Some("a"), true),
+            ("/ws", Some(""), true),
+            ("", Some(""), true),
+            ("/wsx", None, false),
+            ("../x", None, false),
+            ("a/../../x", None, false),
+            ("/inc/x", None, true),
+            ("/inc/../x", None, false),
+            ("/../../ws/a", Some("a"), true),
+            ("~/x", Some("~/x"), true),
+        ] {
+            let at = places().resolve(path);
+            assert_eq!((at.from_workspace.as_deref(), at.inside), (from_workspace, inside), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_rule_means_the_same_however_its_path_is_written() {
+        let length = |text: &str| PathPattern::read(text, &places()).map(|p| (p.length, p.absolute));
+        assert_eq!(length("src/**"), Some((4, false)));
+        assert_eq!(length("/ws/src/**"), length("src/**"));
+        assert_eq!(length("././src/**"), length("src/**"));
+        assert_eq!(length("a/../src/**"), length("src/**"));
+        assert_eq!(length("../x/"), Some((3, true)));
+        assert_eq!(length("*/../x"), None);
+    }
+}

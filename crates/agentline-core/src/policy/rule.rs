@@ -1,0 +1,221 @@
+//! One rule of a policy: which uses of which tools it meets, and how closely.
+
+use super::{
+    command::Command,
+    glob::Glob,
+    place::{PathPattern, Places, Resolved},
+};
+use crate::{PermissionAsk, Problem, Rule, ToolKind};
+
+/// Names that other documents use for tools.
+const OTHER_NAMES: &[(&str, &str)] = &[("MultiEdit", "Edit"), ("Shell", "Bash"), ("Agent", "Task")];
+
+/// The canonical names that a tool of a kind may go by when its agent has a name of its own for it: those that a
+/// permission must have, and those that a refusal may have.
+const NAMES_OF_KINDS: &[(ToolKind, &[&str], &[&str])] = &[
+    (ToolKind::Write, &["Write", "Edit"], &["Write", "Edit"]),
+    (ToolKind::Edit, &["Write", "Edit"], &["Write", "Edit"]),
+    (ToolKind::Shell, &["Bash"], &["Bash"]),
+    (ToolKind::Read, &["Read"], &["Read"]),
+    (ToolKind::Search, &["Glob", "Grep"], &["Glob", "Grep"]),
+    (ToolKind::Web, &["WebFetch"], &["WebFetch", "WebSearch"]),
+    (ToolKind::Agent, &["Task"], &["Task"]),
+];
+
+/// What a rule says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Says {
+    Allow,
+    Ask,
+    Deny,
+}
+
+/// How closely a rule meets a use. The greatest decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    /// It has a pattern.
+    pattern: bool,
+    /// How many characters of the pattern stand for themselves.
+    length: usize,
+    /// All of them do.
+    literal: bool,
+    /// It names the tool without `*`.
+    named: bool,
+    /// How many characters of the name stand for themselves.
+    name: usize,
+    /// On a tie what is refused stays refused.
+    pub(super) says: Says,
+}
+
+/// One thing that a use of a tool touches. Each is judged for itself.
+#[derive(Clone, Debug)]
+pub(super) enum Target<'a> {
+    /// A file: where it really is, and where its spelling points.
+    Path { at: Resolved, spelled: Resolved },
+    /// A part of a command.
+    Command { whole: &'a Command, part: &'a str },
+    /// A host on the web.
+    Host(String),
+    /// Nobody knows what.
+    Unknown,
+}
+
+/// A rule that was read once.
+#[derive(Clone, Debug)]
+pub(super) struct Compiled {
+    pub(super) says: Says,
+    /// As it was written.
+    pub(super) text: String,
+    rule: Rule,
+    name: Glob,
+    path: Option<PathPattern>,
+    command: Vec<Glob>,
+    command_head: String,
+}
+
+impl Compiled {
+    /// Reads a rule. `key` is that of the list in which it stands.
+    pub(super) fn read(says: Says, key: &str, text: &str, places: &Places) -> Result<Self, Problem> {
+        let mut rule = Rule::parse(key, text)?;
+        let cannot = |why: &str, way_out: &str| {
+            Problem::new(key, format!("`{text}` cannot be held: {why}")).hint(way_out)
+        };
+        if let Some((_, name)) = OTHER_NAMES.iter().find(|(other, _)| *other == rule.tool) {
+            rule.tool = (*name).to_owned();
+        }
+        let pattern = rule.pattern.as_deref();
+        if rule.tool.starts_with("mcp__") {
+            let rest = &rule.tool["mcp__".len()..];
+            if rest.is_empty() || rest.split("__").any(str::is_empty) {
+                let way_out = "write `mcp__server` for all its tools or `mcp__server__tool` for one";
+                return Err(cannot("the name is not that of a server or of one of its tools", way_out));
+            }
+            if pattern.is_some() {
+                let why = "the arguments of an MCP server's tool are not known";
+                return Err(cannot(why, "write the rule without brackets"));
+            }
+        }
+        if rule.tool == "WebFetch" && pattern.is_some_and(|p| p.contains(['/', '@', ' '])) {
+            return Err(cannot("it does not name a host alone", "write `WebFetch(domain:example.org)`"));
+        }
+        let path = match pattern.map(|p| PathPattern::read(p, places)) {
+            Some(None) if rule.tool != "Bash" => {
+                let way_out = "write the path from the workspace or from the root";
+                return Err(cannot("its path climbs with `..` behind a `*`", way_out));
+            }
+            path => path.flatten(),
+        };
+        let (head, open) = pattern.map_or(("", false), head_of_command);
+        let mut command = vec![Glob::words(head)];
+        if open {
+            command.push(Glob::words(head).and_more());
+        }
+        let command_head = head.to_owned();
+        Ok(Self {
+            says,
+            text: text.trim().to_owned(),
+            name: Glob::words(&rule.tool),
+            rule,
+            path,
+            command,
+            command_head,
+        })
+    }
+
+    /// How closely it meets one target of a use, if at all.
+    pub(super) fn meets(&self, ask: &PermissionAsk, target: &Target<'_>) -> Option<Rank> {
+        let (named, name) = self.meets_tool(ask)?;
+        let whole = Rank { pattern: false, length: 0, literal: false, named, name, says: self.says };
+        let Some(pattern) = self.rule.pattern.as_deref() else { return Some(whole) };
+        let permits = self.says == Says::Allow;
+        let length = match target {
+            // A permission must be sure, a refusal need not be.
+            Target::Unknown if permits => return None,
+            Target::Unknown => 0,
+            Target::Path { at, spelled } => {
+                let path = self.path.as_ref()?;
+                let fits = if permits { path.permits(at) } else { path.refuses(at, spelled) };
+                fits.then_some(path.length)?
+            }
+            Target::Command { whole, part } => {
+                let fits = self.meets_command(ask, whole, part, permits);
+                fits.then(|| self.command_head.chars().filter(|c| *c != '*').count())?
+            }
+            Target::Host(host) => {
+                let domain = pattern.strip_prefix("domain:").unwrap_or(pattern).trim();
+                fits_host(domain, host).then_some(domain.len())?
+            }
+        };
+        let literal = !pattern.contains(['*', '?']) && !pattern.ends_with('/');
+        Some(Rank { pattern: true, length, literal, ..whole })
+    }
+
+    /// Whether its pattern is a path from the root, which alone permits to write outside the workspace.
+    pub(super) fn names_a_place_outside(&self) -> bool {
+        self.path.as_ref().is_some_and(|path| path.absolute)
+    }
+
+    /// Whether it names a tool or a server, not many by `*`.
+    pub(super) fn is_by_name(&self) -> bool {
+        !self.rule.tool.contains('*')
+    }
+
+    /// Whether it is about this tool: by its full name, and how long that is.
+    fn meets_tool(&self, ask: &PermissionAsk) -> Option<(bool, usize)> {
+        let length = self.rule.tool.chars().filter(|c| *c != '*').count();
+        let known = NAMES_OF_KINDS
+            .iter()
+            .any(|(_, names, more)| names.contains(&ask.tool.as_str()) || more.contains(&ask.tool.as_str()));
+        let of_kind =
+            NAMES_OF_KINDS.iter().find(|(kind, ..)| *kind == ask.kind && !known && ask.server.is_none());
+        let implied =
+            of_kind.map_or(&[][..], |(_, allow, all)| if self.says == Says::Allow { allow } else { all });
+        let of_server = ask.server.as_ref().filter(|_| !ask.tool.starts_with("mcp__"));
+        let full = of_server.map_or_else(String::new, |server| format!("mcp__{server}__{}", ask.tool));
+        let own = [ask.tool.as_str(), &ask.native_tool, &full];
+        let mut names = own.into_iter().chain(implied.iter().copied());
+        if names.any(|name| !name.is_empty() && self.name.fits(name, false)) {
+            return Some((self.is_by_name(), length));
+        }
+        // A rule for a server is one for all its tools, so it is less than one for a tool.
+        servers(ask).any(|server| self.name.fits(&server, false)).then_some((false, length + 2))
+    }
+
+    fn meets_command(&self, ask: &PermissionAsk, whole: &Command, part: &str, permits: bool) -> bool {
+        let fits = |text: &str| self.command.iter().any(|glob| glob.fits(text, false));
+        // An agent's own form without `*` means every command that begins so.
+        let own = self.rule.tool == ask.native_tool && ask.native_tool != ask.tool;
+        let begins = own && !self.command_head.contains('*');
+        let longer = |text: &str| begins && Glob::words(&self.command_head).and_more().fits(text, false);
+        if permits {
+            let same = self.rule.pattern.as_deref().is_some_and(|p| !p.contains('*') && p == part);
+            return same || (whole.plain && (fits(part) || longer(part)));
+        }
+        whole.forms(part).iter().any(|form| fits(form) || longer(form))
+    }
+}
+
+/// The names under which the server of a tool can be meant.
+fn servers(ask: &PermissionAsk) -> impl Iterator<Item = String> {
+    let known = ask.server.as_ref().map(|server| format!("mcp__{server}"));
+    let rest = ask.tool.strip_prefix("mcp__").filter(|_| known.is_none()).unwrap_or_default();
+    let cuts = rest.match_indices("__").map(|(at, _)| format!("mcp__{}", &rest[..at]));
+    known.into_iter().chain(cuts).collect::<Vec<_>>().into_iter()
+}
+
+/// What a command begins with, and whether anything may follow: `git *` and `npm run:*` cover the bare command too.
+fn head_of_command(pattern: &str) -> (&str, bool) {
+    match pattern.strip_suffix(":*").or_else(|| pattern.strip_suffix(" *")) {
+        Some(head) => (head, true),
+        None => (pattern, false),
+    }
+}
+
+/// `example.org` is that host alone, `*.example.org` those below it.
+fn fits_host(domain: &str, host: &str) -> bool {
+    let domain = domain.to_ascii_lowercase();
+    match domain.strip_prefix("*.") {
+        Some(above) => host.strip_suffix(above).is_some_and(|below| below.ends_with('.')),
+        None => domain == host,
+    }
+}

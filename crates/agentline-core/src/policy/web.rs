@@ -1,0 +1,69 @@
+//! Finds the hosts that a web tool would reach.
+
+use crate::PermissionAsk;
+use serde_json::Value;
+
+/// The hosts of every address in the arguments, or `None` where not all of them are clear.
+pub(super) fn hosts(ask: &PermissionAsk) -> Option<Vec<String>> {
+    let mut texts = Vec::new();
+    let input: Value = serde_json::from_str(ask.input.as_deref()?.get()).ok()?;
+    collect(input, &mut texts);
+    let mut hosts = Vec::new();
+    for text in &texts {
+        // Lower case keeps the places of bytes only for ASCII, so only that is changed.
+        let text = text.to_ascii_lowercase();
+        for (at, sign) in text.match_indices("://") {
+            hosts.push(host(&text[at + sign.len()..])?);
+        }
+    }
+    (!hosts.is_empty()).then_some(hosts)
+}
+
+fn collect(value: Value, texts: &mut Vec<String>) {
+    match value {
+        Value::String(text) => texts.push(text),
+        Value::Array(values) => values.into_iter().for_each(|v| collect(v, texts)),
+        Value::Object(map) => map.into_iter().for_each(|(_, v)| collect(v, texts)),
+        _ => {}
+    }
+}
+
+/// The host at the beginning of what follows `://`; `None` where readers of addresses might disagree on it.
+fn host(text: &str) -> Option<String> {
+    let ends = |c: char| c.is_whitespace() || "/?#\"'<>,)]}".contains(c);
+    let authority = text.split(ends).next().unwrap_or_default();
+    let (host, port) = authority.split_once(':').unwrap_or((authority, ""));
+    let host = host.trim_end_matches('.');
+    let clear = !host.is_empty()
+        && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'))
+        && port.chars().all(|c| c.is_ascii_digit());
+    clear.then(|| host.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::value::RawValue;
+
+    fn found(json: &str) -> Option<Vec<String>> {
+        let input = RawValue::from_string(json.to_owned()).unwrap();
+        hosts(&PermissionAsk { input: Some(input), ..PermissionAsk::default() })
+    }
+
+    #[test]
+    fn hosts_are_found_wherever_they_stand() {
+        assert_eq!(found(r#"{"url":"https://Docs.RS:443/a"}"#).unwrap(), ["docs.rs"]);
+        assert_eq!(found(r#"{"p":["see http://a.b, or (https://c.d.)"]}"#).unwrap(), ["a.b", "c.d"]);
+        for unclear in [
+            r#"{"url":"docs.rs"}"#,
+            r#"{"url":"https://docs.rs@evil.test/"}"#,
+            r#"{"url":"https://docs.rs\\@evil.test/"}"#,
+            r#"{"url":"https://docs.rs%2eevil.test/"}"#,
+            r#"{"url":"https://döcs.rs/"}"#,
+            r#"{"url":"https:///x"}"#,
+            "{}",
+        ] {
+            assert_eq!(found(unclear), None, "{unclear}");
+        }
+    }
+}
