@@ -4,6 +4,7 @@ use crate::{
     detect::{Detection, Here},
     error::Error,
     live::LiveHandle,
+    options::RunOptions,
     process::Supervisor,
     ready::not_started,
     run::Run,
@@ -97,8 +98,17 @@ impl Agentline {
     /// # Errors
     /// What was asked for is wrong, or the run could not be prepared. Nothing was started.
     pub async fn run(&self, request: RunRequest) -> Result<Run, Error> {
+        self.run_with(request, RunOptions::default()).await
+    }
+
+    /// Starts a run with what the program gives it: tools, somebody to be asked, a schema, a check.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub async fn run_with(&self, mut request: RunRequest, options: RunOptions) -> Result<Run, Error> {
         let begun = Instant::now();
-        let ready = match self.blocking(move |inner| inner.make_ready(request)).await? {
+        request.needs_live |= options.needs_live();
+        let ready = match self.blocking(move |inner| inner.make_ready(request, &options)).await? {
             Ok(ready) => *ready,
             Err(outcome) => return Ok(Run::over(*outcome)),
         };

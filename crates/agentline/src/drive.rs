@@ -62,6 +62,8 @@ pub(crate) struct LiveState {
     pub(crate) closed: bool,
     /// How many runs are on it.
     pub(crate) seats: usize,
+    /// How many of them are still opening their session.
+    pub(crate) opening: usize,
     /// How many it has had.
     pub(crate) served: u32,
 }
@@ -196,6 +198,7 @@ pub(crate) async fn drive(live: Live) {
             }
         }
         drive.act();
+        drive.tell_state();
     }
     drive.state.send_modify(|state| state.closed = true);
     // Nobody who was about to come gets a place any more.
@@ -258,6 +261,7 @@ impl Drive {
                         if matches!(record.event, Event::Started(_)) {
                             // What is there before the prompt belongs to the agent, not to this run.
                             seat.census = self.sweeper.as_ref().map(Sweeper::census);
+                            seat.started = true;
                         }
                         seat.pending.push(record);
                     }
@@ -305,7 +309,6 @@ impl Drive {
         for notice in notices {
             self.feed(What::Notice { run, notice });
         }
-        self.tell_state();
     }
 
     /// Hides what must be hidden now.
@@ -316,8 +319,9 @@ impl Drive {
 
     fn tell_state(&self) {
         let (seats, served, closed) = (self.seats.len(), self.last_run, !self.connection.vacant());
+        let opening = self.seats.values().filter(|seat| !seat.started).count();
         self.state.send_if_modified(|state| {
-            let next = LiveState { seats, served, closed, ready: state.ready };
+            let next = LiveState { seats, opening, served, closed, ready: state.ready };
             std::mem::replace(state, next) != next
         });
     }
@@ -487,7 +491,6 @@ impl Drive {
                 seat.link.finish(*outcome);
             }
         }
-        self.tell_state();
     }
 }
 

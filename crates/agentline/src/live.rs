@@ -3,9 +3,9 @@
 use crate::{
     agentline::Inner,
     drive::{LiveState, drive},
-    link::{Bell, link},
+    link::{Bell, Held, link},
     process::SpawnError,
-    ready::{Start, Trip, launched},
+    ready::{Start, Trip},
     run::{Launched, Run},
     seat::{Boarding, Tell},
 };
@@ -34,7 +34,7 @@ impl LiveHandle {
     pub(crate) fn start(inner: &Inner, start: Start, mark: &str, begun: Instant) -> Result<Self, SpawnError> {
         let (board, boarding) = tokio::sync::mpsc::unbounded_channel();
         let bell = Bell::default();
-        let launched = launched(&start.launch);
+        let launched = Launched::of(&start.launch);
         let agent_home = start.launch.agent_home.clone();
         let live = inner.go_live(start, mark, boarding, Bell::clone(&bell), begun)?;
         let state = live.state.subscribe();
@@ -45,11 +45,16 @@ impl LiveHandle {
     /// Gives a run a place. Where the process is gone meanwhile, the run's outcome says so.
     pub(crate) fn run(&self, trip: Trip, tell: Tell) -> Run {
         let run_id = trip.order.who.run_id.clone();
+        Run::new(run_id, self.board(trip, tell), self.launched.clone())
+    }
+
+    /// As [`run`](Self::run), for those who look after the run themselves.
+    pub(crate) fn board(&self, trip: Trip, tell: Tell) -> Held {
         let (driven, held) = link(Bell::clone(&self.bell));
         if let Err(gone) = self.board.send(trip.board(driven, tell)) {
             crate::drive::refuse(gone.0);
         }
-        Run::new(run_id, held, self.launched.clone())
+        held
     }
 
     /// How the process stands now.

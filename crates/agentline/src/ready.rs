@@ -8,9 +8,9 @@ use crate::{
     follow::Follower,
     link::{Bell, Driven},
     look::DiskLook,
+    options::RunOptions,
     prepare,
     process::{Process, Spawn, SpawnError, Via},
-    run::Launched,
     seat::{self, Answers, Boarding, Seat, Tell},
     tape_file::TapeFile,
     workspace::Before,
@@ -69,6 +69,7 @@ impl Trip {
             tell,
             keep: Vec::new(),
             census: None,
+            started: false,
             pending: Vec::new(),
         };
         Boarding { order: self.order, seat }
@@ -91,14 +92,18 @@ impl Inner {
     }
 
     /// Checks the request, finds the agent and makes everything ready. Blocks.
-    pub(crate) fn make_ready(&self, request: RunRequest) -> Result<Result<Box<Ready>, NotBegun>, Error> {
+    pub(crate) fn make_ready(
+        &self,
+        request: RunRequest,
+        options: &RunOptions,
+    ) -> Result<Result<Box<Ready>, NotBegun>, Error> {
         let asked = match self.ask(request)? {
             Ok(asked) => asked,
             Err(outcome) => return Ok(Err(outcome)),
         };
-        let ready = self.start(&asked).map(|start| {
-            let trip = self.trip(&asked, &start.launch, &start.launch.agent_home);
-            Box::new(Ready { start, trip })
+        let ready = self.start(&asked).and_then(|start| {
+            let trip = self.trip(&asked, &start.launch, &start.launch.agent_home, options)?;
+            Ok(Box::new(Ready { start, trip }))
         });
         match ready {
             Ok(ready) => Ok(Ok(ready)),
@@ -112,13 +117,14 @@ impl Inner {
         &self,
         request: RunRequest,
         agent_home: &Path,
+        options: &RunOptions,
     ) -> Result<Result<Box<Trip>, NotBegun>, Error> {
         let asked = match self.ask(request)? {
             Ok(asked) => asked,
             Err(outcome) => return Ok(Err(outcome)),
         };
         let launch = self.launch(&asked, agent_home)?;
-        Ok(Ok(Box::new(self.trip(&asked, &launch, agent_home))))
+        Ok(Ok(Box::new(self.trip(&asked, &launch, agent_home, options)?)))
     }
 
     /// Checks the request and finds the agent. Blocks.
@@ -168,19 +174,48 @@ impl Inner {
         Ok(Start { agent: asked.agent, launch, private, tape, max_line: asked.plan.request.max_line_bytes })
     }
 
+    /// Makes a process ready to be started that outlives the workspaces of its runs. Blocks.
+    pub(crate) fn start_shared(&self, asked: &Asked) -> Result<Start, Error> {
+        let mut start = self.start(asked)?;
+        // An agent whose own working directory is removed cannot start a program any more.
+        start.launch.cwd = start.private.path().to_owned();
+        Ok(start)
+    }
+
     /// Makes a run ready for a process that has its home there. Blocks.
-    pub(crate) fn trip(&self, asked: &Asked, launch: &Launch, agent_home: &Path) -> Trip {
+    pub(crate) fn trip(
+        &self,
+        asked: &Asked,
+        launch: &Launch,
+        agent_home: &Path,
+        options: &RunOptions,
+    ) -> Result<Trip, Error> {
         let mut follower = Follower::new(asked.agent, agent_home, &asked.cwd);
         if let Some(session) = asked.plan.request.resume.as_ref().and(launch.session_id.as_deref()) {
             follower.remember(session);
         }
         let before =
             Before::look(&asked.cwd, &self.here.cache.join("runs"), &self.temp_dir(), &launch.folders);
-        Trip {
+        let _ = options;
+        Ok(Trip {
             order: self.order(asked, launch),
             notices: launch.warnings.clone(),
             follower,
             before: Some(before),
+            answers: seat::nobody(),
+        })
+    }
+
+    /// Makes ready the opening of a session that no run wants yet. Blocks.
+    pub(crate) fn opening_trip(&self, asked: &Asked, launch: &Launch, agent_home: &Path) -> Trip {
+        let mut order = self.order(asked, launch);
+        order.only_open = true;
+        order.settle = false;
+        Trip {
+            order,
+            notices: Vec::new(),
+            follower: Follower::new(asked.agent, agent_home, &asked.cwd),
+            before: None,
             answers: seat::nobody(),
         }
     }
@@ -301,14 +336,6 @@ impl Inner {
     }
 }
 
-pub(crate) fn launched(launch: &Launch) -> Launched {
-    let veil = Veil::new(&launch.secrets);
-    let command =
-        std::iter::once(launch.program.to_string_lossy().into_owned()).chain(launch.args.iter().cloned());
-    let command = command.map(|word| veil.text(&word).into_owned()).collect();
-    Launched { command, withheld: launch.withheld.clone() }
-}
-
 fn clocks(request: &RunRequest, launch: &Launch) -> Clocks {
     let ms = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4);
     let mut clocks = Clocks::default();
@@ -318,14 +345,18 @@ fn clocks(request: &RunRequest, launch: &Launch) -> Clocks {
     clocks.run = ms(request.timeout);
     clocks.patience = ms(request.retry_patience);
     clocks.quiet = launch.quiet;
-    clocks.deadline =
-        request.deadline.map(|when| ms(Duration::try_from_secs_f64(when - now()).unwrap_or_default()));
+    clocks.deadline = request.deadline.map(|when| ms(time_until(when)));
     clocks
 }
 
 /// Seconds since 1970.
 fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// How long it is until then, given in seconds since 1970.
+pub(crate) fn time_until(when: f64) -> Duration {
+    Duration::try_from_secs_f64(when - now()).unwrap_or_default()
 }
 
 /// The deadline came before the run.

@@ -1,7 +1,7 @@
 //! A run in progress: a stream of events, then an outcome.
 
 use crate::link::{Came, Held, Stopper};
-use agentline_core::{Event, Outcome, Record};
+use agentline_core::{Event, Launch, Outcome, Record, Veil};
 use futures_core::Stream;
 use std::{
     pin::Pin,
@@ -28,6 +28,16 @@ pub struct Launched {
     pub command: Vec<String>,
     /// Names of the caller's variables that the agent does not see.
     pub withheld: Vec<String>,
+}
+
+impl Launched {
+    pub(crate) fn of(launch: &Launch) -> Self {
+        let veil = Veil::new(&launch.secrets);
+        let command =
+            std::iter::once(launch.program.to_string_lossy().into_owned()).chain(launch.args.iter().cloned());
+        let command = command.map(|word| veil.text(&word).into_owned()).collect();
+        Self { command, withheld: launch.withheld.clone() }
+    }
 }
 
 #[derive(Debug)]

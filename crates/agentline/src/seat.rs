@@ -34,6 +34,8 @@ pub(crate) struct Seat {
     pub(crate) tell: Tell,
     /// Whatever must live as long as the run.
     pub(crate) keep: Vec<Box<dyn std::any::Any + Send>>,
+    /// Its session is open.
+    pub(crate) started: bool,
     /// Who was there before the prompt.
     pub(crate) census: Option<Census>,
     /// Events that wait for room.

@@ -1,6 +1,9 @@
 //! A conversation: one session of a live agent, and prompts in it one after another.
 
-use crate::{agentline::Agentline, error::Error, live::LiveHandle, ready::not_started, run::Run, seat::Tell};
+use crate::{
+    agentline::Agentline, error::Error, live::LiveHandle, options::RunOptions, ready::not_started, run::Run,
+    seat::Tell,
+};
 use agentline_core::{Problem, Problems, RunRequest, Surface, Want};
 use std::time::Instant;
 
@@ -26,6 +29,7 @@ pub struct Session {
     live: LiveHandle,
     id: String,
     request: RunRequest,
+    options: RunOptions,
     /// One prompt at a time: agents stop the first when they are given a second.
     turn: tokio::sync::Mutex<()>,
 }
@@ -37,8 +41,15 @@ impl Agentline {
     /// What was asked for is wrong; or the agent could not be started or did not open a session, with the outcome that
     /// says why.
     pub async fn session(&self, request: RunRequest) -> Result<Session, Error> {
+        self.session_with(request, RunOptions::default()).await
+    }
+
+    /// Opens a conversation with what the program gives it: tools, somebody to be asked.
+    ///
+    /// # Errors
+    /// As [`session`](Self::session).
+    pub async fn session_with(&self, mut request: RunRequest, options: RunOptions) -> Result<Session, Error> {
         let begun = Instant::now();
-        let mut request = request;
         request.needs_live = true;
         if request.surface.is_none() {
             request.surface = Some(Surface::Acp);
@@ -52,7 +63,8 @@ impl Agentline {
             // Nothing is prompted; the checks of a request still want words.
             opening.prompt = "open".into();
         }
-        let ready = match self.blocking(move |inner| inner.make_ready(opening)).await? {
+        let given = options.clone();
+        let ready = match self.blocking(move |inner| inner.make_ready(opening, &given)).await? {
             Ok(ready) => *ready,
             Err(outcome) => return Err(Error::NotOpened(outcome)),
         };
@@ -71,6 +83,7 @@ impl Agentline {
                     live,
                     id,
                     request,
+                    options,
                     turn: tokio::sync::Mutex::default(),
                 })
             }
@@ -118,7 +131,8 @@ impl Session {
         request.session_id = None;
         request.record = None;
         let home = self.live.agent_home.clone();
-        let made = self.agentline.blocking(move |inner| inner.make_trip(request, &home)).await?;
+        let options = self.options.clone();
+        let made = self.agentline.blocking(move |inner| inner.make_trip(request, &home, &options)).await?;
         Ok(match made {
             Ok(mut trip) => {
                 trip.order.session = Want::Open(self.id.clone());

@@ -1,0 +1,229 @@
+//! Warm agents: started and initialised once, used by many runs, one session each.
+//!
+//! A cold agent costs seconds before it thinks; a session on one that is up costs tenths of that. The pool keeps agents
+//! apart that differ in anything that a process is started with (program, version, settings, environment, rules), and
+//! gives every run a session of its own, so that nothing is carried over from one run to the next.
+
+mod carry;
+mod key;
+mod lanes;
+mod upkeep;
+
+use crate::{
+    agentline::Agentline,
+    error::Error,
+    link::{Bell, link},
+    options::RunOptions,
+    run::{Launched, Run},
+};
+use agentline_core::{RunRequest, Surface};
+use lanes::Lanes;
+use serde::Serialize;
+use std::{sync::Arc, time::Duration};
+
+/// How a pool behaves.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PoolOptions {
+    /// How many agents are alive at once, at most.
+    pub max_processes: usize,
+    /// How many sessions are on one process at once, where runs can share one.
+    pub lanes: usize,
+    /// How many sessions may be being opened on one process at once: some agents stall over many.
+    pub opening: usize,
+    /// How many runs may wait for a place, at most.
+    pub max_queue: usize,
+    /// A process is replaced when it is older than this …
+    pub max_age: Duration,
+    /// … or has had this many sessions …
+    pub max_sessions: u32,
+    /// … or takes more memory than this, in bytes.
+    pub max_memory: u64,
+    /// A process that nobody used for this long is let go.
+    pub idle: Duration,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self {
+            max_processes: 4,
+            lanes: 4,
+            opening: 2,
+            max_queue: 10_000,
+            max_age: Duration::from_secs(3600),
+            max_sessions: 50,
+            max_memory: 700 << 20,
+            idle: Duration::from_secs(600),
+        }
+    }
+}
+
+/// Agents that are kept warm. Dropping it lets them go when their runs are over.
+///
+/// ```no_run
+/// # async fn show() -> Result<(), Box<dyn std::error::Error>> {
+/// use agentline::{Agentline, Pool, PoolOptions, RunRequest};
+/// let pool = Pool::new(Agentline::from_env()?, PoolOptions::default());
+/// for prompt in ["one", "two", "three"] {
+///     let outcome = pool.run(RunRequest::new(prompt)).await?.outcome().await;
+///     println!("{}", outcome.text);
+/// }
+/// pool.close().await;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Pool {
+    agentline: Agentline,
+    lanes: Arc<Lanes>,
+}
+
+/// How a pool stands.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct PoolStatus {
+    /// The agents that are alive.
+    pub processes: Vec<ProcessStatus>,
+    /// Runs that wait for a place.
+    pub queued: usize,
+    /// Runs that were given a place.
+    pub runs: u64,
+    /// Agents that were started.
+    pub started: u64,
+    /// Runs that were tried again because their agent died before it had said anything.
+    pub retried: u64,
+    /// Agents that were let go because of their age, sessions or memory.
+    pub recycled: u64,
+}
+
+/// How one warm agent stands.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct ProcessStatus {
+    /// Which agent.
+    pub agent: String,
+    /// Its version.
+    pub version: Option<String>,
+    /// Its process.
+    pub pid: Option<u32>,
+    /// It has answered.
+    pub ready: bool,
+    /// Runs on it now.
+    pub active: usize,
+    /// Sessions that it has had.
+    pub sessions: u32,
+    /// Since it was started.
+    pub age_ms: u64,
+    /// Its memory and that of all that it started, in bytes, where the system says so.
+    pub memory: Option<u64>,
+}
+
+impl Pool {
+    /// A pool without agents yet. Call it inside a tokio runtime.
+    #[must_use]
+    pub fn new(agentline: Agentline, options: PoolOptions) -> Self {
+        let lanes = Arc::new(Lanes::new(options));
+        upkeep::begin(&lanes);
+        Self { agentline, lanes }
+    }
+
+    /// Runs a prompt on a warm agent, or on one that is started for it. A request that a warm agent cannot serve (one
+    /// that resumes a stored session, records a tape, or asks for another surface) is run as [`Agentline::run`] does.
+    ///
+    /// # Errors
+    /// As [`Agentline::run`].
+    pub async fn run(&self, request: RunRequest) -> Result<Run, Error> {
+        self.run_with(request, RunOptions::default()).await
+    }
+
+    /// Runs a prompt with what the program gives it: tools, somebody to be asked, a schema, a check.
+    ///
+    /// # Errors
+    /// As [`Agentline::run`].
+    pub async fn run_with(&self, request: RunRequest, options: RunOptions) -> Result<Run, Error> {
+        self.run_as(&self.agentline, request, options).await
+    }
+
+    /// Runs a prompt for another user's environment, home or folder than the pool's own.
+    ///
+    /// # Errors
+    /// As [`Agentline::run`].
+    pub async fn run_as(
+        &self,
+        agentline: &Agentline,
+        request: RunRequest,
+        options: RunOptions,
+    ) -> Result<Run, Error> {
+        if !can_be_warm(&request) {
+            return agentline.run_with(request, options).await;
+        }
+        let request = warm(request);
+        let prepared = agentline.blocking(move |inner| key::prepare(inner, request)).await?;
+        let wanted = match prepared {
+            Ok(wanted) => wanted,
+            Err(outcome) => return Ok(Run::over(*outcome)),
+        };
+        let bell = Bell::default();
+        let (driven, held) = link(Bell::clone(&bell));
+        let run_id = wanted.asked.who.run_id.clone();
+        let launched = Launched::of(&wanted.launch);
+        let carrier = carry::Carrier {
+            agentline: agentline.clone(),
+            lanes: Arc::clone(&self.lanes),
+            wanted: Arc::new(*wanted),
+            options,
+            link: driven,
+            bell,
+        };
+        tokio::spawn(carrier.carry());
+        Ok(Run::new(run_id, held, launched))
+    }
+
+    /// Starts this many agents for requests like this one, each with a session open in its workspace, and waits until
+    /// they are ready. Says how many are.
+    ///
+    /// # Errors
+    /// As [`Agentline::run`].
+    pub async fn prewarm(&self, request: RunRequest, processes: usize) -> Result<usize, Error> {
+        let mut request = warm(request);
+        if request.prompt.trim().is_empty() {
+            request.prompt = "open".into();
+        }
+        let prepared = self.agentline.blocking(move |inner| key::prepare(inner, request)).await?;
+        let Ok(wanted) = prepared else { return Ok(0) };
+        let wanted = Arc::new(*wanted);
+        let mut opening = tokio::task::JoinSet::new();
+        for _ in 0..processes.min(self.lanes.options.max_processes) {
+            let (agentline, lanes, wanted) =
+                (self.agentline.clone(), Arc::clone(&self.lanes), Arc::clone(&wanted));
+            opening.spawn(async move { carry::prewarm(&agentline, &lanes, &wanted).await });
+        }
+        let ready = opening.join_all().await;
+        Ok(ready.into_iter().filter(|ready| *ready).count())
+    }
+
+    /// How the pool stands.
+    #[must_use]
+    pub fn status(&self) -> PoolStatus {
+        self.lanes.status()
+    }
+
+    /// Lets all agents go and waits until they are gone. Runs that wait for a place are refused.
+    pub async fn close(&self) {
+        self.lanes.close().await;
+    }
+}
+
+/// Whether a warm agent can serve this at all.
+fn can_be_warm(request: &RunRequest) -> bool {
+    let live = matches!(request.surface, None | Some(Surface::Acp));
+    live && request.resume.is_none()
+        && request.session_id.is_none()
+        && request.record.is_none()
+        && request.sandbox == agentline_core::Sandbox::Off
+}
+
+fn warm(mut request: RunRequest) -> RunRequest {
+    request.surface = Some(Surface::Acp);
+    request.needs_live = true;
+    request
+}

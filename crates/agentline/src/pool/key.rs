@@ -1,0 +1,79 @@
+//! What makes two runs fit for the same process, and the same session to be opened for them.
+
+use crate::{
+    agentline::Inner,
+    error::Error,
+    ready::{Asked, NotBegun},
+};
+use agentline_core::{Launch, RunRequest};
+use sha2::{Digest, Sha256};
+use std::{fmt::Write as _, path::Path};
+
+/// Stands for the private folder of a process that may not exist yet.
+const PRIVATE: &str = "/agentline-private";
+
+/// What a run wants of the pool.
+pub(super) struct Wanted {
+    pub(super) asked: Asked,
+    /// What would be started for it, with a placeholder for the private folder.
+    pub(super) launch: Launch,
+    pub(super) key: Key,
+    /// Which sessions would do for it, apart from the process that they are on.
+    pub(super) session: Key,
+    /// It can be on a process beside others.
+    pub(super) shares: bool,
+}
+
+/// Two runs with the same key fit for the same process. Only a digest: a launch holds secrets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key([u8; 32]);
+
+/// Checks the request, finds the agent and says what a process for it would be. Blocks.
+pub(super) fn prepare(inner: &Inner, request: RunRequest) -> Result<Result<Box<Wanted>, NotBegun>, Error> {
+    let asked = match inner.ask(request)? {
+        Ok(asked) => asked,
+        Err(outcome) => return Ok(Err(outcome)),
+    };
+    let launch = inner.launch(&asked, Path::new(PRIVATE))?;
+    let shares = asked.agent.shares(&asked.plan);
+    let (key, session) = (process_key(&asked, &launch), session_key(&asked, &launch));
+    Ok(Ok(Box::new(Wanted { asked, launch, key, session, shares })))
+}
+
+/// All that a process is started with. What belongs to a session is left out: workspace, prompt, mode, model, servers.
+fn process_key(asked: &Asked, launch: &Launch) -> Key {
+    let Launch { program, args, env, files, links, folders, copy_back, proof, talk, agent_home, .. } = launch;
+    let mut text = Digester::default();
+    // Writing to a digest cannot fail.
+    let _ = write!(
+        text,
+        "{}\0{program:?}\0{:?}\0{args:?}\0{env:?}\0{files:?}\0{links:?}\0{folders:?}\0{copy_back:?}\0{proof:?}\0{talk:?}\0{agent_home:?}\0{:?}",
+        asked.agent.card().id,
+        asked.program.version,
+        asked.plan.request.max_line_bytes,
+    );
+    text.key()
+}
+
+/// All that a session is opened with.
+fn session_key(asked: &Asked, launch: &Launch) -> Key {
+    let mut text = Digester::default();
+    let _ = write!(text, "{:?}\0{:?}\0{:?}\0{:?}", asked.cwd, launch.mode, launch.model, launch.servers);
+    text.key()
+}
+
+#[derive(Default)]
+struct Digester(Sha256);
+
+impl Digester {
+    fn key(self) -> Key {
+        Key(self.0.finalize().into())
+    }
+}
+
+impl std::fmt::Write for Digester {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.0.update(text.as_bytes());
+        Ok(())
+    }
+}
