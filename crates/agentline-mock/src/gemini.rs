@@ -16,19 +16,16 @@ mod step;
 mod utility;
 mod wire;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
 use crate::http::{Connection, Incoming};
-use wire::After;
+use crate::server::{After, Server, lock};
 
 pub use demo::demo_script;
 pub use request::{Purpose, Request};
@@ -49,27 +46,8 @@ pub fn refused_url() -> io::Result<String> {
 
 /// A model that answers by script. It serves from [`ScriptedModel::start`] until it is dropped.
 pub struct ScriptedModel {
-    address: SocketAddr,
-    shared: Arc<Shared>,
-    acceptor: Option<JoinHandle<()>>,
-}
-
-type Respond = Box<dyn Fn(&Request) -> Step + Send + Sync>;
-
-struct Shared {
-    respond: Respond,
-    started: Instant,
-    requests: Mutex<Vec<Request>>,
-    /// The open connections, and whether the model is being stopped.
-    open: Mutex<Open>,
-    stopping: Condvar,
-}
-
-#[derive(Default)]
-struct Open {
-    stopped: bool,
-    next_id: u64,
-    connections: HashMap<u64, (TcpStream, Option<JoinHandle<()>>)>,
+    server: Server,
+    requests: Arc<Mutex<Vec<Request>>>,
 }
 
 impl ScriptedModel {
@@ -96,25 +74,22 @@ impl ScriptedModel {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn by_prompt(respond: impl Fn(&Request) -> Step + Send + Sync + 'static) -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let address = listener.local_addr()?;
-        let shared = Arc::new(Shared {
-            respond: Box::new(respond),
-            started: Instant::now(),
-            requests: Mutex::default(),
-            open: Mutex::default(),
-            stopping: Condvar::new(),
-        });
-        let acceptor = thread::Builder::new().name("scripted-model".to_owned()).spawn({
-            let shared = Arc::clone(&shared);
-            move || accept(&listener, &shared)
+        let started = Instant::now();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let server = Server::start({
+            let requests = Arc::clone(&requests);
+            move |incoming, connection, wait| {
+                let (request, streams) = read(incoming, started);
+                lock(&requests).push(request.clone());
+                answer(&request, streams, &respond, connection, wait)
+            }
         })?;
-        Ok(Self { address, shared, acceptor: Some(acceptor) })
+        Ok(Self { server, requests })
     }
 
     /// The base address, without a slash at its end.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        self.server.url()
     }
 
     /// The environment that makes Gemini CLI use this model. It also needs [`SETTINGS`].
@@ -127,91 +102,37 @@ impl ScriptedModel {
 
     /// Every request so far, in the order in which they came.
     pub fn requests(&self) -> Vec<Request> {
-        lock(&self.shared.requests).clone()
+        lock(&self.requests).clone()
     }
 
     /// The requests that used up a step.
     pub fn requests_to_main(&self) -> Vec<Request> {
-        let requests = lock(&self.shared.requests);
+        let requests = lock(&self.requests);
         requests.iter().filter(|request| request.purpose == Purpose::Main).cloned().collect()
-    }
-}
-
-impl Drop for ScriptedModel {
-    fn drop(&mut self) {
-        lock(&self.shared.open).stopped = true;
-        self.shared.stopping.notify_all();
-        // The acceptor sees that it is over when one more client comes.
-        let woken = TcpStream::connect(self.address);
-        if let (Ok(_), Some(acceptor)) = (woken, self.acceptor.take()) {
-            let _ = acceptor.join();
-        }
-        let connections = std::mem::take(&mut lock(&self.shared.open).connections);
-        for (stream, _) in connections.values() {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-        for thread in connections.into_values().filter_map(|(_, thread)| thread) {
-            let _ = thread.join();
-        }
     }
 }
 
 impl fmt::Debug for ScriptedModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScriptedModel").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("ScriptedModel").field("address", &self.server.address).finish_non_exhaustive()
     }
 }
 
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
-    for stream in listener.incoming() {
-        let mut open = lock(&shared.open);
-        if open.stopped {
-            return;
-        }
-        let Ok(stream) = stream else { continue };
-        let (Ok(kept), Ok(connection)) = (stream.try_clone(), Connection::new(stream)) else { continue };
-        open.next_id += 1;
-        let id = open.next_id;
-        open.connections.insert(id, (kept, None));
-        let spawned = thread::Builder::new().name(format!("scripted-model-{id}")).spawn({
-            let shared = Arc::clone(shared);
-            move || {
-                // A responder that panics must not leave its client waiting for ever.
-                let _ = panic::catch_unwind(AssertUnwindSafe(|| serve(connection, &shared)));
-                // A thread that is being joined finds no entry any more, and needs none.
-                lock(&shared.open).connections.remove(&id);
-            }
-        });
-        match (spawned, open.connections.get_mut(&id)) {
-            (Ok(thread), Some((_, slot))) => *slot = Some(thread),
-            _ => drop(open.connections.remove(&id)),
-        }
-    }
-}
-
-/// Serves the requests of one connection until either side has enough.
-fn serve(mut connection: Connection, shared: &Shared) {
-    while let Ok(Some(incoming)) = connection.next_request() {
-        let wants_close = incoming.wants_close();
-        match answer(incoming, &mut connection, shared) {
-            Ok(After::Open) if !wants_close => {}
-            _ => break,
-        }
-    }
-    connection.drop_now();
-}
-
-fn answer(incoming: Incoming, connection: &mut Connection, shared: &Shared) -> io::Result<After> {
-    let (request, streams) = read(incoming, shared.started);
-    lock(&shared.requests).push(request.clone());
+fn answer(
+    request: &Request,
+    streams: bool,
+    respond: &dyn Fn(&Request) -> Step,
+    connection: &mut Connection,
+    wait: &dyn Fn(u64) -> bool,
+) -> io::Result<After> {
     match request.purpose {
         Purpose::Main => {
-            let step = (shared.respond)(&request);
-            wire::send(&step, &request.model, streams, connection, &|millis| shared.wait(millis))
+            let step = respond(request);
+            wire::send(&step, &request.model, streams, connection, wait)
         }
         Purpose::Router | Purpose::Utility if streams => {
             let step = Step::text(utility::answer(&request.body));
-            wire::send(&step, &request.model, streams, connection, &|millis| shared.wait(millis))
+            wire::send(&step, &request.model, streams, connection, wait)
         }
         Purpose::Router | Purpose::Utility => {
             wire::send_json(&wire::plain_answer(&request.model, utility::answer(&request.body)), connection)
@@ -223,7 +144,7 @@ fn answer(incoming: Incoming, connection: &mut Connection, shared: &Shared) -> i
         }
         Purpose::Unknown => {
             let step = Step::api_error(404, "NOT_FOUND", "the scripted model has no such path", Value::Null);
-            wire::send(&step, "", false, connection, &|millis| shared.wait(millis))
+            wire::send(&step, "", false, connection, wait)
         }
     }
 }
@@ -255,18 +176,4 @@ fn read(incoming: Incoming, started: Instant) -> (Request, bool) {
         path: incoming.target.clone(),
     };
     (request, verb == "streamGenerateContent")
-}
-
-impl Shared {
-    /// Sleeps, unless the model is stopped meanwhile; then the answer is `false`.
-    fn wait(&self, millis: u64) -> bool {
-        let timeout = Duration::from_millis(millis);
-        let waited = self.stopping.wait_timeout_while(lock(&self.open), timeout, |open| !open.stopped);
-        !waited.unwrap_or_else(PoisonError::into_inner).0.stopped
-    }
-}
-
-/// A test that panicked elsewhere must not hide what was recorded.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
 //! Scripted models on loopback and fake agents that misbehave on command.
 //!
-//! Three things are here, both made for tests, for demos and for people who test their own pipelines:
+//! Four things are here, both made for tests, for demos and for people who test their own pipelines:
 //!
 //! - [`gemini::ScriptedModel`] is a Gemini API on `127.0.0.1` that plays a [`gemini::Script`]. A real Gemini CLI
 //!   talks to it as if it were Google's server, so a whole run costs nothing and ends the same way each time.
@@ -18,6 +18,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
+//! - [`openai`], [`anthropic`] and [`responses`] are the same for the APIs of other agents, with fewer words.
+//!
 //! - [`fake_agent`] is a program that passes for Gemini CLI and misbehaves on command: it writes broken lines,
 //!   hangs, lies, floods, crashes, leaves processes behind. `fake-agent --list` names every fault.
 //!
@@ -29,8 +31,13 @@
 
 mod http;
 mod os;
+mod server;
 
+pub mod anthropic;
 pub mod demo;
 pub mod fake_acp;
 pub mod fake_agent;
 pub mod gemini;
+pub mod openai;
+pub mod responses;
+pub mod scripted;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
@@ -472,4 +473,101 @@ fn lines_are_broken_as_asked() {
     let session = client.open();
     client.prompt(&session, "say End.");
     assert!(client.said(&session).len() > 8_000_000);
+}
+
+/// A small MCP server at an address: JSON for `initialize`, a chunked event stream for the rest.
+fn mcp_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || answer_mcp(stream));
+        }
+    });
+    format!("http://{address}/mcp")
+}
+
+fn answer_mcp(mut stream: TcpStream) {
+    let mut reader = BufReader::new(stream.try_clone().expect("a stream"));
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).unwrap_or(0) <= 2 {
+            break;
+        }
+        if let Some(value) = line.strip_prefix("content-length: ") {
+            length = value.trim().parse().expect("a number");
+        }
+        head += &line;
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).expect("a body");
+    let message: Value = serde_json::from_slice(&body).expect("JSON");
+    let (id, params) = (&message["id"], &message["params"]);
+    if !head.contains("authorization: Bearer right") {
+        let _ = write!(stream, "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n");
+        return;
+    }
+    let result = match message["method"].as_str() {
+        Some("initialize") => {
+            let body = json!({"jsonrpc": "2.0", "id": id, "result": {"serverInfo": {}}}).to_string();
+            let head = "HTTP/1.1 200 OK\r\nmcp-session-id: s1\r\ncontent-type: application/json";
+            let _ = write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            return;
+        }
+        Some("tools/list") => json!({"tools": [{"name": "shout"}]}),
+        Some("tools/call") => {
+            assert!(head.contains("mcp-session-id: s1"), "{head}");
+            let text = params["arguments"]["text"].as_str().unwrap_or_default().to_uppercase();
+            json!({"content": [{"type": "text", "text": text}], "isError": text.is_empty()})
+        }
+        _ => {
+            let _ = write!(stream, "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n");
+            return;
+        }
+    };
+    let event =
+        format!("event: message\ndata: {}\n\n", json!({"jsonrpc": "2.0", "id": id, "result": result}));
+    let _ = write!(stream, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
+    // Chunks that part the event in the middle of a line.
+    for chunk in event.as_bytes().chunks(7) {
+        let _ = write!(stream, "{:x}\r\n", chunk.len());
+        let _ = stream.write_all(chunk).and_then(|()| stream.write_all(b"\r\n"));
+    }
+    // The stream stays open, as servers may let it.
+    thread::sleep(Duration::from_secs(2));
+}
+
+#[test]
+fn mcp_servers_are_listed_and_called() {
+    let url = mcp_server();
+    let http = |name: &str, token: &str| {
+        let headers = json!([{"name": "authorization", "value": format!("Bearer {token}")}]);
+        json!({"type": "http", "name": name, "url": url, "headers": headers})
+    };
+    let script = r#"while read -r line; do case "$line" in
+        *'"initialize"'*) echo '{"jsonrpc":"2.0","id":1,"result":{}}';;
+        *'tools/list'*) echo '{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"mark"}]}}';;
+        *'tools/call'*) echo "{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"$MARK\"}]}}";;
+        esac; done"#;
+    let stdio = json!({
+        "name": "pipe", "command": "sh", "args": ["-c", script], "env": [{"name": "MARK", "value": "given"}],
+    });
+    let mut client = Client::start("");
+    client.initialize();
+    let servers = json!([http("loud", "right"), http("shut", "wrong"), stdio]);
+    let opened = client.call("session/new", json!({"cwd": client.dir.path(), "mcpServers": servers}));
+    let session = opened["result"]["sessionId"].as_str().expect("a session").to_owned();
+    client.prompt(&session, "list_tools");
+    let listed: Value = serde_json::from_str(&client.said(&session)).expect("JSON");
+    assert_eq!((&listed["loud"], &listed["pipe"]), (&json!(["shout"]), &json!(["mark"])));
+    assert!(listed["shut"]["error"].as_str().is_some_and(|why| why.contains("401")), "{listed}");
+    client.prompt(&session, "call loud shout {\"text\":\"hi\"}\ncall loud shout {}\nask_call pipe mark {}");
+    assert!(
+        client.said(&session).ends_with("shout: HIshout failed: mark: given"),
+        "{}",
+        client.said(&session)
+    );
+    assert_eq!(client.requests("session/request_permission").len(), 1);
+    assert_eq!(client.updates("tool_call")[0]["title"], "shout (loud MCP Server)");
 }

@@ -6,19 +6,13 @@ use std::io;
 use serde_json::{Value, json};
 
 use crate::http::Connection;
+use crate::server::After;
 
 use super::step::{Answer, Midway};
 use super::{Part, Step, Tokens};
 
 const EVENT_STREAM: &str = "text/event-stream";
 const JSON: &str = "application/json; charset=UTF-8";
-
-/// Whether the connection can serve one more request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum After {
-    Open,
-    Closed,
-}
 
 /// Sends one step. `wait` sleeps, and answers `false` when the model is being stopped.
 pub(super) fn send(

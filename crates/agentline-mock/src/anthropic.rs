@@ -1,0 +1,119 @@
+//! Anthropic's messages, as Claude Code speaks them.
+//!
+//! The address for the agent (`ANTHROPIC_BASE_URL`) is [`ScriptedModel::url`] itself.
+
+use std::io;
+
+use serde_json::{Value, json};
+
+use crate::scripted::{Part, Request, ScriptedModel, Step, Wire, event, items, texts};
+
+/// A model that answers with these steps, in order.
+///
+/// # Errors
+/// There is no free port on loopback.
+pub fn model(steps: impl IntoIterator<Item = Step>) -> io::Result<ScriptedModel> {
+    ScriptedModel::in_order(&WIRE, steps.into_iter().collect())
+}
+
+/// A model that answers each request by what it says.
+///
+/// # Errors
+/// There is no free port on loopback.
+pub fn model_by(respond: impl Fn(&Request) -> Step + Send + Sync + 'static) -> io::Result<ScriptedModel> {
+    ScriptedModel::by_prompt(&WIRE, respond)
+}
+
+static WIRE: Wire = Wire {
+    path: "/v1/messages",
+    events,
+    is_helper,
+    error,
+    offered_tools: |body| {
+        items(&body["tools"]).filter_map(|tool| tool["name"].as_str()).map(str::to_owned).collect()
+    },
+    user_texts: |body| messages(body, "user").flat_map(|message| texts(&message["content"])).collect(),
+    tool_results: |body| {
+        let blocks = messages(body, "user").flat_map(|message| items(&message["content"]));
+        let results = blocks.filter(|block| block["type"] == "tool_result");
+        results.map(|result| texts(&result["content"]).concat()).collect()
+    },
+    turn: |body| messages(body, "assistant").count(),
+};
+
+fn messages<'a>(body: &'a Value, role: &'a str) -> impl Iterator<Item = &'a Value> {
+    items(&body["messages"]).filter(move |message| message["role"] == role)
+}
+
+/// After a turn Claude Code asks what the user might type next, in the same conversation and with the same tools.
+fn is_helper(body: &Value) -> bool {
+    let last = messages(body, "user").last().map(|message| texts(&message["content"]));
+    last.into_iter().flatten().any(|text| text.starts_with("[SUGGESTION MODE"))
+}
+
+fn error(status: u16, message: &str) -> Value {
+    let kind = match status {
+        400 => "invalid_request_error",
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        429 => "rate_limit_error",
+        529 => "overloaded_error",
+        _ => "api_error",
+    };
+    json!({"type": "error", "error": {"type": kind, "message": message}})
+}
+
+fn events(step: &Step, model: &str, number: u64) -> String {
+    let tokens = step.usage;
+    let input = json!({
+        "input_tokens": tokens.input - tokens.cached.min(tokens.input), "cache_read_input_tokens": tokens.cached,
+        "cache_creation_input_tokens": 0, "output_tokens": 1,
+    });
+    let message = json!({
+        "id": format!("msg_{number}"), "type": "message", "role": "assistant", "model": model, "content": [],
+        "stop_reason": null, "stop_sequence": null, "usage": input,
+    });
+    let mut events = event(&json!({"type": "message_start", "message": message}));
+    for (index, part) in step.parts.iter().enumerate() {
+        let id = format!("toolu_{number}_{index}");
+        let (block, deltas) = block(part, &id);
+        events += &event(&json!({"type": "content_block_start", "index": index, "content_block": block}));
+        for delta in deltas {
+            events += &event(&json!({"type": "content_block_delta", "index": index, "delta": delta}));
+        }
+        events += &event(&json!({"type": "content_block_stop", "index": index}));
+    }
+    let reason = match () {
+        () if step.calls() => "tool_use",
+        () if step.cut => "max_tokens",
+        () => "end_turn",
+    };
+    let delta = json!({"stop_reason": reason, "stop_sequence": null});
+    let usage = json!({"output_tokens": tokens.output});
+    events += &event(&json!({"type": "message_delta", "delta": delta, "usage": usage}));
+    events + &event(&json!({"type": "message_stop"}))
+}
+
+/// A block as it begins, and what is added to it.
+fn block(part: &Part, id: &str) -> (Value, Vec<Value>) {
+    match part {
+        Part::Text(text) => {
+            (json!({"type": "text", "text": ""}), vec![json!({"type": "text_delta", "text": text})])
+        }
+        Part::Thought(text) => (
+            json!({"type": "thinking", "thinking": "", "signature": ""}),
+            vec![
+                json!({"type": "thinking_delta", "thinking": text}),
+                json!({"type": "signature_delta", "signature": "c2lnbmVk"}),
+            ],
+        ),
+        Part::Call { name, args, .. } => tool(id, name, &args.to_string()),
+        Part::Plain { name, input } => tool(id, name, input),
+    }
+}
+
+fn tool(id: &str, name: &str, input: &str) -> (Value, Vec<Value>) {
+    let begin = json!({"type": "tool_use", "id": id, "name": name, "input": {}});
+    (begin, vec![json!({"type": "input_json_delta", "partial_json": input})])
+}

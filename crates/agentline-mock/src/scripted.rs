@@ -1,0 +1,371 @@
+//! What the scripted models of [`openai`](crate::openai), [`anthropic`](crate::anthropic) and
+//! [`responses`](crate::responses) have in common: the steps, the requests, and the server.
+//!
+//! A request that offers no tools is one that the agent makes for itself, such as for a title; so is one for which the
+//! API's module says so. It gets a short text and uses up no step.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::http::{Connection, Incoming};
+use crate::server::{After, Server, lock};
+
+/// The text with which a helper request is answered.
+const HELPED: &str = "A scripted session";
+
+/// One answer of a scripted model.
+///
+/// ```
+/// use agentline_mock::scripted::Step;
+/// use serde_json::json;
+///
+/// let step = Step::thought("I will write it.")
+///     .and_text("Writing.")
+///     .and_call("write", json!({"filePath": "/tmp/a.txt", "content": "a\n"}));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) usage: Tokens,
+    pub(crate) cut: bool,
+    refusal: Option<(u16, String)>,
+    hangs: bool,
+    delay_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Part {
+    Text(String),
+    Thought(String),
+    Call {
+        namespace: Option<String>,
+        name: String,
+        args: Value,
+    },
+    /// A tool whose input is plain text.
+    Plain {
+        name: String,
+        input: String,
+    },
+}
+
+/// Token counts that an answer reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tokens {
+    /// Tokens of the prompt, cached ones included.
+    pub input: u64,
+    /// Tokens of the prompt that came from a cache.
+    pub cached: u64,
+    /// Tokens of the answer, reasoning included.
+    pub output: u64,
+    /// Tokens of the reasoning.
+    pub reasoning: u64,
+}
+
+impl Default for Tokens {
+    fn default() -> Self {
+        Self { input: 100, cached: 20, output: 30, reasoning: 5 }
+    }
+}
+
+impl Step {
+    /// A text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::of([]).and_text(text)
+    }
+
+    /// Reasoning.
+    pub fn thought(text: impl Into<String>) -> Self {
+        Self::of([Part::Thought(text.into())])
+    }
+
+    /// A call of a tool.
+    pub fn call(name: impl Into<String>, args: Value) -> Self {
+        Self::of([]).and_call(name, args)
+    }
+
+    /// A call of a tool in a namespace, as Codex has those of MCP servers (`mcp__server`).
+    pub fn call_in(namespace: impl Into<String>, name: impl Into<String>, args: Value) -> Self {
+        Self::of([Part::Call { namespace: Some(namespace.into()), name: name.into(), args }])
+    }
+
+    /// A call of a tool whose input is plain text, as that of Codex for patches.
+    pub fn plain_call(name: impl Into<String>, input: impl Into<String>) -> Self {
+        Self::of([Part::Plain { name: name.into(), input: input.into() }])
+    }
+
+    /// An HTTP status with an error in the shape of the API.
+    pub fn error(status: u16, message: impl Into<String>) -> Self {
+        Self { refusal: Some((status, message.into())), ..Self::of([]) }
+    }
+
+    /// No answer ever.
+    #[must_use]
+    pub fn hang() -> Self {
+        Self { hangs: true, ..Self::of([]) }
+    }
+
+    /// Adds a text.
+    #[must_use]
+    pub fn and_text(mut self, text: impl Into<String>) -> Self {
+        self.parts.push(Part::Text(text.into()));
+        self
+    }
+
+    /// Adds a call of a tool.
+    #[must_use]
+    pub fn and_call(mut self, name: impl Into<String>, args: Value) -> Self {
+        self.parts.push(Part::Call { namespace: None, name: name.into(), args });
+        self
+    }
+
+    /// The token counts to report.
+    #[must_use]
+    pub fn usage(mut self, tokens: Tokens) -> Self {
+        self.usage = tokens;
+        self
+    }
+
+    /// Waits before the answer begins.
+    #[must_use]
+    pub fn delay(mut self, millis: u64) -> Self {
+        self.delay_ms = millis;
+        self
+    }
+
+    /// Says that the answer was cut at the limit of its length.
+    #[must_use]
+    pub fn cut(mut self) -> Self {
+        self.cut = true;
+        self
+    }
+
+    /// Whether it calls a tool.
+    pub(crate) fn calls(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Call { .. } | Part::Plain { .. }))
+    }
+
+    fn of(parts: impl IntoIterator<Item = Part>) -> Self {
+        Self {
+            parts: parts.into_iter().collect(),
+            usage: Tokens::default(),
+            cut: false,
+            refusal: None,
+            hangs: false,
+            delay_ms: 0,
+        }
+    }
+}
+
+/// How one API is spoken.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    /// The end of the path of a prompt.
+    pub(crate) path: &'static str,
+    /// The whole event stream of an answer; the number is different for each request.
+    pub(crate) events: fn(step: &Step, model: &str, number: u64) -> String,
+    /// Whether a request that offers tools is still one that the agent makes for itself.
+    pub(crate) is_helper: fn(body: &Value) -> bool,
+    pub(crate) error: fn(status: u16, message: &str) -> Value,
+    pub(crate) offered_tools: fn(body: &Value) -> Vec<String>,
+    pub(crate) user_texts: fn(body: &Value) -> Vec<String>,
+    pub(crate) tool_results: fn(body: &Value) -> Vec<String>,
+    /// How often the model has spoken.
+    pub(crate) turn: fn(body: &Value) -> usize,
+}
+
+/// One request that reached a scripted model.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Request {
+    /// The path with its query.
+    pub path: String,
+    /// Header names are in lower case.
+    pub headers: BTreeMap<String, String>,
+    /// The JSON body; `null` if it was not JSON.
+    pub body: Value,
+    /// When it came, in milliseconds after the model started.
+    pub at_ms: u64,
+    /// Whether it is a turn of the agent, which uses up a step.
+    pub is_turn: bool,
+    wire: &'static Wire,
+}
+
+impl Request {
+    /// The names of the tools that the agent offered, in its order.
+    #[must_use]
+    pub fn offered_tools(&self) -> Vec<String> {
+        (self.wire.offered_tools)(&self.body)
+    }
+
+    /// Every text of the user's turns, oldest first. Agents put texts of their own among them.
+    #[must_use]
+    pub fn user_texts(&self) -> Vec<String> {
+        (self.wire.user_texts)(&self.body)
+    }
+
+    /// The results of tools that were sent back so far, as text, oldest first.
+    #[must_use]
+    pub fn tool_results(&self) -> Vec<String> {
+        (self.wire.tool_results)(&self.body)
+    }
+
+    /// How often the model has spoken in this conversation: the index of the step that a script of its own needs.
+    #[must_use]
+    pub fn turn(&self) -> usize {
+        (self.wire.turn)(&self.body)
+    }
+}
+
+/// A model that answers by script. It serves until it is dropped.
+pub struct ScriptedModel {
+    server: Server,
+    requests: Arc<Mutex<Vec<Request>>>,
+}
+
+impl ScriptedModel {
+    pub(crate) fn in_order(wire: &'static Wire, steps: Vec<Step>) -> io::Result<Self> {
+        let asked = AtomicU64::new(0);
+        Self::by_prompt(wire, move |_| {
+            let index = asked.fetch_add(1, Ordering::SeqCst);
+            let step = usize::try_from(index).ok().and_then(|index| steps.get(index));
+            step.cloned().unwrap_or_else(|| {
+                let length = steps.len();
+                Step::error(
+                    500,
+                    format!("script ran out: request {} to a script of {length} answers", index + 1),
+                )
+            })
+        })
+    }
+
+    pub(crate) fn by_prompt(
+        wire: &'static Wire,
+        respond: impl Fn(&Request) -> Step + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let started = Instant::now();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let next = AtomicU64::new(1);
+        let server = Server::start({
+            let requests = Arc::clone(&requests);
+            move |incoming, connection, wait| {
+                let is_post = incoming.method == "POST";
+                if incoming.method == "HEAD" {
+                    connection.answer(200, "text/plain", b"")?;
+                    return Ok(After::Open);
+                }
+                let request = read(incoming, wire, started);
+                lock(&requests).push(request.clone());
+                let path = request.path.split('?').next().unwrap_or_default();
+                if !is_post || !path.ends_with(wire.path) {
+                    return send_json(
+                        connection,
+                        404,
+                        &(wire.error)(404, "the scripted model has no such path"),
+                    );
+                }
+                let step = if request.is_turn { respond(&request) } else { Step::text(HELPED) };
+                let model = request.body["model"].as_str().unwrap_or_default();
+                send(wire, &step, model, next.fetch_add(1, Ordering::SeqCst), connection, wait)
+            }
+        })?;
+        Ok(Self { server, requests })
+    }
+
+    /// The base address, without a slash at its end.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.server.url()
+    }
+
+    /// Every request so far, in the order in which they came.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Request> {
+        lock(&self.requests).clone()
+    }
+
+    /// The requests that used up a step.
+    #[must_use]
+    pub fn turns(&self) -> Vec<Request> {
+        lock(&self.requests).iter().filter(|request| request.is_turn).cloned().collect()
+    }
+}
+
+impl fmt::Debug for ScriptedModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScriptedModel").field("address", &self.server.address).finish_non_exhaustive()
+    }
+}
+
+fn read(incoming: Incoming, wire: &'static Wire, started: Instant) -> Request {
+    let body: Value = serde_json::from_slice(&incoming.body).unwrap_or(Value::Null);
+    let path = incoming.target.split('?').next().unwrap_or_default();
+    let offers_tools = items(&body["tools"]).next().is_some();
+    Request {
+        is_turn: path.ends_with(wire.path) && offers_tools && !(wire.is_helper)(&body),
+        path: incoming.target,
+        headers: incoming.headers,
+        body,
+        at_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        wire,
+    }
+}
+
+fn send(
+    wire: &Wire,
+    step: &Step,
+    model: &str,
+    number: u64,
+    connection: &mut Connection,
+    wait: &dyn Fn(u64) -> bool,
+) -> io::Result<After> {
+    if step.delay_ms > 0 && !wait(step.delay_ms) {
+        return Ok(After::Closed);
+    }
+    if step.hangs {
+        connection.wait_for_close();
+        return Ok(After::Closed);
+    }
+    if let Some((status, message)) = &step.refusal {
+        return send_json(connection, *status, &(wire.error)(*status, message));
+    }
+    connection.start_stream("text/event-stream")?;
+    connection.piece((wire.events)(step, model, number).as_bytes())?;
+    connection.end_stream()?;
+    Ok(After::Open)
+}
+
+fn send_json(connection: &mut Connection, status: u16, body: &Value) -> io::Result<After> {
+    connection.answer(status, "application/json", body.to_string().as_bytes())?;
+    Ok(After::Open)
+}
+
+/// One event of a stream, with its type as the event's name.
+pub(crate) fn event(data: &Value) -> String {
+    format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap_or_default())
+}
+
+/// The elements of a list; of anything else none.
+pub(crate) fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// The texts of a content that is either one string or a list of blocks.
+pub(crate) fn texts(content: &Value) -> Vec<String> {
+    match content {
+        Value::String(text) => vec![text.clone()],
+        other => items(other).filter_map(|block| block["text"].as_str()).map(str::to_owned).collect(),
+    }
+}
+
+/// An error as OpenAI's APIs write it.
+pub(crate) fn openai_error(status: u16, message: &str) -> Value {
+    let kind = if status == 401 { "invalid_request_error" } else { "server_error" };
+    json!({"error": {"message": message, "type": kind, "code": null, "param": null}})
+}
