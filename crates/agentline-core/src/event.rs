@@ -1,7 +1,7 @@
 //! The one list of things that happen in a run. It doubles as the documentation of `--output events`.
 
 use crate::{Change, ChangeSource, Millis, Outcome, Surface, ToolKind, ToolStatus, Usage};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 /// An event with its place in the run: what `--output events` prints, one per line.
@@ -38,7 +38,7 @@ impl Record {
 }
 
 /// Where an event came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Origin {
@@ -177,7 +177,7 @@ pub enum Event {
 }
 
 /// The agent is up.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Started {
     /// The id of this run.
@@ -199,7 +199,7 @@ pub struct Started {
 }
 
 /// The model wants a tool.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolUse {
     /// The agent's id of the call.

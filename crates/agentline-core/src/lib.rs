@@ -20,6 +20,7 @@ pub mod detect;
 mod dialogue;
 mod environment;
 mod event;
+mod event_line;
 mod extract;
 mod failure;
 mod hint;

@@ -1,17 +1,18 @@
 //! All that a run came to. This is what `--output json` prints.
 
 use crate::{Failure, FileRow, Kind, Millis, Notice, Phase, Surface, Usage, Verdict, Who};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 /// The name of this format; fields may be added, none is ever renamed or removed.
 pub const OUTCOME_SCHEMA: &str = "agentline.outcome/1";
 
 /// All that a run came to.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Outcome {
     /// The format's name.
+    #[serde(skip_deserializing, default = "schema")]
     pub schema: &'static str,
     /// The id of this run.
     pub run_id: String,
@@ -67,6 +68,10 @@ pub struct Outcome {
     pub tape: Option<String>,
 }
 
+fn schema() -> &'static str {
+    OUTCOME_SCHEMA
+}
+
 impl Outcome {
     /// The outcome of a run that could not begin.
     #[must_use]
@@ -110,7 +115,7 @@ impl Outcome {
 }
 
 /// What went wrong, for programs (`kind`, `phase`) and for people (`message`, `hint`).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RunError {
     /// A stable word.
@@ -148,7 +153,7 @@ fn refused_for_good(status: Option<u16>) -> bool {
 }
 
 /// A tool that was refused or not offered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Denial {
     /// The canonical name.

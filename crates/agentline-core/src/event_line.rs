@@ -1,0 +1,179 @@
+//! Reads an event back from the line that `--output events` prints.
+
+use crate::{Event, Millis, Origin, Record};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+#[derive(Deserialize)]
+struct Head<'a> {
+    seq: u32,
+    at_ms: Millis,
+    from: Origin,
+    #[serde(default)]
+    line: Option<u64>,
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+}
+
+/// One struct a kind of event: a tagged enum would take raw values apart and put them together differently.
+macro_rules! bodies {
+    ($line:expr, $kind:expr; $($word:literal => $event:ident { $($field:ident : $type:ty),* };)*) => {
+        match $kind {
+            $($word => {
+                #[derive(Deserialize)]
+                struct Body { $(#[serde(default = "none")] $field: Option<$type>),* }
+                let body: Body = body($line)?;
+                Some(Event::$event { $($field: body.$field?),* })
+            })*
+            _ => None,
+        }
+    };
+}
+
+impl Record {
+    /// Reads an event from its line; `None` where it is none.
+    ///
+    /// ```
+    /// use agentline_core::{Event, Record};
+    /// let record = Record::from_line(r#"{"seq":2,"at_ms":10,"from":"stdout","line":1,"type":"text","text":"Hi"}"#).unwrap();
+    /// assert!(matches!(record.event, Event::Text { text } if text == "Hi"));
+    /// ```
+    #[must_use]
+    pub fn from_line(line: &str) -> Option<Self> {
+        let head: Head<'_> = serde_json::from_str(line).ok()?;
+        let event = match &*head.kind {
+            "started" => Event::Started(body(line)?),
+            "tool_use" => Event::ToolUse(body(line)?),
+            "usage" => Event::Usage(body(line)?),
+            "tool_result" => tool_result(line)?,
+            "file_change" => file_change(line)?,
+            "permission" => permission(line)?,
+            kind => bodies! { line, kind;
+                "text" => Text { text: String };
+                "thinking" => Thinking { text: String };
+                "content" => Content { block: Box<RawValue> };
+                "plan" => Plan { entries: Box<RawValue> };
+                "commands" => Commands { commands: Box<RawValue> };
+                "mode" => Mode { mode: String };
+                "config_option" => ConfigOption { options: Box<RawValue> };
+                "session_info" => SessionInfo { info: Box<RawValue> };
+                "warning" => Warning { code: String, message: String };
+                "unreadable" => Unreadable { sample: String, length: u64 };
+                "agent" => Agent { raw: Box<RawValue> };
+                "outcome" => Outcome { outcome: Box<crate::Outcome> };
+            }?,
+        };
+        Some(Self::new(head.seq, head.at_ms, head.from, head.line, event))
+    }
+}
+
+fn body<T: DeserializeOwned>(line: &str) -> Option<T> {
+    serde_json::from_str(line).ok()
+}
+
+fn none<T>() -> Option<T> {
+    None
+}
+
+fn tool_result(line: &str) -> Option<Event> {
+    #[derive(Deserialize)]
+    struct Body {
+        tool_use_id: String,
+        status: crate::ToolStatus,
+        content: Option<String>,
+        is_error: bool,
+        reason: Option<String>,
+    }
+    let Body { tool_use_id, status, content, is_error, reason } = body(line)?;
+    Some(Event::ToolResult { tool_use_id, status, content, is_error, reason })
+}
+
+fn file_change(line: &str) -> Option<Event> {
+    #[derive(Deserialize)]
+    struct Body {
+        path: String,
+        change: crate::Change,
+        source: crate::ChangeSource,
+        tool_use_id: Option<String>,
+        verified: bool,
+    }
+    let Body { path, change, source, tool_use_id, verified } = body(line)?;
+    Some(Event::FileChange { path, change, source, tool_use_id, verified })
+}
+
+fn permission(line: &str) -> Option<Event> {
+    #[derive(Deserialize)]
+    struct Body {
+        tool_use_id: String,
+        tool: String,
+        request: Option<Box<RawValue>>,
+        decision: String,
+        by: String,
+        reason: Option<String>,
+        rule: Option<String>,
+    }
+    let Body { tool_use_id, tool, request, decision, by, reason, rule } = body(line)?;
+    let decision = if decision == "allow" { "allow" } else { "deny" };
+    Some(Event::Permission { tool_use_id, tool, request, decision, by, reason, rule })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Change, ChangeSource, Failure, Kind, Started, ToolKind, ToolStatus, ToolUse, Usage, Verdict, Who,
+    };
+
+    #[test]
+    fn every_event_is_read_back_as_it_was_written() {
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        let mut tool = ToolUse::new("t", "Write", "write_file", ToolKind::Other);
+        tool.input = Some(raw(r#"{"b":1.0,"a":12345678901234567890123}"#));
+        let outcome =
+            crate::Outcome::not_begun(&Who::default(), Verdict::Failed, Failure::new(Kind::Mcp, "x"));
+        let events = [
+            Event::Started(Box::<Started>::default()),
+            Event::Text { text: "a\n\u{1F600}".into() },
+            Event::Thinking { text: "b".into() },
+            Event::ToolUse(Box::new(tool)),
+            Event::tool_result("t", ToolStatus::Error, Some("no".into())),
+            Event::refused("t", "rule", None),
+            Event::FileChange {
+                path: "p".into(),
+                change: Change::Created,
+                source: ChangeSource::Shell,
+                tool_use_id: None,
+                verified: true,
+            },
+            Event::Permission {
+                tool_use_id: "t".into(),
+                tool: "Bash".into(),
+                request: Some(raw(r#"{"command" : "ls"}"#)),
+                decision: "deny",
+                by: "rule".into(),
+                reason: Some("rule".into()),
+                rule: Some("Bash".into()),
+            },
+            Event::Content { block: raw(r#"{"type":"image"}"#) },
+            Event::Plan { entries: raw("[]") },
+            Event::Commands { commands: raw("[1]") },
+            Event::Mode { mode: "yolo".into() },
+            Event::ConfigOption { options: raw("[]") },
+            Event::SessionInfo { info: raw("{}") },
+            Event::Usage(Box::<Usage>::default()),
+            Event::warning("c", "m"),
+            Event::unreadable("junk", 4),
+            Event::Agent { raw: raw(r#"{"z":1,"a":2}"#) },
+            Event::Outcome { outcome: Box::new(outcome) },
+        ];
+        for (at, event) in events.into_iter().enumerate() {
+            let line =
+                serde_json::to_string(&Record::new(at as u32, 7, Origin::Stdout, Some(3), event)).unwrap();
+            let back = Record::from_line(&line).unwrap_or_else(|| panic!("{line}"));
+            assert_eq!(serde_json::to_string(&back).unwrap(), line);
+        }
+        assert!(Record::from_line("{}").is_none());
+        assert!(Record::from_line(r#"{"seq":1,"at_ms":1,"from":"stdout","type":"other"}"#).is_none());
+    }
+}
