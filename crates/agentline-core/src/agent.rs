@@ -52,6 +52,12 @@ pub trait Agent: Sync + Send {
     /// Files that a finished run left behind and that would harm the user's data if they stayed.
     fn leftovers(&self, spot: &SessionSpot, existed_before: &[PathBuf], look: &dyn Look) -> Vec<PathBuf>;
 
+    /// Files of a session that the agent made at its start though nobody asked for it, as far as they say nothing.
+    fn litter(&self, spot: &SessionSpot, look: &dyn Look) -> Vec<PathBuf> {
+        let _ = (spot, look);
+        Vec::new()
+    }
+
     /// Every way of signing in that was looked for, in the order in which the agent takes them in a run in `cwd`.
     fn sign_in(
         &self,

@@ -142,6 +142,11 @@ pub struct Launch {
     pub servers: BTreeMap<String, McpServer>,
     /// Silence after the answer before a turn is over, where the agent has one.
     pub quiet: Millis,
+    /// Milliseconds since 1970 before which the stored session must not be opened: the agent would spoil it.
+    pub not_before: Option<Millis>,
+    /// A session that the agent makes at its start though nobody asked for it, by the id that we gave it. What of it
+    /// says nothing is to be removed after the process has ended; [`Agent::litter`](crate::Agent::litter) finds it.
+    pub litter: Option<String>,
 }
 
 /// What an agent puts on stderr, before its first turn, about rules that it was given. A turn without `read`, or with
@@ -171,13 +176,21 @@ pub struct NewFile {
     pub path: PathBuf,
     /// What.
     pub content: Vec<u8>,
+    /// It is a copy of a file of the user's as it stands now. A launch that differs in nothing else is the same launch.
+    pub copied: bool,
 }
 
 impl NewFile {
     /// A file with this content.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) -> Self {
-        Self { path: path.into(), content: content.into() }
+        Self { path: path.into(), content: content.into(), copied: false }
+    }
+
+    /// A copy of a file of the user's.
+    #[must_use]
+    pub fn copy(path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) -> Self {
+        Self { copied: true, ..Self::new(path, content) }
     }
 }
 

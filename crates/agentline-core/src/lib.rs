@@ -32,6 +32,7 @@ mod line;
 mod line_veil;
 #[cfg(test)]
 mod map_look;
+mod moment;
 mod naming;
 mod outcome;
 mod output;

@@ -267,6 +267,8 @@ setters! {
     allow_file_writes: bool => |v| v;
     /// An empty workspace of the run's own, removed afterwards.
     temporary_workspace: bool => |v| v;
+    /// Says that the caller brings what only a live conversation can do.
+    needs_live: bool => |v| v;
     /// Writes the tape here.
     record: impl Into<PathBuf> => |v| Some(v.into());
 }

@@ -4,6 +4,7 @@ mod environment;
 mod failures;
 mod json;
 mod launch;
+mod live;
 mod overlay;
 mod pattern;
 mod policy;
@@ -66,12 +67,21 @@ impl Agent for Gemini {
         match surface {
             Surface::Json => Abilities { thinking: true, ..headless },
             Surface::StreamJson => Abilities { streams_text: true, ..headless },
-            Surface::Acp => Abilities::default(),
+            Surface::Acp => Abilities {
+                streams_text: true,
+                thinking: true,
+                asks_permission: true,
+                cancels_in_band: true,
+                attachments: true,
+                multi_turn: true,
+                stop_reason: true,
+                ..headless
+            },
         }
     }
 
-    fn choose(&self, _request: &RunRequest) -> Result<Surface, Problem> {
-        Ok(Surface::StreamJson)
+    fn choose(&self, request: &RunRequest) -> Result<Surface, Problem> {
+        Ok(live::choose(request))
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
@@ -89,12 +99,20 @@ impl Agent for Gemini {
         }
     }
 
+    fn shares(&self, plan: &Plan) -> bool {
+        plan.surface == Surface::Acp && live::starts_nothing(&plan.request)
+    }
+
     fn session_spot(&self, home: &Path, cwd: &Path, session: &str, look: &dyn Look) -> Option<SessionSpot> {
         store::spot(home, cwd, session, look)
     }
 
     fn leftovers(&self, spot: &SessionSpot, existed_before: &[PathBuf], look: &dyn Look) -> Vec<PathBuf> {
         store::twins(spot, existed_before, look)
+    }
+
+    fn litter(&self, spot: &SessionSpot, look: &dyn Look) -> Vec<PathBuf> {
+        store::unsaid(spot, look)
     }
 
     fn sign_in(

@@ -120,8 +120,8 @@ fn each_message_names_the_flag_and_the_way_out() {
         "error: `--timeout`: timeout must be a time (`\"soon\"` from flag)\n  hint: write seconds, or a time such as `10m`, `1h30m`, `500ms`\n",
     );
     refused(
-        &["run", "hi", "--surface", "acp"],
-        "error: `surface`: `acp` does not work with Gemini CLI here\n  hint: use one of: auto, json, stream-json\n",
+        &["run", "hi", "--surface", "acp", "--sandbox"],
+        "error: `sandbox`: cannot be used over ACP: Gemini CLI never answers from inside its sandbox\n  hint: leave the sandbox out, or use the surface `stream-json` with what it can do\n",
     );
     refused(
         &["run", "hi", "--warm"],

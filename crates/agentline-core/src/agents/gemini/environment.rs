@@ -47,6 +47,9 @@ pub(super) fn fill(launch: &mut Launch, plan: &Plan, ground: &Ground, places: &P
     if let Some(vertex) = request.use_vertex_ai {
         set(&mut env, "GOOGLE_GENAI_USE_VERTEXAI", if vertex { "true" } else { "false" });
     }
+    if let Some(profile) = &request.sandbox_profile {
+        set(&mut env, "SEATBELT_PROFILE", profile);
+    }
     match &request.sandbox {
         Sandbox::By(name) => set(&mut env, "GEMINI_SANDBOX", name),
         Sandbox::Off | Sandbox::On => {}

@@ -1,8 +1,9 @@
-//! Turns a plan into a start of Gemini CLI without a terminal: arguments, environment, files, standard input.
+//! Turns a plan into a start of Gemini CLI: arguments, environment, files, standard input.
 
 use super::{
     CARD,
     environment::{self, Places},
+    live,
     overlay::{self, Own},
     policy,
     prompt::{self, Delivery},
@@ -23,17 +24,7 @@ const SANDBOXES: &[&str] = &["docker", "podman", "sandbox-exec", "runsc", "lxc"]
 
 /// What is wrong with a request, before anything is looked up.
 pub(super) fn check(request: &RunRequest, surface: Surface) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    for (key, asked) in
-        [("attachments", !request.attachments.is_empty()), ("output_schema", request.output_schema.is_some())]
-    {
-        if asked {
-            problems.push(
-                Problem::new(key, format!("cannot be used on the surface `{surface}` of Gemini CLI"))
-                    .hint("only the surface `acp` can, which this version does not drive yet"),
-            );
-        }
-    }
+    let mut problems = live::check(request, surface);
     if let Sandbox::By(name) = &request.sandbox
         && !SANDBOXES.contains(&name.as_str())
     {
@@ -70,7 +61,8 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
     let request = &plan.request;
     let version = ground.program.version;
     let user = User::new(&ground.cwd, &ground.env, &ground.home, look);
-    let mut problems = too_old(request, version);
+    let is_live = plan.surface == Surface::Acp;
+    let mut problems = too_old(plan, version);
     let mut keep = |problem: Problem| problems.push(problem);
 
     let include = include_directories(request, &ground.cwd, look).unwrap_or_else(|found| {
@@ -86,7 +78,7 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
                 .hint("shorten it, or name a file for the agent to read"),
         );
     }
-    let servers = settings::servers(plan, &ground.cwd, look).map_err(&mut keep).unwrap_or_default();
+    let mut servers = settings::servers(plan, &ground.cwd, look).map_err(&mut keep).unwrap_or_default();
     let cwd = ground.cwd.to_string_lossy();
     let spelled = request.working_dir.as_ref().filter(|w| w.is_absolute()).map(|w| w.to_string_lossy());
     let roots: Vec<&str> = std::iter::once(&*cwd).chain(spelled.as_deref().filter(|s| *s != cwd)).collect();
@@ -116,7 +108,11 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
     let commands = given.join("commands");
     launch.folders.extend([given.clone(), commands.clone()]);
     let name = format!("agentline-{}", ground.session_id.replace('-', ""));
-    let mut delivery = prompt::deliver(&text, plan, &name, &pieces);
+    let mut delivery = if is_live {
+        Delivery { stdin: live::prompt(text.clone(), &mut launch.warnings), ..Delivery::default() }
+    } else {
+        prompt::deliver(&text, plan, &name, &pieces)
+    };
     if ground.cwd.to_string_lossy().contains(char::is_control) {
         launch.warnings.push(Notice::new(
             "workspace_path",
@@ -140,11 +136,19 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
     }
     launch.stdin = delivery.stdin;
 
+    if is_live {
+        live::fill(&mut launch, plan, version);
+        (launch.servers, servers) = live::divide_servers(servers);
+        launch.not_before =
+            resumed.as_deref().and_then(|id| store::not_before(id, user.home(), &ground.cwd, look));
+        launch.litter = has(version, versions::SESSION_ID).then(|| ground.session_id.clone());
+    }
     let users = Users::read(&user.own("settings.json"), look);
     let policies = policy.map(|text| {
         let path = given.join(policy::FILE);
         launch.files.push(NewFile::new(&path, text));
-        launch.proof = Some(Proof::new(policy::PROOF, policy::BROKEN));
+        // Over ACP the CLI keeps its stderr back until it ends.
+        launch.proof = (!is_live).then(|| Proof::new(policy::PROOF, policy::BROKEN));
         policy_paths(path, &users, &user)
     });
     if let (Some(system), SystemMode::Replace) = (&request.system_prompt, request.system_mode) {
@@ -191,18 +195,11 @@ fn arguments(
     launch: &Launch,
 ) -> Vec<String> {
     let request = &plan.request;
-    let mut args = vec!["-o".to_owned(), plan.surface.name().to_owned()];
+    let mut args = match plan.surface {
+        Surface::Acp => live::arguments(plan, version),
+        _ => headless(plan),
+    };
     let mut add = |flag: &str, value: &str| args.extend([flag.to_owned(), value.to_owned()]);
-    if let Some(model) = &request.model {
-        add("-m", model);
-    }
-    match request.permission_mode {
-        PermissionMode::Default | PermissionMode::Deny | PermissionMode::Prompt => {}
-        PermissionMode::AcceptEdits => add("--approval-mode", "auto_edit"),
-        // Nobody is asked on a surface without questions, so what would be granted each time is granted beforehand.
-        PermissionMode::Bypass | PermissionMode::Auto => add("--approval-mode", "yolo"),
-        PermissionMode::Plan => add("--approval-mode", "plan"),
-    }
     for folder in include {
         add("--include-directories", &folder.to_string_lossy());
     }
@@ -215,6 +212,10 @@ fn arguments(
         Some(some) => some.iter().for_each(|name| add("-e", name)),
     }
     match (resumed, &launch.session_id) {
+        // Over ACP the session is loaded in the conversation; what the CLI begins at its start is thrown away.
+        _ if plan.surface == Surface::Acp => {
+            launch.litter.iter().for_each(|id| add("--session-id", id));
+        }
         (Some(id), _) => add("--resume", id),
         (None, Some(id)) => add("--session-id", id),
         (None, None) => {}
@@ -224,6 +225,23 @@ fn arguments(
     }
     if request.sandbox == Sandbox::On {
         args.push("-s".to_owned());
+    }
+    args
+}
+
+/// The arguments of a run without a conversation: all that it shall be stands on its command line.
+fn headless(plan: &Plan) -> Vec<String> {
+    let mut args = vec!["-o".to_owned(), plan.surface.name().to_owned()];
+    let mut add = |flag: &str, value: &str| args.extend([flag.to_owned(), value.to_owned()]);
+    if let Some(model) = &plan.request.model {
+        add("-m", model);
+    }
+    match plan.request.permission_mode {
+        PermissionMode::Default | PermissionMode::Deny | PermissionMode::Prompt => {}
+        PermissionMode::AcceptEdits => add("--approval-mode", "auto_edit"),
+        // Nobody is asked on a surface without questions, so what would be granted each time is granted beforehand.
+        PermissionMode::Bypass | PermissionMode::Auto => add("--approval-mode", "yolo"),
+        PermissionMode::Plan => add("--approval-mode", "plan"),
     }
     args
 }
@@ -269,16 +287,20 @@ fn policy_paths(ours: PathBuf, users: &Users, user: &User<'_>) -> Vec<String> {
 }
 
 /// What was asked for and this version cannot do.
-fn too_old(request: &RunRequest, version: Option<Version>) -> Vec<Problem> {
+fn too_old(plan: &Plan, version: Option<Version>) -> Vec<Problem> {
+    let request = &plan.request;
+    // Which minute a session was begun in is known only where sessions have a folder for each project.
+    let resume = if plan.surface == Surface::Acp { versions::SLUGS } else { versions::RESUME };
     let asked = [
         ("allow", !request.allow.is_empty(), versions::POLICY),
         ("deny", !request.deny.is_empty(), versions::POLICY),
+        ("ask", !request.ask.is_empty(), versions::POLICY),
         (
             "permission_mode",
             request.permission_mode == PermissionMode::Plan,
             versions::PLAN.max(versions::POLICY),
         ),
-        ("resume", request.resume.is_some(), versions::RESUME),
+        ("resume", request.resume.is_some(), resume),
         ("session_id", request.session_id.is_some(), versions::SESSION_ID),
         ("mcp_servers", !request.mcp_servers.is_empty(), versions::HOME),
         ("mcp_settings_path", request.mcp_settings_path.is_some(), versions::HOME),
@@ -296,3 +318,7 @@ fn too_old(request: &RunRequest, version: Option<Version>) -> Vec<Problem> {
 #[cfg(test)]
 #[path = "launch_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "live_tests.rs"]
+mod live_tests;

@@ -3,9 +3,9 @@
 use super::*;
 use crate::{Limits, McpServer, Program, map_look::MapLook};
 
-const SESSION: &str = "11111111-2222-4333-8444-555555555555";
+pub(super) const SESSION: &str = "11111111-2222-4333-8444-555555555555";
 
-fn ground(version: &str) -> Ground {
+pub(super) fn ground(version: &str) -> Ground {
     let program = Program {
         path: "/bin/node".into(),
         args: vec!["gemini.js".into()],
@@ -19,7 +19,7 @@ fn ground(version: &str) -> Ground {
     ground
 }
 
-fn look() -> MapLook {
+pub(super) fn look() -> MapLook {
     MapLook::default().plain("/u/.gemini/settings.json", "{}").plain("/lib/x", "").plain("/ws/a", "")
 }
 
@@ -35,7 +35,7 @@ fn args(request: RunRequest) -> String {
     launched(request).args.join(" ")
 }
 
-fn file(launch: &Launch, path: &str) -> String {
+pub(super) fn file(launch: &Launch, path: &str) -> String {
     let found = launch.files.iter().find(|f| f.path == Path::new(path));
     String::from_utf8(found.unwrap_or_else(|| panic!("{path} is not written")).content.clone()).unwrap()
 }
@@ -298,7 +298,7 @@ fn everything_wrong_is_told_at_once() {
     request.attachments = vec!["a.png".into()];
     request.output_schema = Some("s.json".into());
     let keys: Vec<String> = check(&request, Surface::Json).into_iter().map(|p| p.key).collect();
-    assert_eq!(keys, ["attachments", "output_schema", "model", "session_id", "deny", "allow"]);
+    assert_eq!(keys, ["output_schema", "attachments", "model", "session_id", "deny", "allow"]);
 }
 
 #[test]

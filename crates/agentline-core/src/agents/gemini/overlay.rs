@@ -50,7 +50,7 @@ pub(super) fn fill(launch: &mut Launch, home: &Path, own: Own, user: &User<'_>, 
     launch.folders.push(here.clone());
     launch.files.push(NewFile::new(here.join("settings.json"), own.settings));
     if let Some(projects) = look.read(&there.join("projects.json")) {
-        launch.files.push(NewFile::new(here.join("projects.json"), projects));
+        launch.files.push(NewFile::copy(here.join("projects.json"), projects));
     }
     let mut linked: Vec<String> = look.list(&there).unwrap_or_default();
     linked.extend(FOLDERS.iter().chain(BORN_LATER).map(|name| (*name).to_owned()));

@@ -1,4 +1,4 @@
-//! Compiles the rules of `--allow` and `--deny` into a policy file of Gemini CLI, and knows how to tell that it was read.
+//! Compiles the rules of `--allow`, `--ask` and `--deny` into a policy file of Gemini CLI, and knows how to tell that it was read.
 //!
 //! The CLI goes on without a policy file that it cannot read. Three things together show before the first turn that
 //! ours is in force: what is written is checked here by the CLI's own tests; the CLI reports on stderr every rule that
@@ -8,7 +8,8 @@
 //! The file comes beside the user's own policies. What is permitted has the rank of the CLI's own `--allowed-tools`,
 //! so a stronger rule of the user still refuses; what is refused has the highest rank that a user's rule can have.
 //!
-//! Known limits: links are not followed; `replace` corrects a relative path that does not exist to the one file that
+//! Known limits: commands that the CLI takes for harmless, such as `echo`, run without the question that a rule of
+//! `--ask` wants; links are not followed; `replace` corrects a relative path that does not exist to the one file that
 //! ends so; a refused command can hide behind another program (`env rm`); what `Read` is refused can still be searched.
 
 use super::{
@@ -29,6 +30,7 @@ pub(super) const BROKEN: &str = "[USER] Policy file error in agentline-run.toml:
 /// A tool that cannot exist: the CLI warns of the two underscores.
 const CANARY: &str = "agentline__was_read";
 const ALLOW_RANK: u16 = 300;
+const ASK_RANK: u16 = 600;
 const DENY_RANK: u16 = 999;
 /// The modes in which permissions count. Planning stays planning.
 const WORKING_MODES: &[&str] = &["default", "autoEdit", "yolo"];
@@ -82,9 +84,10 @@ struct Entry {
 pub(super) fn compile(request: &RunRequest, roots: &[&str]) -> Result<Option<Policy>, Vec<Problem>> {
     let mut entries = Vec::new();
     let mut problems = Vec::new();
-    for (key, rules, lean) in [("deny", &request.deny, Lean::Wide), ("allow", &request.allow, Lean::Narrow)] {
+    let kinds = [("deny", &request.deny), ("ask", &request.ask), ("allow", &request.allow)];
+    for (key, rules) in kinds {
         for text in rules {
-            match Rule::parse(key, text).and_then(|rule| entries_of(&rule, key, text, roots, lean)) {
+            match Rule::parse(key, text).and_then(|rule| entries_of(&rule, key, text, roots)) {
                 Ok(found) => entries.extend(found),
                 Err(problem) => problems.push(problem),
             }
@@ -119,6 +122,11 @@ impl Entry {
         Self { tool_name: tool.into(), decision: "deny".into(), priority: DENY_RANK, ..Self::default() }
     }
 
+    /// Headless there is nobody to be asked, and the CLI refuses.
+    fn ask(tool: &str) -> Self {
+        Self { decision: "ask_user".into(), priority: ASK_RANK, ..Self::allow(tool) }
+    }
+
     fn allow(tool: &str) -> Self {
         let modes = WORKING_MODES.iter().map(|m| (*m).to_owned()).collect();
         Self {
@@ -132,13 +140,13 @@ impl Entry {
 }
 
 /// What one rule becomes.
-fn entries_of(rule: &Rule, key: &str, text: &str, roots: &[&str], lean: Lean) -> Result<Vec<Entry>, Problem> {
-    let new = |tool: &str| {
-        if lean == Lean::Narrow {
-            return Entry::allow(tool);
-        }
-        let message = format!("{RULE_MARK}{text}");
-        Entry { deny_message: Some(message), ..Entry::deny(tool) }
+fn entries_of(rule: &Rule, key: &str, text: &str, roots: &[&str]) -> Result<Vec<Entry>, Problem> {
+    // What is unclear is rather refused or asked than permitted.
+    let lean = if key == "allow" { Lean::Narrow } else { Lean::Wide };
+    let new = |tool: &str| match key {
+        "allow" => Entry::allow(tool),
+        "ask" => Entry::ask(tool),
+        _ => Entry { deny_message: Some(format!("{RULE_MARK}{text}")), ..Entry::deny(tool) },
     };
     let cannot = |why: &str, way_out: &str| {
         Problem::new(key, format!("`{text}` cannot be held: {why}")).hint(way_out.to_owned())

@@ -1,7 +1,7 @@
 //! The settings of a run: the user's own, with what a run depends on laid over them.
 
 use super::user;
-use crate::{Look, McpServer, PermissionMode, Plan, Problem};
+use crate::{Look, McpServer, PermissionMode, Plan, Problem, Surface};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -138,7 +138,7 @@ fn ours(users: &Users, plan: &Plan, sign_in: SignIn) -> Value {
             // Cleaning up takes a resumed session for a broken one and deletes all of it.
             "sessionRetention": {"enabled": false},
             // Headless, a model that enters and leaves plan mode may do everything afterwards. In bypass it may anyway.
-            "plan": {"enabled": matches!(request.permission_mode, PermissionMode::Plan | PermissionMode::Bypass | PermissionMode::Auto)},
+            "plan": {"enabled": may_plan(plan)},
         },
         // Otherwise the output of commands is kept back on some surfaces.
         "tools": {"shell": {"enableInteractiveShell": false}},
@@ -172,6 +172,17 @@ fn ours(users: &Users, plan: &Plan, sign_in: SignIn) -> Value {
     ours
 }
 
+/// Whether the model may enter plan mode. Over ACP the way out of it is asked for, and the mode must be offered to be
+/// set.
+fn may_plan(plan: &Plan) -> bool {
+    let mode = plan.request.permission_mode;
+    let asked = matches!(mode, PermissionMode::Plan | PermissionMode::Bypass);
+    match plan.surface {
+        Surface::Acp => asked || plan.request.mode_id.as_deref() == Some("plan"),
+        _ => asked || mode == PermissionMode::Auto,
+    }
+}
+
 /// Lays one object over another, key by key.
 fn lay(under: &mut Value, over: Value) {
     match over {
@@ -189,7 +200,7 @@ fn lay(under: &mut Value, over: Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Limits, RunRequest, Surface, map_look::MapLook};
+    use crate::{Limits, RunRequest, map_look::MapLook};
 
     fn plan(request: RunRequest) -> Plan {
         Plan::new(request, Surface::StreamJson)

@@ -1,6 +1,6 @@
 //! Where Gemini CLI keeps the sessions of a project, which one is meant by an id, and what a resumed one leaves behind.
 
-use crate::{Look, Problem, SessionSpot};
+use crate::{Look, Millis, Problem, SessionSpot, moment};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -86,6 +86,23 @@ pub(super) fn twins(spot: &SessionSpot, existed_before: &[PathBuf], look: &dyn L
     }
     let empty = |path: &PathBuf| look.text(path).is_some_and(|text| says_nothing(&text));
     files.filter(|path| !existed_before.contains(path)).filter(empty).collect()
+}
+
+/// The files of a session that was begun and in which nothing was said.
+pub(super) fn unsaid(spot: &SessionSpot, look: &dyn Look) -> Vec<PathBuf> {
+    let names = look.list(&spot.folder).unwrap_or_default().into_iter();
+    let files = names.filter(|name| name.ends_with(&spot.suffix)).map(|name| spot.folder.join(name));
+    files.filter(|path| look.text(path).is_some_and(|text| says_nothing(&text))).collect()
+}
+
+/// When a stored session may be opened over ACP: in the minute in which its file was made, the CLI would write a new
+/// beginning into that same file, and what was said before would be gone.
+pub(super) fn not_before(session: &str, home: &Path, cwd: &Path, look: &dyn Look) -> Option<Millis> {
+    let spot = spot(home, cwd, session, look)?;
+    let begun =
+        |name: String| moment::minute(name.strip_prefix("session-")?.strip_suffix(spot.suffix.as_str())?);
+    let last = look.list(&spot.folder)?.into_iter().filter_map(begun).max()?;
+    Some(last + 60_000)
 }
 
 /// The sessions in a folder in which somebody said something, one entry for each id.

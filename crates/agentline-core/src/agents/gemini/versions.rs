@@ -17,6 +17,15 @@ pub(super) const SKIP_TRUST: Version = Version(0, 40, 0);
 /// `--session-id`.
 pub(super) const SESSION_ID: Version = Version(0, 41, 0);
 
+/// `--acp`. Earlier versions have only the name `--experimental-acp`, which later ones still take.
+pub(super) const ACP: Version = Version(0, 33, 0);
+/// Modes that can be set for each session over ACP.
+pub(super) const ACP_MODES: Version = Version(0, 31, 0);
+/// A model that can be set for each session over ACP.
+pub(super) const ACP_MODELS: Version = Version(0, 33, 0);
+/// From here on our tests show that nothing follows the answer to a prompt over ACP.
+pub(super) const ACP_NOTHING_FOLLOWS: Version = Version(0, 61, 0);
+
 /// Whether a version has something. One that could not be read is taken to be new.
 pub(super) fn has(version: Option<Version>, since: Version) -> bool {
     version.is_none_or(|v| v >= since)
