@@ -48,10 +48,12 @@
 mod call;
 mod desk;
 mod http;
+mod relay;
 mod server;
 mod serving;
 mod side;
 mod tool;
+mod under_way;
 
 pub use schemars;
 pub use serving::{Offer, Serving, Structured};

@@ -4,14 +4,12 @@ use super::{
     call::perform,
     side::{Side, cut_text, cut_value},
     tool::{Tool, ToolCall, ToolOutput},
+    under_way::UnderWay,
 };
 use serde_json::{Value, json};
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -21,8 +19,7 @@ pub(super) struct Desk {
     pub(super) tools: Vec<Arc<Tool>>,
     side: Side,
     calls: AtomicU64,
-    /// By the id of the agent's request, as JSON.
-    under_way: Mutex<HashMap<String, CancellationToken>>,
+    under_way: UnderWay,
     /// The run is over.
     pub(super) closed: CancellationToken,
 }
@@ -32,7 +29,7 @@ pub(super) struct GivenUp;
 
 impl Desk {
     pub(super) fn new(name: String, tools: Vec<Arc<Tool>>, side: Side, closed: CancellationToken) -> Self {
-        Self { name, tools, side, calls: AtomicU64::new(0), under_way: Mutex::default(), closed }
+        Self { name, tools, side, calls: AtomicU64::new(0), under_way: UnderWay::default(), closed }
     }
 
     /// Tells that the agent knows the tools now.
@@ -51,10 +48,10 @@ impl Desk {
     ) -> Result<ToolOutput, GivenUp> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         self.side.tell(&json!({"called": name, "call": number, "input": cut_value(&args)}));
-        let stop = self.closed.child_token();
-        let mut visit = Visit { desk: self, request, name, number, stop: stop.clone(), answered: false };
-        self.under_way().insert(visit.request.clone(), stop.clone());
-        let call = ToolCall { tool: name.to_owned(), number, stopped: stop.child_token() };
+        let visit = self.under_way.begin(request, &self.closed);
+        let stopped = visit.stop.child_token();
+        let mut end = End { desk: self, name, number, stopped: stopped.clone(), answered: false };
+        let call = ToolCall { tool: name.to_owned(), number, stopped };
         let work = async {
             match self.tools.iter().find(|tool| tool.name() == name) {
                 Some(tool) => perform(tool, args, call).await,
@@ -63,11 +60,11 @@ impl Desk {
         };
         let output = tokio::select! {
             biased;
-            () = stop.cancelled() => return Err(GivenUp),
+            () = visit.stop.cancelled() => return Err(GivenUp),
             () = left.cancelled() => return Err(GivenUp),
             output = work => output,
         };
-        visit.answered = true;
+        end.answered = true;
         self.side.tell(&json!({
             "result": name, "call": number, "is_error": output.is_error, "content": cut_text(&output.text),
         }));
@@ -76,31 +73,23 @@ impl Desk {
 
     /// The agent cancelled a request.
     pub(super) fn cancel(&self, request: &str) {
-        if let Some(stop) = self.under_way().get(request) {
-            stop.cancel();
-        }
-    }
-
-    fn under_way(&self) -> std::sync::MutexGuard<'_, HashMap<String, CancellationToken>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+        self.under_way.cancel(request);
     }
 }
 
-/// One call, from its start to its end, whichever end it has.
-struct Visit<'a> {
+/// The end of a call, whichever it is.
+struct End<'a> {
     desk: &'a Desk,
-    request: String,
     name: &'a str,
     number: u64,
-    stop: CancellationToken,
+    stopped: CancellationToken,
     answered: bool,
 }
 
-impl Drop for Visit<'_> {
+impl Drop for End<'_> {
     fn drop(&mut self) {
-        self.desk.under_way().remove(&self.request);
         if !self.answered {
-            self.stop.cancel();
+            self.stopped.cancel();
             self.desk.side.tell(&json!({"cancelled": self.name, "call": self.number}));
         }
     }

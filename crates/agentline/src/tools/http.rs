@@ -3,6 +3,7 @@
 //! It opens with the first run and closes with the last. Hundreds of warm runs share one port.
 
 use super::{
+    relay::Relay,
     server::{LONGEST_REQUEST, Server},
     side::Side,
 };
@@ -58,6 +59,8 @@ pub(super) struct Room {
     pub(super) token: String,
     pub(super) side: Side,
     pub(super) own: Option<Server>,
+    /// By their names as they stand in a path.
+    pub(super) foreign: HashMap<String, Arc<Relay>>,
     pub(super) refused: AtomicU32,
 }
 
@@ -140,9 +143,15 @@ async fn answer(request: Request<Incoming>, address: SocketAddr, rooms: &Rooms) 
         return plain(StatusCode::PAYLOAD_TOO_LARGE, "the request is too long, or broke off");
     };
     let body = body.to_bytes();
-    match (server, &room.own) {
-        (None, Some(own)) => own.answer(Request::from_parts(head, Full::new(body.clone())), &body).await,
-        _ => plain(StatusCode::NOT_FOUND, "there is no such server"),
+    match server {
+        None => match &room.own {
+            Some(own) => own.answer(Request::from_parts(head, Full::new(body.clone())), &body).await,
+            None => plain(StatusCode::NOT_FOUND, "there are no tools"),
+        },
+        Some(server) => match room.foreign.get(&server) {
+            Some(relay) => relay.answer(&head.method, &body).await,
+            None => plain(StatusCode::NOT_FOUND, "there is no such server"),
+        },
     }
 }
 

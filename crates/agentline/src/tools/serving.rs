@@ -4,20 +4,24 @@ use super::{
     ToolHost,
     desk::Desk,
     http::{Door, Room},
+    relay::{Ground, Relay},
     server::Server,
     side::Side,
     tool::Tool,
 };
-use crate::error::Error;
-use agentline_core::{McpServer, Problems};
+use crate::{error::Error, process::Supervisor};
+use agentline_core::{McpServer, Problem, Problems};
 use serde_json::{Value, json};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
+    ffi::OsString,
     fmt,
+    path::PathBuf,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError, atomic::AtomicU32},
+    time::Duration,
 };
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::{sync::mpsc::UnboundedReceiver, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -26,25 +30,82 @@ const BATCH: usize = 256;
 
 type Validate = dyn Fn(Value) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync;
 
+/// How long a foreign server may take to start when nothing else is said.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// What one run offers besides the tools of its host.
-#[derive(Debug, Default)]
-#[non_exhaustive]
+#[must_use]
 pub struct Offer {
     structured: Option<Structured>,
+    servers: BTreeMap<String, McpServer>,
+    ground: Ground,
 }
 
 impl Offer {
     /// Nothing besides the host's tools.
-    #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        let ground = Ground {
+            cwd: ".".into(),
+            env: BTreeMap::new(),
+            supervisor: Supervisor::default(),
+            patience: PATIENCE,
+        };
+        Self { structured: None, servers: BTreeMap::new(), ground }
     }
 
     /// A tool by which the agent hands in its answer as a value.
-    #[must_use]
     pub fn structured(mut self, structured: Structured) -> Self {
         self.structured = Some(structured);
         self
+    }
+
+    /// A foreign MCP server. We start it or connect to it, and the agent reaches it through us; a server on `https://` is
+    /// left to the agent itself.
+    pub fn server(mut self, name: impl Into<String>, server: McpServer) -> Self {
+        self.servers.insert(name.into(), server);
+        self
+    }
+
+    /// Where the programs of foreign servers work; without it, where this program does.
+    pub fn cwd(mut self, cwd: impl Into<PathBuf>) -> Self {
+        self.ground.cwd = cwd.into();
+        self
+    }
+
+    /// The environment of the programs of foreign servers, to which each server's own variables are added. Without it they
+    /// have no `PATH` either.
+    pub fn env(mut self, env: BTreeMap<OsString, OsString>) -> Self {
+        self.ground.env = env;
+        self
+    }
+
+    /// Who clears up the programs of foreign servers after the sudden death of this one.
+    pub fn supervisor(mut self, supervisor: Supervisor) -> Self {
+        self.ground.supervisor = supervisor;
+        self
+    }
+
+    /// How long a foreign server may take to start, and to list what it has: ten seconds when nothing is said. After that
+    /// it counts as dead, and the agent is told that it has no tools.
+    pub const fn startup_timeout(mut self, patience: Duration) -> Self {
+        self.ground.patience = patience;
+        self
+    }
+}
+
+/// The environment is not shown: it holds secrets.
+impl fmt::Debug for Offer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Offer")
+            .field("structured", &self.structured)
+            .field("servers", &self.servers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Offer {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -124,6 +185,8 @@ pub struct Serving {
     _side: Side,
     value: Arc<Mutex<Option<Value>>>,
     closed: CancellationToken,
+    /// One for each foreign server.
+    tasks: Vec<JoinHandle<()>>,
 }
 
 /// The token is not shown.
@@ -144,7 +207,12 @@ pub(super) fn serve(host: &ToolHost, offer: Offer) -> Result<Serving, Error> {
     if let Some(structured) = offer.structured {
         tools.push(Arc::new(structured.into_tool(Arc::clone(&value), side.clone())));
     }
-    Problems(host.problems(&tools)).into_result()?;
+    let mut problems = host.problems(&tools);
+    if !tools.is_empty() && offer.servers.contains_key(&host.name) {
+        let key = format!("mcp_servers.{}", host.name);
+        problems.push(Problem::new(key, "our own tools have this name").hint("give the server another one"));
+    }
+    Problems(problems).into_result()?;
     let door = Door::open().map_err(Error::io("listen on", "127.0.0.1"))?;
     let (run, token) = (Uuid::new_v4().simple().to_string(), random_token());
     let closed = CancellationToken::new();
@@ -154,9 +222,23 @@ pub(super) fn serve(host: &ToolHost, offer: Offer) -> Result<Serving, Error> {
         servers.insert(host.name.clone(), reached_at(door.url(&run), &token));
         own = Some(Server::new(Arc::new(Desk::new(host.name.clone(), tools, side.clone(), closed.clone()))));
     }
-    let room = Room { token: token.clone(), side: side.clone(), own, refused: AtomicU32::new(0) };
+    let mut foreign = HashMap::new();
+    let mut tasks = Vec::new();
+    for (name, server) in offer.servers {
+        if let Some(why) = unrelayed(&server) {
+            side.tell(&json!({"server": name, "unrelayed": why}));
+            servers.insert(name, server);
+            continue;
+        }
+        let place = in_a_path(&name);
+        servers.insert(name.clone(), reached_at(door.url(&format!("{run}/{place}")), &token));
+        let (relay, task) = Relay::start(name, &server, &offer.ground, side.clone(), closed.clone());
+        foreign.insert(place, relay);
+        tasks.push(task);
+    }
+    let room = Room { token: token.clone(), side: side.clone(), own, foreign, refused: AtomicU32::new(0) };
     door.enter(&run, room);
-    Ok(Serving { run, door, token, servers, lines, _side: side, value, closed })
+    Ok(Serving { run, door, token, servers, lines, _side: side, value, closed, tasks })
 }
 
 impl Serving {
@@ -190,13 +272,47 @@ impl Serving {
     pub fn value(&self) -> Option<Value> {
         self.value.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    /// Takes everything away, as a drop does, and waits until the programs of foreign servers have ended: a moment, in
+    /// which they may do so by themselves.
+    pub async fn close(mut self) {
+        self.end();
+        for task in std::mem::take(&mut self.tasks) {
+            // One that panicked has ended as well.
+            let _ = task.await;
+        }
+    }
+
+    fn end(&self) {
+        self.door.leave(&self.run);
+        self.closed.cancel();
+    }
 }
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        self.door.leave(&self.run);
-        self.closed.cancel();
+        self.end();
     }
+}
+
+/// Why the agent has to talk to a server without us.
+fn unrelayed(server: &McpServer) -> Option<&'static str> {
+    match server {
+        McpServer::Url { url, .. } if !starts_with_http(url) => Some("only `http://` addresses are relayed"),
+        _ => None,
+    }
+}
+
+fn starts_with_http(url: &str) -> bool {
+    url.split_once("://").is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("http"))
+}
+
+/// A name as one part of a path.
+fn in_a_path(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    name.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
 }
 
 /// 244 random bits.

@@ -37,6 +37,15 @@ fn serve(tools: impl IntoIterator<Item = Tool>) -> (Serving, Client) {
     (serving, client)
 }
 
+/// What became of a tool that never answers.
+#[derive(Clone, Default)]
+struct Fate {
+    began: Arc<AtomicBool>,
+    dropped: Arc<AtomicBool>,
+    /// A task that it started has heard that it is over.
+    heard: Arc<AtomicBool>,
+}
+
 /// Sets the flag when it is dropped.
 struct Flag(Arc<AtomicBool>);
 
@@ -46,30 +55,33 @@ impl Drop for Flag {
     }
 }
 
-/// A tool that never answers, and whether its future was dropped, and whether a task of its own heard of that.
-fn endless(timeout: Duration) -> (Tool, Arc<AtomicBool>, Arc<AtomicBool>) {
-    let (dropped, heard) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let (flag, ear) = (Arc::clone(&dropped), Arc::clone(&heard));
-    let tool = Tool::new("endless", "", json!({"type": "object"}), move |_: Value, call: ToolCall| {
-        let (flag, ear) = (Flag(Arc::clone(&flag)), Arc::clone(&ear));
-        async move {
-            tokio::spawn(async move {
-                call.cancelled().await;
-                ear.store(call.is_cancelled(), Ordering::SeqCst);
-            });
-            let _flag = flag;
-            std::future::pending::<()>().await;
-            Ok(())
-        }
-    });
-    (tool.timeout(timeout), dropped, heard)
-}
+impl Fate {
+    fn endless(&self, timeout: Duration) -> Tool {
+        let fate = self.clone();
+        let tool = Tool::new("endless", "", json!({"type": "object"}), move |_: Value, call: ToolCall| {
+            let fate = fate.clone();
+            async move {
+                let _flag = Flag(fate.dropped);
+                tokio::spawn(async move {
+                    call.cancelled().await;
+                    fate.heard.store(call.is_cancelled(), Ordering::SeqCst);
+                });
+                fate.began.store(true, Ordering::SeqCst);
+                std::future::pending::<()>().await;
+                Ok(())
+            }
+        });
+        tool.timeout(timeout)
+    }
 
-async fn both(dropped: &AtomicBool, heard: &AtomicBool) {
-    until("the tool is dropped and told", async || {
-        dropped.load(Ordering::SeqCst) && heard.load(Ordering::SeqCst)
-    })
-    .await;
+    async fn began(&self) {
+        until("the tool has begun", async || self.began.load(Ordering::SeqCst)).await;
+    }
+
+    async fn ended(&self) {
+        let both = async || self.dropped.load(Ordering::SeqCst) && self.heard.load(Ordering::SeqCst);
+        until("the tool is dropped and told", both).await;
+    }
 }
 
 #[tokio::test]
@@ -100,7 +112,8 @@ async fn tools_are_listed_and_called_and_it_is_told() {
 async fn errors_of_every_kind_are_results_that_say_what_is_wrong() {
     let failing = any("failing", || Err("the disk is full"));
     let panicking = any("panicking", || panic!("oh no"));
-    let (endless, dropped, heard) = endless(Duration::from_millis(50));
+    let fate = Fate::default();
+    let endless = fate.endless(Duration::from_millis(200));
     let (mut serving, client) = serve([add(), failing, panicking, endless]);
     let cases = [
         ("add", json!({"a": 1}), "missing field `b`"),
@@ -108,14 +121,14 @@ async fn errors_of_every_kind_are_results_that_say_what_is_wrong() {
         ("add", json!({"a": i64::MAX, "b": 1}), "too large"),
         ("failing", json!({}), "the disk is full"),
         ("panicking", json!({}), "the tool panicked: oh no"),
-        ("endless", json!({}), "did not answer within 50 ms"),
+        ("endless", json!({}), "did not answer within 200 ms"),
         ("no-such-tool", json!({}), "there is no tool `no-such-tool`"),
     ];
     for (name, args, said) in cases {
         let (is_error, text) = client.call(name, args).await;
         assert!(is_error && text.contains(said), "{name}: {text}");
     }
-    both(&dropped, &heard).await;
+    fate.ended().await;
     assert_eq!(client.call("add", json!({"a": 1, "b": 2})).await, (false, r#"{"sum":3}"#.into()));
     let told = lines(&mut serving);
     assert_eq!(told.iter().filter(|line| line["is_error"] == true).count(), 7, "{told:?}");
@@ -162,32 +175,34 @@ async fn a_tool_may_say_exactly_what_it_answers() {
 
 #[tokio::test]
 async fn a_cancelled_request_ends_its_tool() {
-    let (endless, dropped, heard) = endless(LONG);
-    let (mut serving, client) = serve([endless]);
+    let fate = Fate::default();
+    let (mut serving, client) = serve([fate.endless(LONG)]);
     let call = json!({"jsonrpc": "2.0", "id": "c-1", "method": "tools/call", "params": {"name": "endless"}});
     let waiting = tokio::spawn({
         let client = client.clone();
         async move { client.post(&call).await }
     });
     lines_until(&mut serving, |line| line["called"] == "endless").await;
+    fate.began().await;
     // Of another request: nothing happens.
     client.notify("notifications/cancelled", json!({"requestId": "c-2"})).await;
     assert_eq!(lines(&mut serving), Vec::<Value>::new());
     client.notify("notifications/cancelled", json!({"requestId": "c-1", "reason": "no longer needed"})).await;
     let (_, body) = waiting.await.unwrap();
     assert!(body.contains("cancelled"), "{body}");
-    both(&dropped, &heard).await;
+    fate.ended().await;
     assert_eq!(lines(&mut serving), [json!({"cancelled": "endless", "call": 1})]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_hangs_up_ends_its_tool() {
-    let (endless, dropped, heard) = endless(LONG);
-    let (mut serving, client) = serve([endless]);
+    let fate = Fate::default();
+    let (mut serving, client) = serve([fate.endless(LONG)]);
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "endless"}});
     let connection = client.send(&call).await;
     lines_until(&mut serving, |line| line["called"] == "endless").await;
+    fate.began().await;
     drop(connection);
     lines_until(&mut serving, |line| line["cancelled"] == "endless").await;
-    both(&dropped, &heard).await;
+    fate.ended().await;
 }

@@ -4,3 +4,4 @@
 mod client;
 mod host;
 mod offer;
+mod relay;

@@ -1,0 +1,305 @@
+//! Stands between the agent and a foreign MCP server, so that a dead or hanging server is seen and told, and none is
+//! started twice.
+//!
+//! Messages are handed on as they were written, under ids of our own, rather than by a client library that would have to
+//! know every method and field: what neither of us knows passes as well. Only the introduction is ours, since the server
+//! is started before the agent asks for it; and so are the answers for a server that does not work.
+
+mod command;
+mod link;
+mod message;
+mod web;
+
+use super::{
+    http::{Answer, plain},
+    side::Side,
+    under_way::UnderWay,
+};
+use crate::process::{Spawn, Supervisor, Via};
+use agentline_core::McpServer;
+use command::CommandLink;
+use futures_util::stream;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::{
+    Method, Response, StatusCode,
+    body::{Bytes, Frame},
+    header::{self, HeaderValue},
+};
+use link::{Gone, Link};
+use message::{Message, NO_METHOD, Reply, SERVER_ERROR};
+use serde_json::{Value, json, value::RawValue};
+use std::{
+    collections::BTreeMap, convert::Infallible, ffi::OsString, path::PathBuf, sync::Arc, time::Duration,
+};
+use tokio::{task::JoinHandle, time::timeout};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+use web::WebLink;
+
+/// The version of the protocol that we ask for; a server answers with its own when it is older.
+const PROTOCOL: &str = "2025-06-18";
+
+/// Where and how the programs of foreign servers run.
+pub(super) struct Ground {
+    pub(super) cwd: PathBuf,
+    pub(super) env: BTreeMap<OsString, OsString>,
+    pub(super) supervisor: Supervisor,
+    /// How long a server may take to introduce itself or to list what it has.
+    pub(super) patience: Duration,
+}
+
+/// One foreign server, as the agent sees it.
+pub(super) struct Relay {
+    link: Arc<Link>,
+    way: Way,
+    patience: Duration,
+    under_way: UnderWay,
+    closed: CancellationToken,
+}
+
+enum Way {
+    Command(Arc<CommandLink>),
+    Web(Arc<WebLink>),
+    /// What it was to be cannot be.
+    Nowhere,
+}
+
+impl Relay {
+    /// Starts to reach a server; the task ends with the server, or when the run is `closed`.
+    pub(super) fn start(
+        name: String,
+        server: &McpServer,
+        ground: &Ground,
+        side: Side,
+        closed: CancellationToken,
+    ) -> (Arc<Self>, JoinHandle<()>) {
+        let link = Link::new(name, side);
+        let patience = ground.patience;
+        let relay = |way| {
+            let (link, closed) = (Arc::clone(&link), closed.clone());
+            Arc::new(Self { link, way, patience, under_way: UnderWay::default(), closed })
+        };
+        match server {
+            McpServer::Command { command, args, env } => {
+                let (way, frames) = CommandLink::new();
+                let relay = relay(Way::Command(Arc::clone(&way)));
+                let spawn = spawn(command, args, env, ground);
+                let task = tokio::spawn({
+                    let relay = Arc::clone(&relay);
+                    async move {
+                        let stop = relay.closed.child_token();
+                        let carried = command::carry(spawn, way, frames, Arc::clone(&link), stop.clone());
+                        let ((), why) = tokio::join!(relay.introduce(&stop), carried);
+                        if let Some(why) = why {
+                            link.died(&why);
+                        }
+                    }
+                });
+                (relay, task)
+            }
+            McpServer::Url { url, headers } => match WebLink::new(url, headers, Arc::clone(&link)) {
+                Ok(way) => {
+                    let relay = relay(Way::Web(Arc::clone(&way)));
+                    let task = tokio::spawn({
+                        let relay = Arc::clone(&relay);
+                        async move {
+                            relay.introduce(&relay.closed.child_token()).await;
+                            relay.closed.cancelled().await;
+                            way.close().await;
+                        }
+                    });
+                    (relay, task)
+                }
+                Err(why) => {
+                    link.died(&why);
+                    (relay(Way::Nowhere), tokio::spawn(async {}))
+                }
+            },
+            _ => {
+                link.died("servers of this kind are not known");
+                (relay(Way::Nowhere), tokio::spawn(async {}))
+            }
+        }
+    }
+
+    /// Introduces us to the server; one that does not answer in time is given up, and stopped.
+    async fn introduce(&self, stop: &CancellationToken) {
+        let params = message::raw(&json!({
+            "protocolVersion": PROTOCOL,
+            "capabilities": {},
+            "clientInfo": {"name": "agentline", "version": env!("CARGO_PKG_VERSION")},
+        }));
+        let hello = timeout(self.patience, self.request("initialize", Some(&params)));
+        let answer = tokio::select! {
+            () = stop.cancelled() => return,
+            answer = hello => answer,
+        };
+        let why = match answer {
+            Ok(Ok(Reply::Result(introduction))) => {
+                self.notify("notifications/initialized", None);
+                return self.link.is_ready(introduction);
+            }
+            Ok(Ok(Reply::Error(error))) => format!("it refused to begin: {error}"),
+            // The one who carries the messages knows more, and tells it.
+            Ok(Err(Gone(_))) if matches!(self.way, Way::Command(_)) => return,
+            Ok(Err(Gone(why))) => why,
+            Err(_) => format!("it did not answer within {} s", self.patience.as_secs_f32()),
+        };
+        self.link.died(&why);
+        stop.cancel();
+    }
+
+    /// Answers a request of the agent, who has shown that it is one.
+    pub(super) async fn answer(&self, method: &Method, body: &Bytes) -> Answer {
+        match *method {
+            Method::POST => {}
+            Method::GET => return self.events(),
+            Method::DELETE => return plain(StatusCode::OK, ""),
+            _ => return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET, POST and DELETE"),
+        }
+        let Some(Message { id, method: Some(method), params, .. }) = Message::parse(body) else {
+            let is_answer = Message::parse(body).is_some_and(|message| message.id.is_some());
+            return match is_answer {
+                // To a question that we never hand on.
+                true => plain(StatusCode::ACCEPTED, ""),
+                false => plain(StatusCode::BAD_REQUEST, "this is no JSON-RPC message"),
+            };
+        };
+        match id {
+            Some(id) => json_answer(self.replied(id, &method, params).await.frame(id)),
+            None => {
+                self.told(&method, params);
+                plain(StatusCode::ACCEPTED, "")
+            }
+        }
+    }
+
+    /// The agent's request, answered by the server or for it.
+    async fn replied(&self, id: &RawValue, method: &str, params: Option<&RawValue>) -> Reply {
+        let visit = self.under_way.begin(id.get(), &self.closed);
+        let work = async {
+            match self.link.health().await {
+                Ok(introduction) if method == "initialize" => Reply::Result((*introduction).to_owned()),
+                Ok(_) => self.forwarded(method, params).await,
+                Err(why) => for_the_dead(&self.link.name, &why, method, params),
+            }
+        };
+        tokio::select! {
+            biased;
+            () = visit.stop.cancelled() => Reply::error(SERVER_ERROR, "the request was cancelled"),
+            reply = work => reply,
+        }
+    }
+
+    async fn forwarded(&self, method: &str, params: Option<&RawValue>) -> Reply {
+        // Agents list before they begin, so a list that never comes would hold up the run.
+        let patience = if method.ends_with("/list") { self.patience } else { Duration::MAX };
+        let why = match timeout(patience, self.request(method, params)).await {
+            Ok(Ok(reply)) => {
+                if let (Reply::Result(result), "tools/list") = (&reply, method) {
+                    self.link.listed(&names(result));
+                }
+                return reply;
+            }
+            Ok(Err(Gone(why))) => why,
+            Err(_) => format!("it did not answer `{method}` within {} s", self.patience.as_secs_f32()),
+        };
+        self.link.complain(&why);
+        for_the_dead(&self.link.name, &why, method, params)
+    }
+
+    /// The agent's message that wants no answer.
+    fn told(&self, method: &str, params: Option<&RawValue>) {
+        match method {
+            // We have said so already.
+            "notifications/initialized" => {}
+            // Under our id; and whoever waits for the answer must not wait any more.
+            "notifications/cancelled" => {
+                let params = params.and_then(|params| serde_json::from_str::<Value>(params.get()).ok());
+                let id = params.map(|params| params["requestId"].to_string()).unwrap_or_default();
+                self.under_way.cancel(&id);
+            }
+            _ => self.notify(method, params),
+        }
+    }
+
+    async fn request(&self, method: &str, params: Option<&RawValue>) -> Result<Reply, Gone> {
+        match &self.way {
+            Way::Command(way) => way.request(method, params).await,
+            Way::Web(way) => way.request(method, params).await,
+            Way::Nowhere => Err(Gone("it cannot be reached".into())),
+        }
+    }
+
+    fn notify(&self, method: &str, params: Option<&RawValue>) {
+        match &self.way {
+            Way::Command(way) => way.notify(method, params),
+            Way::Web(way) => way.notify(method, params),
+            Way::Nowhere => {}
+        }
+    }
+
+    /// What the server says unasked, as a stream that ends with the run.
+    fn events(&self) -> Answer {
+        let hearing = (self.link.listen(), self.closed.clone());
+        let events = stream::unfold(hearing, |(mut hear, closed)| async {
+            let event = tokio::select! {
+                () = closed.cancelled() => None,
+                event = hear.recv() => event,
+            };
+            event.map(|event| (Ok::<_, Infallible>(Frame::data(event)), (hear, closed)))
+        });
+        let mut answer = Response::new(StreamBody::new(events).boxed());
+        let kind = HeaderValue::from_static("text/event-stream");
+        answer.headers_mut().insert(header::CONTENT_TYPE, kind);
+        answer
+    }
+}
+
+fn spawn(command: &str, args: &[String], env: &BTreeMap<String, String>, ground: &Ground) -> Spawn {
+    let mark = format!("mcp-{}", Uuid::new_v4().simple());
+    let mut spawn = Spawn::new(command, &ground.cwd, mark);
+    spawn.args = args.iter().map(OsString::from).collect();
+    spawn.env.clone_from(&ground.env);
+    spawn.env.extend(env.iter().map(|(name, value)| (name.into(), value.into())));
+    spawn.stdout = Via::Pipe;
+    spawn.supervisor = ground.supervisor.clone();
+    spawn
+}
+
+/// What an agent is answered for a server that does not work: it has nothing, rather than an error that would end more
+/// than this server.
+fn for_the_dead(name: &str, why: &str, method: &str, params: Option<&RawValue>) -> Reply {
+    let text = format!("the MCP server `{name}` does not work: {why}");
+    match method {
+        "initialize" => {
+            let params = params.and_then(|params| serde_json::from_str::<Value>(params.get()).ok());
+            let version = params.and_then(|params| params["protocolVersion"].as_str().map(str::to_owned));
+            Reply::result(&json!({
+                "protocolVersion": version.as_deref().unwrap_or(PROTOCOL),
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": name, "version": env!("CARGO_PKG_VERSION")},
+            }))
+        }
+        "ping" => Reply::result(&json!({})),
+        "tools/list" => Reply::result(&json!({"tools": []})),
+        "prompts/list" => Reply::result(&json!({"prompts": []})),
+        "resources/list" => Reply::result(&json!({"resources": []})),
+        "resources/templates/list" => Reply::result(&json!({"resourceTemplates": []})),
+        "tools/call" => Reply::result(&json!({"content": [{"type": "text", "text": text}], "isError": true})),
+        _ => Reply::error(NO_METHOD, &text),
+    }
+}
+
+/// The names in a list of tools.
+fn names(list: &RawValue) -> Vec<String> {
+    let list: Value = serde_json::from_str(list.get()).unwrap_or_default();
+    let tools = list["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+    tools.iter().filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect()
+}
+
+fn json_answer(body: Vec<u8>) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from(body)).boxed());
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer
+}

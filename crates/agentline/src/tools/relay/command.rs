@@ -1,0 +1,208 @@
+//! A foreign server that is a program: started once, spoken to on its standard streams, killed with the run.
+
+use super::{
+    link::{Gone, Link},
+    message::{self, Message, NO_METHOD, Reply},
+};
+use crate::process::{Exit, Happening, Process, Spawn, Std};
+use agentline_core::{LineSplitter, Piece};
+use serde_json::{Value, json, value::RawValue};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::{
+    mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    oneshot,
+};
+use tokio_util::sync::CancellationToken;
+
+/// Lines longer than this are not answers.
+const LONGEST_LINE: usize = 64 << 20;
+/// So much of what a server said on stderr is kept, for the error message.
+const LAST_WORDS: usize = 2 << 10;
+/// How long a server may take to end by itself when its stdin is closed.
+const GRACE: Duration = Duration::from_millis(200);
+
+type Waiting = HashMap<u64, oneshot::Sender<Reply>>;
+
+/// The way to a server's process.
+pub(super) struct CommandLink {
+    outbox: UnboundedSender<Vec<u8>>,
+    /// Who waits for which answer; `Err` is why nobody can any more.
+    waiting: Mutex<Result<Waiting, String>>,
+    next: AtomicU64,
+}
+
+impl CommandLink {
+    pub(super) fn new() -> (Arc<Self>, UnboundedReceiver<Vec<u8>>) {
+        let (outbox, frames) = unbounded_channel();
+        (Arc::new(Self { outbox, waiting: Mutex::new(Ok(Waiting::new())), next: AtomicU64::new(1) }), frames)
+    }
+
+    pub(super) async fn request(&self, method: &str, params: Option<&RawValue>) -> Result<Reply, Gone> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (tell, hear) = oneshot::channel();
+        match &mut *self.waiting() {
+            Ok(waiting) => waiting.insert(id, tell),
+            Err(why) => return Err(Gone(why.clone())),
+        };
+        let _place = Place { link: self, id };
+        self.send(message::request(id, method, params));
+        hear.await.map_err(|_| self.gone())
+    }
+
+    pub(super) fn notify(&self, method: &str, params: Option<&RawValue>) {
+        self.send(message::notification(method, params));
+    }
+
+    fn send(&self, mut frame: Vec<u8>) {
+        frame.push(b'\n');
+        // Without a process nobody waits for an answer either.
+        let _ = self.outbox.send(frame);
+    }
+
+    fn gone(&self) -> Gone {
+        Gone(self.waiting().as_ref().err().cloned().unwrap_or_else(|| "it does not answer".into()))
+    }
+
+    fn close(&self, why: &str) {
+        *self.waiting() = Err(why.to_owned());
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Result<Waiting, String>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes one line of the server.
+    fn line(&self, text: &str, link: &Link) {
+        // What is no message is noise: servers print banners.
+        let Some(message) = Message::parse(text.as_bytes()) else { return };
+        if let Some((id, reply)) = message.reply() {
+            let asker = self.waiting().as_mut().ok().and_then(|waiting| waiting.remove(&id));
+            if let Some(asker) = asker {
+                let _ = asker.send(reply);
+            }
+            return;
+        }
+        match (message.id, message.method) {
+            (Some(id), Some(method)) => self.send(answer_of_ours(&method).frame(id)),
+            (None, Some(_)) => link.heard(text.as_bytes()),
+            _ => {}
+        }
+    }
+}
+
+/// What a server may ask of us. We have said that we can do nothing, so it is `ping` or a mistake.
+pub(super) fn answer_of_ours(method: &str) -> Reply {
+    match method {
+        "ping" => Reply::result(&json!({})),
+        _ => Reply::error(NO_METHOD, "the client cannot do that"),
+    }
+}
+
+/// Somebody waits for an answer. Who stops waiting gives the request up, and the server is told.
+struct Place<'a> {
+    link: &'a CommandLink,
+    id: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let left = self.link.waiting().as_mut().ok().and_then(|waiting| waiting.remove(&self.id));
+        if left.is_some() {
+            let params = message::raw(&Value::from_iter([("requestId", self.id)]));
+            self.link.notify("notifications/cancelled", Some(&params));
+        }
+    }
+}
+
+/// Starts the program and carries messages until it ends or the run does; says why it ended, unless we ended it.
+pub(super) async fn carry(
+    spawn: Spawn,
+    way: Arc<CommandLink>,
+    mut frames: UnboundedReceiver<Vec<u8>>,
+    link: Arc<Link>,
+    closed: CancellationToken,
+) -> Option<String> {
+    let mut process = match Process::spawn(spawn) {
+        Ok(process) => process,
+        Err(why) => {
+            let why = format!("it could not be started: {why}");
+            way.close(&why);
+            return Some(why);
+        }
+    };
+    let mut lines = LineSplitter::new(LONGEST_LINE);
+    let (mut bytes, mut last_words) = (Vec::new(), Vec::new());
+    let why = loop {
+        tokio::select! {
+            biased;
+            () = closed.cancelled() => break None,
+            Some(frame) = frames.recv() => process.write(frame),
+            happening = process.next(&mut bytes) => match happening {
+                Happening::Bytes(Std::Out) => lines.push(&bytes, |piece| {
+                    if let Piece::Line(text) = piece {
+                        way.line(&text, &link);
+                    }
+                }),
+                Happening::Bytes(Std::Err) => keep_last(&mut last_words, &bytes),
+                Happening::Exit(exit) => break Some(ended(exit, &last_words)),
+            },
+        }
+        bytes.clear();
+    };
+    way.close(why.as_deref().unwrap_or("the run is over"));
+    if why.is_none() {
+        process.close_stdin();
+        let _ = tokio::time::timeout(GRACE, exited(&mut process)).await;
+    }
+    why
+}
+
+async fn exited(process: &mut Process) {
+    let mut bytes = Vec::new();
+    while let Happening::Bytes(_) = process.next(&mut bytes).await {
+        bytes.clear();
+    }
+}
+
+fn keep_last(kept: &mut Vec<u8>, bytes: &[u8]) {
+    kept.extend_from_slice(&bytes[bytes.len().saturating_sub(LAST_WORDS)..]);
+    kept.drain(..kept.len().saturating_sub(LAST_WORDS));
+}
+
+fn ended(exit: Exit, last_words: &[u8]) -> String {
+    let how = match exit {
+        Exit::Code(code) => format!("it ended with code {code}"),
+        Exit::Signal(signal) => format!("it was ended by signal {signal}"),
+        Exit::Lost => "it ended".into(),
+    };
+    match String::from_utf8_lossy(last_words).trim() {
+        "" => how,
+        said => format!("{how}; it had said: {said}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_are_kept_and_no_more() {
+        let mut kept = Vec::new();
+        for chunk in [vec![b'a'; 3000], b"bb".to_vec(), vec![b'c'; 2000]] {
+            keep_last(&mut kept, &chunk);
+        }
+        assert_eq!(kept.len(), LAST_WORDS);
+        assert!(kept.starts_with(b"aaaa") && kept.ends_with(b"cc") && kept.contains(&b'b'));
+        assert_eq!(
+            ended(Exit::Code(3), b" no such table \n"),
+            "it ended with code 3; it had said: no such table"
+        );
+    }
+}

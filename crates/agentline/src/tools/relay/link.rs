@@ -1,0 +1,92 @@
+//! What a relayed server and its way have in common: whether it lives, and who hears what it says unasked.
+
+use super::super::side::Side;
+use hyper::body::Bytes;
+use serde_json::{json, value::RawValue};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{
+    mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    watch,
+};
+
+/// Why a server does not answer any more; fits after "the server NAME does not work: ".
+pub(super) struct Gone(pub(super) String);
+
+/// How a server is: it has introduced itself with this, or is dead for that reason.
+type Health = Result<Arc<RawValue>, String>;
+
+/// One server's life.
+pub(super) struct Link {
+    pub(super) name: String,
+    side: Side,
+    /// `None` while it starts.
+    health: watch::Sender<Option<Health>>,
+    listeners: Mutex<Vec<UnboundedSender<Bytes>>>,
+    told: Mutex<Option<String>>,
+}
+
+impl Link {
+    pub(super) fn new(name: String, side: Side) -> Arc<Self> {
+        let health = watch::Sender::new(None);
+        Arc::new(Self { name, side, health, listeners: Mutex::default(), told: Mutex::default() })
+    }
+
+    /// Waits until it is known how the server is.
+    pub(super) async fn health(&self) -> Health {
+        let mut health = self.health.subscribe();
+        let known = health.wait_for(Option::is_some).await;
+        known.ok().and_then(|known| known.clone()).unwrap_or_else(|| Err("the run is over".into()))
+    }
+
+    pub(super) fn is_ready(&self, introduction: Box<RawValue>) {
+        self.health.send_replace(Some(Ok(introduction.into())));
+    }
+
+    /// It works no longer, and will not again.
+    pub(super) fn died(&self, why: &str) {
+        let dies = self.health.send_if_modified(|health| {
+            let lived = !matches!(health, Some(Err(_)));
+            if lived {
+                *health = Some(Err(why.to_owned()));
+            }
+            lived
+        });
+        if dies {
+            self.complain(why);
+        }
+    }
+
+    /// Something does not work; the same thing is told once.
+    pub(super) fn complain(&self, why: &str) {
+        let mut told = locked(&self.told);
+        if told.as_deref() != Some(why) {
+            *told = Some(why.to_owned());
+            self.side.tell(&json!({"server": self.name, "error": why}));
+        }
+    }
+
+    /// The agent knows these tools now.
+    pub(super) fn listed(&self, tools: &[String]) {
+        self.side.tell(&json!({"server": self.name, "tools": tools}));
+    }
+
+    /// The server said something unasked, such as that its tools have changed: an event for all that listen.
+    pub(super) fn heard(&self, message: &[u8]) {
+        let mut event = b"event: message\ndata: ".to_vec();
+        // A line break within JSON is a blank, but would end the event's data.
+        event.extend(message.trim_ascii().iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }));
+        event.extend_from_slice(b"\n\n");
+        let event = Bytes::from(event);
+        locked(&self.listeners).retain(|listener| listener.send(event.clone()).is_ok());
+    }
+
+    pub(super) fn listen(&self) -> UnboundedReceiver<Bytes> {
+        let (tell, hear) = unbounded_channel();
+        locked(&self.listeners).push(tell);
+        hear
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

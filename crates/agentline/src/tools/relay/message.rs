@@ -1,0 +1,115 @@
+//! JSON-RPC messages, with everything that is not ours to understand left as it was written.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, value::RawValue};
+use std::borrow::Cow;
+
+/// "Method not found", as JSON-RPC numbers it.
+pub(super) const NO_METHOD: i64 = -32601;
+/// The first of the numbers that are free for servers.
+pub(super) const SERVER_ERROR: i64 = -32000;
+
+/// A message of either side.
+#[derive(Deserialize)]
+pub(super) struct Message<'a> {
+    #[serde(borrow, default)]
+    pub(super) id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) method: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    pub(super) params: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+impl<'a> Message<'a> {
+    pub(super) fn parse(text: &'a [u8]) -> Option<Self> {
+        // An array would pass for an object whose fields stand in order.
+        if text.trim_ascii_start().first() != Some(&b'{') {
+            return None;
+        }
+        serde_json::from_slice(text).ok()
+    }
+
+    /// What it answers, and how, when it answers one of our requests.
+    pub(super) fn reply(&self) -> Option<(u64, Reply)> {
+        if self.method.is_some() {
+            return None;
+        }
+        let id = self.id?.get().parse().ok()?;
+        let reply = match self.error {
+            Some(error) => Reply::Error(error.to_owned()),
+            None => Reply::Result(self.result.map_or_else(|| raw(&Value::Null), ToOwned::to_owned)),
+        };
+        Some((id, reply))
+    }
+}
+
+/// How a request was answered.
+#[derive(Debug)]
+pub(super) enum Reply {
+    Result(Box<RawValue>),
+    Error(Box<RawValue>),
+}
+
+impl Reply {
+    pub(super) fn result(value: &Value) -> Self {
+        Self::Result(raw(value))
+    }
+
+    pub(super) fn error(code: i64, message: &str) -> Self {
+        Self::Error(raw(&serde_json::json!({"code": code, "message": message})))
+    }
+
+    /// The answer to the request of this id.
+    pub(super) fn frame(&self, id: &RawValue) -> Vec<u8> {
+        let (result, error) = match self {
+            Self::Result(result) => (Some(&**result), None),
+            Self::Error(error) => (None, Some(&**error)),
+        };
+        frame(&Frame { id: Some(id), result, error, ..Frame::default() })
+    }
+}
+
+/// A request of ours.
+pub(super) fn request(id: u64, method: &str, params: Option<&RawValue>) -> Vec<u8> {
+    let id = raw(&Value::from(id));
+    frame(&Frame { id: Some(&id), method: Some(method), params, ..Frame::default() })
+}
+
+/// A message that wants no answer.
+pub(super) fn notification(method: &str, params: Option<&RawValue>) -> Vec<u8> {
+    frame(&Frame { method: Some(method), params, ..Frame::default() })
+}
+
+pub(super) fn raw(value: &Value) -> Box<RawValue> {
+    serde_json::value::to_raw_value(value).expect("a value that is JSON already can be written as JSON")
+}
+
+#[derive(Serialize, Default)]
+struct Frame<'a> {
+    jsonrpc: Version,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    params: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Serialize, Default)]
+enum Version {
+    #[default]
+    #[serde(rename = "2.0")]
+    Two,
+}
+
+fn frame(frame: &Frame<'_>) -> Vec<u8> {
+    serde_json::to_vec(frame).expect("texts and raw JSON can be written as JSON")
+}

@@ -1,0 +1,248 @@
+//! A foreign server that is reached over plain HTTP: each message is a request of its own, and the answer is JSON or a
+//! stream of events that brings it.
+//!
+//! Only `http://`: for `https://` we would need a whole TLS stack for what an agent does as well itself. What a server
+//! sends outside the answer to a request (its own event stream) is not asked for.
+
+use super::{
+    link::{Gone, Link},
+    message::{self, Message, Reply},
+};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{
+    Method, Request, Response, StatusCode, Uri,
+    body::{Bytes, Incoming},
+    client::conn::http1,
+    header::{self, HeaderMap, HeaderName, HeaderValue},
+};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, value::RawValue};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{net::TcpStream, time::timeout};
+use tokio_util::task::AbortOnDropHandle;
+
+/// The longest answer that is read.
+const LONGEST_ANSWER: usize = 64 << 20;
+/// How long messages that nobody waits for may take.
+const ASIDE: Duration = Duration::from_secs(5);
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+
+/// The way to a server on the web.
+pub(super) struct WebLink {
+    uri: Uri,
+    headers: HeaderMap,
+    /// Given by the server with its first answer, if it wants one.
+    session: Mutex<Option<HeaderValue>>,
+    next: AtomicU64,
+    link: Arc<Link>,
+}
+
+impl WebLink {
+    /// # Errors
+    /// What is wrong with the address or a header, without its value.
+    pub(super) fn new(
+        url: &str,
+        headers: &BTreeMap<String, String>,
+        link: Arc<Link>,
+    ) -> Result<Arc<Self>, String> {
+        let uri: Uri = url.parse().map_err(|why| format!("its address cannot be read: {why}"))?;
+        if uri.host().is_none() {
+            return Err("its address names no host".into());
+        }
+        let mut all = HeaderMap::new();
+        for (name, value) in headers {
+            let bad = || format!("its header `{name}` cannot be sent");
+            let key = HeaderName::try_from(name).map_err(|_| bad())?;
+            all.insert(key, HeaderValue::try_from(value).map_err(|_| bad())?);
+        }
+        let host = uri.authority().map(|authority| authority.as_str().rsplit('@').next().unwrap_or_default());
+        let host = HeaderValue::try_from(host.unwrap_or_default()).map_err(|why| why.to_string())?;
+        all.insert(header::HOST, host);
+        all.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        all.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        Ok(Arc::new(Self { uri, headers: all, session: Mutex::default(), next: AtomicU64::new(1), link }))
+    }
+
+    pub(super) async fn request(
+        self: &Arc<Self>,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> Result<Reply, Gone> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut place = Place { way: Arc::clone(self), id: Some(id) };
+        let answer = self.ask(id, message::request(id, method, params)).await;
+        // Answered one way or the other: there is nothing to give up any more.
+        place.id = None;
+        answer.map_err(Gone)
+    }
+
+    pub(super) fn notify(self: &Arc<Self>, method: &str, params: Option<&RawValue>) {
+        self.aside(Method::POST, message::notification(method, params));
+    }
+
+    /// Tells the server that its session is over.
+    pub(super) async fn close(&self) {
+        if self.session().is_some() {
+            let _ = timeout(ASIDE, self.send(Method::DELETE, Vec::new())).await;
+        }
+    }
+
+    /// Sends something whose answer nobody needs.
+    fn aside(self: &Arc<Self>, method: Method, body: Vec<u8>) {
+        let way = Arc::clone(self);
+        tokio::spawn(async move {
+            let _ = timeout(ASIDE, way.send(method, body)).await;
+        });
+    }
+
+    async fn ask(&self, id: u64, body: Vec<u8>) -> Result<Reply, String> {
+        let (answer, _connection) = self.send(Method::POST, body).await?;
+        if let Some(session) = answer.headers().get(SESSION) {
+            *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(session.clone());
+        }
+        let status = answer.status();
+        let events = answer
+            .headers()
+            .get(header::CONTENT_TYPE)
+            .is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+        if events {
+            return self.reply_among_events(id, answer.into_body()).await;
+        }
+        let body = Limited::new(answer.into_body(), LONGEST_ANSWER).collect().await;
+        let body = body.map_err(|why| format!("its answer broke off: {why}"))?.to_bytes();
+        match Message::parse(&body).and_then(|message| message.reply()) {
+            // Some servers answer errors with a status as well.
+            Some((to, reply)) if to == id => Ok(reply),
+            _ if status == StatusCode::OK => Err("its answer was not the one to our request".into()),
+            _ => Err(format!("it answered with status {status}")),
+        }
+    }
+
+    async fn reply_among_events(&self, id: u64, mut body: Incoming) -> Result<Reply, String> {
+        let mut events = Events::default();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|why| format!("its answer broke off: {why}"))?;
+            for event in events.push(frame.data_ref().map_or(&[][..], |data| data)) {
+                let Some(message) = Message::parse(&event) else { continue };
+                match message.reply() {
+                    Some((to, reply)) if to == id => return Ok(reply),
+                    Some(_) => {}
+                    None if message.id.is_none() => self.link.heard(&event),
+                    None => {}
+                }
+            }
+            if events.waiting() > LONGEST_ANSWER {
+                return Err("its answer is too long".into());
+            }
+        }
+        Err("it ended its answer before it had answered".into())
+    }
+
+    /// The head of the answer, and the connection that brings the rest.
+    async fn send(
+        &self,
+        method: Method,
+        body: Vec<u8>,
+    ) -> Result<(Response<Incoming>, AbortOnDropHandle<()>), String> {
+        let unreachable = |why: &dyn std::fmt::Display| format!("it cannot be reached: {why}");
+        let host = self.uri.host().unwrap_or_default().trim_matches(['[', ']']);
+        let stream = TcpStream::connect((host, self.uri.port_u16().unwrap_or(80))).await;
+        let stream = stream.map_err(|why| unreachable(&why))?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|why| unreachable(&why))?;
+        let connection = AbortOnDropHandle::new(tokio::spawn(async move {
+            // What goes wrong is told to whoever waits for the answer.
+            let _ = connection.await;
+        }));
+        let path = self.uri.path_and_query().map_or("/", |path| path.as_str());
+        let mut request = Request::new(Full::new(Bytes::from(body)));
+        *request.method_mut() = method;
+        *request.uri_mut() = path.parse().map_err(|why| unreachable(&why))?;
+        *request.headers_mut() = self.headers.clone();
+        if let Some(session) = self.session() {
+            request.headers_mut().insert(SESSION, session);
+        }
+        let answer = sender.send_request(request).await.map_err(|why| unreachable(&why))?;
+        Ok((answer, connection))
+    }
+
+    fn session(&self) -> Option<HeaderValue> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A request that may still be given up.
+struct Place {
+    way: Arc<WebLink>,
+    id: Option<u64>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(id) = self.id
+            && tokio::runtime::Handle::try_current().is_ok()
+        {
+            let params = message::raw(&Value::from_iter([("requestId", id)]));
+            self.way.notify("notifications/cancelled", Some(&params));
+        }
+    }
+}
+
+/// Puts the data of server-sent events together.
+#[derive(Default)]
+struct Events {
+    line: Vec<u8>,
+    data: Vec<u8>,
+}
+
+impl Events {
+    /// The data of the events that are complete now.
+    fn push(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
+        let mut complete = Vec::new();
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(part);
+            if part.last() != Some(&b'\n') {
+                break;
+            }
+            let line = std::mem::take(&mut self.line);
+            let line = line.trim_ascii_end();
+            if line.is_empty() {
+                if !self.data.is_empty() {
+                    complete.push(std::mem::take(&mut self.data));
+                }
+            } else if let Some(data) = line.strip_prefix(b"data:") {
+                self.data.extend_from_slice(data.trim_ascii_start());
+                // Data of several lines is one text; in JSON a line break is a blank.
+                self.data.push(b'\n');
+            }
+        }
+        complete
+    }
+
+    fn waiting(&self) -> usize {
+        self.line.len() + self.data.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_put_together_across_any_split() {
+        let text =
+            b": hello\r\nevent: message\r\ndata: {\"a\":\r\ndata: 1}\r\n\r\nid: 7\ndata:{}\n\n\ndata: lost";
+        for size in 1..text.len() {
+            let mut events = Events::default();
+            let found: Vec<Vec<u8>> = text.chunks(size).flat_map(|chunk| events.push(chunk)).collect();
+            assert_eq!(found, [b"{\"a\":\n1}\n".to_vec(), b"{}\n".to_vec()], "in pieces of {size}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The agent's requests that are under way, so that it can cancel them by their ids.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use tokio_util::sync::CancellationToken;
+
+/// Requests by their ids as JSON. Two parts of an agent may use one id; the later request has it then.
+#[derive(Default)]
+pub(super) struct UnderWay {
+    begun: AtomicU64,
+    requests: Mutex<HashMap<String, (u64, CancellationToken)>>,
+}
+
+impl UnderWay {
+    /// A request that is under way until the visit is dropped; `closed` stops it as well.
+    pub(super) fn begin(&self, id: impl Into<String>, closed: &CancellationToken) -> Visit<'_> {
+        let (id, stop) = (id.into(), closed.child_token());
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        self.requests().insert(id.clone(), (number, stop.clone()));
+        Visit { all: self, id, number, stop }
+    }
+
+    /// The agent does not want this one any more.
+    pub(super) fn cancel(&self, id: &str) {
+        if let Some((_, stop)) = self.requests().get(id) {
+            stop.cancel();
+        }
+    }
+
+    fn requests(&self) -> MutexGuard<'_, HashMap<String, (u64, CancellationToken)>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One request.
+pub(super) struct Visit<'a> {
+    all: &'a UnderWay,
+    id: String,
+    number: u64,
+    /// Cancelled when nobody wants the answer any more.
+    pub(super) stop: CancellationToken,
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        let mut requests = self.all.requests();
+        if requests.get(&self.id).is_some_and(|(number, _)| *number == self.number) {
+            requests.remove(&self.id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_later_of_two_requests_has_the_id_and_keeps_it() {
+        let (all, closed) = (UnderWay::default(), CancellationToken::new());
+        let (first, second) = (all.begin("1", &closed), all.begin("1", &closed));
+        let stopped = first.stop.clone();
+        drop(first);
+        all.cancel("1");
+        assert!(second.stop.is_cancelled() && !stopped.is_cancelled());
+        drop(second);
+        assert!(all.requests().is_empty());
+        closed.cancel();
+        assert!(stopped.is_cancelled());
+    }
+}
