@@ -10,6 +10,7 @@
 //! and lives in that agent's folder under [`agents`]; a tape is the list of [`Input`]s. The crate `agentline` is the
 //! shell around it.
 
+mod acp;
 mod agent;
 pub mod agents;
 mod change;
@@ -43,6 +44,7 @@ mod price;
 mod problem;
 mod promptfoo;
 mod request;
+mod rpc;
 mod run;
 mod tape;
 mod tool;
@@ -52,6 +54,7 @@ mod veil;
 mod verdict;
 mod wire;
 
+pub use acp::acp_dialogue;
 pub use agent::{Abilities, Agent, Card, SessionSpot, SignIn, Talk};
 pub use change::{Change, ChangeSource, DiskChange, FileRow};
 pub use claude::ClaudeLines;

@@ -201,11 +201,11 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<'de, T> {
 
 /// Declares a wire record: every field optional, read in one pass, never failing on a type.
 macro_rules! wire {
-    ($(#[$meta:meta])* struct $name:ident<$lt:lifetime> { $($field:ident : $ty:ty = $key:literal),* $(,)? }) => {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident<$lt:lifetime> { $($field:ident : $ty:ty = $key:literal),* $(,)? }) => {
         $(#[$meta])*
         #[derive(Default, Debug)]
-        struct $name<$lt> {
-            $($field: $ty,)*
+        $vis struct $name<$lt> {
+            $($vis $field: $ty,)*
             was_object: bool,
             lifetime: std::marker::PhantomData<&$lt ()>,
         }

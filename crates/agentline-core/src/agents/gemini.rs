@@ -1,5 +1,6 @@
 //! Gemini CLI: its names, its abilities, and the way to its rooms.
 
+mod acp;
 mod environment;
 mod failures;
 mod json;
@@ -95,7 +96,8 @@ impl Agent for Gemini {
     fn dialogue(&self, talk: &Talk) -> Box<dyn Dialogue> {
         match talk.surface {
             Surface::Json => Box::new(json::GeminiJson::new()),
-            _ => Box::new(stream::GeminiStream::new()),
+            Surface::Acp => Box::new(acp::dialogue(talk)),
+            Surface::StreamJson => Box::new(stream::GeminiStream::new()),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The core as a machine: recorded runs, invented ones and damaged ones go in, and what comes out is held to its promises.
 
+mod acp;
 mod capture;
 mod clocks;
 mod corrections;

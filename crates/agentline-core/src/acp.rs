@@ -1,0 +1,308 @@
+//! The Agent Client Protocol: many sessions over one process, with questions both ways.
+//!
+//! Nothing here knows an agent. What is special about one comes in as its [`Manners`], which its folder builds. Ids of
+//! requests are functions of the run, so that one run cut out of a shared tape plays the same alone.
+
+mod answer;
+mod blocks;
+mod handshake;
+mod host;
+pub(crate) mod manners;
+mod opening;
+mod question;
+mod session;
+pub(crate) mod tools;
+mod update;
+
+use crate::{
+    Answer, AskId, Dialogue, End, Event, Exit, Failure, Line, Order, Room, RunId, Say, Side, Stream, Talk,
+    rpc::{self, Message},
+    wire::{Part, Str, mend_surrogates, parts, wire},
+};
+use answer::Spent;
+use handshake::Capabilities;
+use manners::{Manners, Plain};
+use question::Question;
+use serde_json::{Value, json, value::RawValue};
+use session::Session;
+use std::collections::{BTreeMap, BTreeSet};
+use tools::Tools;
+
+/// What an answer that is still to come will be about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    Initialize,
+    Authenticate,
+    /// `session/new` or `session/load`.
+    Open,
+    /// A request that only asks whether the history has ended.
+    Probe,
+    Mode,
+    Model,
+    /// The model by another way, because the first one is not there.
+    ModelByOption,
+    Prompt,
+}
+
+impl Call {
+    /// The number that the request has among those of its run. Only one of each is under way at a time.
+    fn number(self, turn: u32) -> u64 {
+        match self {
+            Self::Initialize => 0,
+            Self::Authenticate | Self::Open => 1,
+            Self::Probe => 2,
+            Self::Mode => 3,
+            Self::Model => 4,
+            Self::ModelByOption => 5,
+            Self::Prompt => 16 + u64::from(turn % 4000),
+        }
+    }
+}
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The agent has not said yet what it can do.
+    Waiting,
+    /// Its session is being opened and set up.
+    Opening,
+    /// The agent still tells the history of the session. So many probes in a row have met none of it.
+    Draining { quiet: u8, told: bool },
+    /// The agent has not listed our own tools yet.
+    Listing,
+    /// The agent is at work.
+    Going,
+    /// It has answered.
+    Answered,
+}
+
+/// One run on this connection.
+#[derive(Debug)]
+struct Turn {
+    order: Order,
+    session: Option<String>,
+    step: Step,
+    /// Nobody wants its answer any more.
+    stopping: bool,
+    prompts: u32,
+    tools: Tools,
+    spent: Spent,
+    /// Our own tools that the agent has listed.
+    listed: BTreeSet<String>,
+    /// Why they were not listed.
+    unlisted: Option<String>,
+    told_late: bool,
+    replayed: u32,
+}
+
+/// The dialogue with one agent process.
+pub(crate) struct Acp {
+    talk: Talk,
+    manners: Box<dyn Manners>,
+    capabilities: Option<Capabilities>,
+    /// The agent cannot be talked with.
+    broken: Option<Failure>,
+    pending: BTreeMap<u64, (RunId, Call)>,
+    turns: BTreeMap<RunId, Turn>,
+    sessions: BTreeMap<String, Session>,
+    questions: BTreeMap<AskId, Question>,
+}
+
+/// A dialogue with an agent of which nothing is known but that it speaks ACP.
+#[must_use]
+pub fn acp_dialogue(talk: &Talk) -> Box<dyn Dialogue> {
+    Box::new(Acp::new(talk, Box::new(Plain)))
+}
+
+/// Whoever is meant by requests that belong to no run.
+const NOBODY: RunId = RunId(0);
+
+wire! { struct Addressed<'a> { session: Str<'a> = "sessionId" } }
+
+impl Acp {
+    /// A dialogue with an agent of these manners.
+    pub(crate) fn new(talk: &Talk, manners: Box<dyn Manners>) -> Self {
+        Self {
+            talk: talk.clone(),
+            manners,
+            capabilities: None,
+            broken: None,
+            pending: BTreeMap::new(),
+            turns: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            questions: BTreeMap::new(),
+        }
+    }
+
+    fn call(&mut self, run: RunId, call: Call, method: &str, params: &Value, say: &mut Say) {
+        let turn = self.turns.get(&run).map_or(0, |turn| turn.prompts);
+        let id = u64::from(run.0) << 12 | call.number(turn);
+        self.pending.insert(id, (run, call));
+        say.frame(rpc::request(id, method, params));
+    }
+
+    /// Ends a run before or without an answer of the agent.
+    fn fail(&mut self, run: RunId, failure: Option<Failure>, say: &mut Say) {
+        if let Some(turn) = self.turns.get_mut(&run).filter(|turn| turn.step != Step::Answered) {
+            turn.step = Step::Answered;
+            say.end(run, End::failed(failure));
+        }
+    }
+
+    /// One line of stdout, which is nearly always one message.
+    fn stdout(&mut self, text: &str, say: &mut Say) {
+        if let Some(message) = rpc::read(text) {
+            return self.message(message, text, say);
+        }
+        if text.trim().is_empty() {
+            return;
+        }
+        if let Some(mended) = mend_surrogates(text) {
+            return self.stdout(&mended, say);
+        }
+        for part in parts(text) {
+            match part {
+                Part::Object(object) => match rpc::read(object) {
+                    Some(message) => self.message(message, object, say),
+                    None => say.event_all(Event::unreadable(object, object.len() as u64)),
+                },
+                Part::Noise(noise) => say.event_all(Event::unreadable(noise, noise.len() as u64)),
+            }
+        }
+    }
+
+    fn message(&mut self, message: Message<'_>, text: &str, say: &mut Say) {
+        match message {
+            Message::Notice { method, params } if &*method == "session/update" => self.update(params, say),
+            Message::Notice { params, .. } => {
+                if let Some(run) = self.addressee(params) {
+                    say.event(run, Event::agent(text));
+                }
+            }
+            Message::Request { id, method, params } => self.question(id, &method, params, say),
+            Message::Reply { id, result } => {
+                let call =
+                    id.get().trim_matches('"').parse().ok().and_then(|id: u64| self.pending.remove(&id));
+                match call {
+                    Some((run, call)) => self.reply(run, call, result, say),
+                    // An answer to nobody, such as a complaint about a line that could not be read.
+                    None => {
+                        if let Some(run) = self.only_run() {
+                            say.event(run, Event::agent(text));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn reply(&mut self, run: RunId, call: Call, result: rpc::Outcome<'_>, say: &mut Say) {
+        match call {
+            Call::Initialize => self.initialized(result, say),
+            Call::Authenticate => self.authenticated(result, say),
+            Call::Open => self.opened(run, result, say),
+            Call::Probe => self.probed(run, say),
+            Call::Mode => self.mode_set(run, result.err(), say),
+            Call::Model | Call::ModelByOption => self.model_set(run, call, result.err(), say),
+            Call::Prompt => self.answered(run, result, say),
+        }
+    }
+
+    /// The run that a message is about: that of its session, or the only one there is.
+    fn addressee(&self, params: &RawValue) -> Option<RunId> {
+        let session = serde_json::from_str::<Addressed<'_>>(params.get()).unwrap_or_default().session;
+        match self.sessions.get(&*session) {
+            Some(session) => session.run,
+            None => self.only_run(),
+        }
+    }
+
+    fn only_run(&self) -> Option<RunId> {
+        let mut runs = self.turns.keys();
+        runs.next().copied().filter(|_| runs.next().is_none())
+    }
+
+    /// Nothing of this run will be prompted, and if it was, nobody waits for the answer.
+    fn stop_session(&mut self, run: RunId, say: &mut Say) {
+        let Some(session) = self.turns.get(&run).and_then(|turn| turn.session.clone()) else { return };
+        say.frame(rpc::notice("session/cancel", &json!({"sessionId": session})));
+    }
+}
+
+impl Dialogue for Acp {
+    fn room(&self) -> Room {
+        Room::Sessions
+    }
+
+    fn up(&mut self, say: &mut Say) {
+        self.initialize(say);
+    }
+
+    fn prompt(&mut self, run: RunId, order: &Order, say: &mut Say) {
+        let turn = Turn {
+            order: order.clone(),
+            session: None,
+            step: Step::Waiting,
+            stopping: false,
+            prompts: 0,
+            tools: Tools::default(),
+            spent: Spent::default(),
+            listed: BTreeSet::new(),
+            unlisted: None,
+            told_late: false,
+            replayed: 0,
+        };
+        self.turns.insert(run, turn);
+        if let Some(failure) = self.broken.clone() {
+            self.fail(run, Some(failure), say);
+        } else if self.capabilities.as_ref().is_some_and(|c| c.ready) {
+            self.open(run, say);
+        }
+    }
+
+    fn again(&mut self, run: RunId, prompt: &str, say: &mut Say) {
+        self.send_prompt(run, prompt, false, say);
+    }
+
+    fn line(&mut self, line: Line<'_>, say: &mut Say) {
+        match line.stream {
+            Stream::Stdout => self.stdout(line.text, say),
+            Stream::Stderr => self.manners.stderr(line.text, say),
+            Stream::Side(run, Side::SessionFile) => self.manners.session_line(run, line.text, say),
+            Stream::Side(run, Side::ToolHost) => self.host_line(run, line.text, say),
+        }
+    }
+
+    fn answer(&mut self, ask: AskId, answer: &Answer, say: &mut Say) {
+        if let Some(question) = self.questions.remove(&ask) {
+            self.answer_question(question, answer, say);
+        }
+    }
+
+    fn cancel(&mut self, run: RunId, say: &mut Say) -> bool {
+        let Some(turn) = self.turns.get_mut(&run) else { return true };
+        turn.stopping = true;
+        if turn.step == Step::Going {
+            self.stop_session(run, say);
+            self.drop_questions(run, say);
+        } else {
+            // Nothing was prompted, and nothing will be.
+            self.fail(run, None, say);
+        }
+        true
+    }
+
+    fn exit(&mut self, exit: Exit, say: &mut Say) {
+        self.manners.exit(exit, say);
+    }
+
+    fn settled(&mut self, run: RunId, say: &mut Say) {
+        let _ = say;
+        self.manners.forget(run);
+        self.turns.remove(&run);
+        self.questions.retain(|_, question| question.run != run);
+        for session in self.sessions.values_mut().filter(|session| session.run == Some(run)) {
+            session.run = None;
+        }
+    }
+}

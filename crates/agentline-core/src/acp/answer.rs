@@ -1,0 +1,181 @@
+//! The end of a turn: why it ended, and what it used.
+
+use super::{Acp, Step, manners::Manners};
+use crate::{
+    Count, End, Event, Failure, Kind, RunId, Say, Source, Span, Tokens,
+    rpc::Outcome,
+    wire::{List, Num, Str, Tolerant as _, wire},
+};
+use std::collections::BTreeMap;
+
+wire! { struct Answered<'a> { stop: Str<'a> = "stopReason", usage: Option<Usage<'a>> = "usage", meta: Meta<'a> = "_meta" } }
+wire! { struct Meta<'a> { quota: Quota<'a> = "quota" } }
+wire! { struct Quota<'a> { count: Option<Usage<'a>> = "token_count", models: List<ModelUsage<'a>> = "model_usage" } }
+wire! { struct ModelUsage<'a> { model: Str<'a> = "model", count: Usage<'a> = "token_count" } }
+wire! { struct Usage<'a> {
+    input: Num = "inputTokens", output: Num = "outputTokens", total: Num = "totalTokens", thoughts: Num = "thoughtTokens",
+    cached: Num = "cachedReadTokens", written: Num = "cachedWriteTokens", input2: Num = "input_tokens",
+    output2: Num = "output_tokens", total2: Num = "total_tokens", cached2: Num = "cachedInputTokens",
+    written2: Num = "cacheWriteInputTokens", thoughts2: Num = "reasoningOutputTokens",
+} }
+
+/// What the prompts of one run used, added up.
+#[derive(Debug, Default)]
+pub(super) struct Spent {
+    all: Option<Tokens>,
+    models: BTreeMap<String, Tokens>,
+    /// Something was used that nobody told.
+    unknown: bool,
+}
+
+impl Acp {
+    pub(super) fn answered(&mut self, run: RunId, result: Outcome<'_>, say: &mut Say) {
+        let Some(turn) = self.turns.get_mut(&run).filter(|turn| turn.step == Step::Going) else { return };
+        turn.step = Step::Answered;
+        turn.tools.turn_over(run, &*self.manners, say);
+        let (answer, failure) = match result {
+            Ok(result) => (serde_json::from_str::<Answered<'_>>(result.get()).unwrap_or_default(), None),
+            Err(error) => (Answered::default(), Some(self.manners.failure(&error))),
+        };
+        let tools = turn.tools.any();
+        turn.spent.add(run, &answer, tools, &*self.manners, say);
+        if let Some(failure) = failure {
+            return say.end(run, End::failed(Some(failure)));
+        }
+        let stop = answer.stop.own();
+        let failure = match self.manners.stop(&stop) {
+            Some(failure) => failure,
+            None => failure_of(&stop, turn.stopping),
+        };
+        say.end(run, End { ok: failure.is_none(), stop: Some(stop).filter(|s| !s.is_empty()), failure });
+    }
+}
+
+/// What the protocol's stop reasons mean; `None` is success.
+fn failure_of(stop: &str, we_stopped_it: bool) -> Option<Failure> {
+    Some(match stop {
+        "end_turn" => return None,
+        "max_turn_requests" => Failure::new(Kind::AgentTurns, "the agent reached its own limit of turns"),
+        "max_tokens" => Failure::new(Kind::Blocked, "the answer broke off at the model's limit of tokens"),
+        "refusal" => Failure::new(Kind::Blocked, "the model refused to go on"),
+        "cancelled" if we_stopped_it => Failure::new(Kind::Cancelled, "the agent stopped as it was told to"),
+        "cancelled" => {
+            Failure::new(Kind::NoResult, "the agent ended the turn as cancelled, which nobody asked for")
+        }
+        "" => Failure::new(Kind::NoResult, "the agent ended the turn without saying why"),
+        other => Failure::new(
+            Kind::NoResult,
+            format!("the agent ended the turn for a reason that we do not know: `{other}`"),
+        ),
+    })
+}
+
+impl Spent {
+    fn add(&mut self, run: RunId, answer: &Answered<'_>, tools: bool, manners: &dyn Manners, say: &mut Say) {
+        let told = [answer.usage.as_ref(), answer.meta.quota.count.as_ref()];
+        let told = told.into_iter().flatten().find(|usage| usage.is_object()).map(tokens);
+        let Some(told) = told.filter(|t| *t != Tokens::default()) else { return };
+        if manners.quirks().usage_of_last_call && tools && !std::mem::replace(&mut self.unknown, true) {
+            let text =
+                "the agent tells the tokens of its last request alone, so those of this run are not known";
+            say.event(run, Event::warning("usage_unknown", text));
+        }
+        if self.unknown {
+            return;
+        }
+        let all = self.all.map_or(told, |before| before.plus(told));
+        self.all = Some(all);
+        let models = &answer.meta.quota.models.0;
+        if models.iter().all(|m| !m.model.is_empty() && manners.is_model(&m.model)) {
+            for used in models {
+                let sum = self.models.entry(used.model.to_string()).or_default();
+                *sum = sum.plus(tokens(&used.count));
+                say.count(run, Count::new(Source::Stream, Span::Model(used.model.to_string()), *sum));
+            }
+        }
+        say.count(run, Count::new(Source::Stream, Span::Run, all));
+    }
+}
+
+/// Counts as we have them: the input with its cached part, the output without thoughts. Agents differ in what they add
+/// up, and their own total shows which way it is.
+fn tokens(usage: &Usage<'_>) -> Tokens {
+    let input = usage.input.0.or(usage.input2.0);
+    let output = usage.output.0.or(usage.output2.0);
+    let cached = usage.cached.0.or(usage.cached2.0);
+    let written = usage.written.0.or(usage.written2.0);
+    let thoughts = usage.thoughts.0.or(usage.thoughts2.0);
+    let total = usage.total.0.or(usage.total2.0);
+    let (i, o, t) = (input.unwrap_or(0), output.unwrap_or(0), thoughts.unwrap_or(0));
+    let c = cached.unwrap_or(0).saturating_add(written.unwrap_or(0));
+    let sum = |parts: &[u64]| Some(parts.iter().fold(0u64, |sum, n| sum.saturating_add(*n)));
+    let (cached_apart, thoughts_apart) = match total {
+        total if total == sum(&[i, c, o, t]) => (true, true),
+        total if total == sum(&[i, c, o]) => (true, false),
+        total if total == sum(&[i, o, t]) => (false, true),
+        total if total == sum(&[i, o]) => (false, false),
+        _ => (true, true),
+    };
+    Tokens {
+        input: input.map(|i| if cached_apart { i.saturating_add(c) } else { i }),
+        output: output.map(|o| if thoughts_apart { o } else { o.saturating_sub(t) }),
+        cached,
+        thoughts,
+        tool: None,
+        total,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(raw: &str) -> [Option<u64>; 5] {
+        let t = tokens(&serde_json::from_str::<Usage<'_>>(raw).unwrap());
+        [t.input, t.output, t.cached, t.thoughts, t.total]
+    }
+
+    #[test]
+    fn the_total_shows_what_an_agent_adds_up() {
+        let n = |n| Some(n);
+        assert_eq!(
+            read(
+                r#"{"inputTokens":85,"outputTokens":25,"totalTokens":135,"thoughtTokens":5,"cachedReadTokens":20}"#
+            ),
+            [n(105), n(25), n(20), n(5), n(135)]
+        );
+        assert_eq!(
+            read(
+                r#"{"totalTokens":795,"inputTokens":495,"cachedReadTokens":120,"cachedWriteTokens":0,"outputTokens":180,"thoughtTokens":30}"#
+            ),
+            [n(615), n(150), n(120), n(30), n(795)]
+        );
+        assert_eq!(
+            read(
+                r#"{"inputTokens":615,"outputTokens":180,"cachedReadTokens":120,"cachedWriteTokens":60,"totalTokens":975}"#
+            ),
+            [n(795), n(180), n(120), None, n(975)]
+        );
+        assert_eq!(read(r#"{"input_tokens":400,"output_tokens":80}"#), [n(400), n(80), None, None, None]);
+        assert_eq!(
+            read(r#"{"inputTokens":100,"outputTokens":30,"cachedReadTokens":40,"totalTokens":130}"#),
+            [n(100), n(30), n(40), None, n(130)]
+        );
+    }
+
+    #[test]
+    fn every_stop_reason_has_a_meaning() {
+        assert_eq!(failure_of("end_turn", false), None);
+        for (stop, kind) in [
+            ("max_turn_requests", Kind::AgentTurns),
+            ("max_tokens", Kind::Blocked),
+            ("refusal", Kind::Blocked),
+            ("cancelled", Kind::NoResult),
+            ("", Kind::NoResult),
+            ("brand_new", Kind::NoResult),
+        ] {
+            assert_eq!(failure_of(stop, false).unwrap().kind, kind, "{stop}");
+        }
+        assert_eq!(failure_of("cancelled", true).unwrap().kind, Kind::Cancelled);
+    }
+}

@@ -1,0 +1,178 @@
+//! Content blocks, both ways: what an agent says in blocks, lists of blocks or bare strings, and what a prompt is made of.
+
+use crate::{
+    Attachment, AttachmentContent, Diff, Order,
+    wire::{List, Str, wire},
+};
+use serde_json::{Value, json, value::RawValue};
+
+wire! { struct Block<'a> {
+    kind: Str<'a> = "type", text: Option<Str<'a>> = "text", content: Option<&'a RawValue> = "content",
+    path: Str<'a> = "path", old: Option<Str<'a>> = "oldText", new: Str<'a> = "newText",
+} }
+
+/// A piece of what the agent says.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Piece<'a> {
+    /// Text.
+    Text(String),
+    /// Something else, as the agent gave it.
+    Other(&'a str),
+}
+
+/// The pieces of a content that may be one block, a list of blocks, or a bare string. Texts that follow each other are
+/// joined.
+pub(crate) fn pieces(content: &RawValue) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    gather(content.get(), &mut pieces);
+    pieces
+}
+
+fn gather<'a>(raw: &'a str, pieces: &mut Vec<Piece<'a>>) {
+    match raw.as_bytes().first() {
+        Some(b'"') => {
+            if let Ok(text) = serde_json::from_str::<Str<'_>>(raw) {
+                push(pieces, text.own());
+            }
+        }
+        Some(b'[') => {
+            for item in serde_json::from_str::<List<&RawValue>>(raw).unwrap_or_default().0 {
+                // A list in a list is no content.
+                if !item.get().starts_with('[') {
+                    gather(item.get(), pieces);
+                }
+            }
+        }
+        Some(b'{') => {
+            let block = serde_json::from_str::<Block<'_>>(raw).unwrap_or_default();
+            match (&*block.kind, block.text) {
+                ("text" | "", Some(text)) => push(pieces, text.own()),
+                ("text", None) => {}
+                _ => pieces.push(Piece::Other(raw)),
+            }
+        }
+        _ => {}
+    }
+}
+
+fn push(pieces: &mut Vec<Piece<'_>>, text: String) {
+    match pieces.last_mut() {
+        Some(Piece::Text(before)) => before.push_str(&text),
+        _ => pieces.push(Piece::Text(text)),
+    }
+}
+
+/// What the content of a tool call holds.
+#[derive(Debug, Default)]
+pub(crate) struct ToolContent {
+    /// Its texts, one after another.
+    pub(crate) text: String,
+    /// The changes that it shows.
+    pub(crate) diffs: Vec<Diff>,
+}
+
+/// Reads the content of a tool call: blocks wrapped in `content`, and diffs.
+pub(crate) fn tool_content(content: &RawValue) -> ToolContent {
+    let mut read = ToolContent::default();
+    let items = serde_json::from_str::<List<&RawValue>>(content.get()).unwrap_or_default().0;
+    let items = if items.is_empty() { vec![content] } else { items };
+    for item in items {
+        let block = serde_json::from_str::<Block<'_>>(item.get()).unwrap_or_default();
+        match (&*block.kind, block.content) {
+            ("diff", _) => read.diffs.push(Diff {
+                path: block.path.own(),
+                old: block.old.map(Str::own),
+                new: block.new.own(),
+            }),
+            ("content", Some(inner)) => add_text(inner, &mut read.text),
+            _ => add_text(item, &mut read.text),
+        }
+    }
+    read
+}
+
+fn add_text(content: &RawValue, text: &mut String) {
+    for piece in pieces(content) {
+        if let Piece::Text(more) = piece {
+            text.push_str(&more);
+        }
+    }
+}
+
+/// What the agent takes in a prompt beside text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PromptAbilities {
+    pub(crate) image: bool,
+    pub(crate) audio: bool,
+    pub(crate) embedded: bool,
+}
+
+/// What of the attachments the agent does not take, as a sentence.
+pub(crate) fn not_taken(order: &Order, takes: PromptAbilities) -> Option<String> {
+    order.attachments.iter().find_map(|file| {
+        let (taken, what) = match file.mime.split('/').next().unwrap_or_default() {
+            "image" => (takes.image, "images"),
+            "audio" => (takes.audio, "audio"),
+            _ => (takes.embedded, "embedded files"),
+        };
+        (!taken).then(|| format!("`attachments`: the agent takes no {what}, so {} cannot be sent", file.uri))
+    })
+}
+
+/// The blocks of a prompt with the files that go with it.
+pub(crate) fn prompt(text: &str, attachments: &[Attachment]) -> Value {
+    let mut blocks = vec![json!({"type": "text", "text": text})];
+    blocks.extend(attachments.iter().map(block));
+    Value::Array(blocks)
+}
+
+fn block(file: &Attachment) -> Value {
+    let kind = file.mime.split('/').next().unwrap_or_default();
+    match (&file.content, kind) {
+        (AttachmentContent::Base64(data), "image" | "audio") => {
+            json!({"type": kind, "mimeType": file.mime, "data": data})
+        }
+        (AttachmentContent::Base64(blob), _) => {
+            json!({"type": "resource", "resource": {"uri": file.uri, "mimeType": file.mime, "blob": blob}})
+        }
+        (AttachmentContent::Text(text), _) => {
+            json!({"type": "resource", "resource": {"uri": file.uri, "mimeType": file.mime, "text": text}})
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(raw: &str) -> String {
+        let raw = RawValue::from_string(raw.to_owned()).unwrap();
+        format!("{:?}", pieces(&raw))
+    }
+
+    #[test]
+    fn text_comes_in_blocks_lists_and_bare_strings() {
+        assert_eq!(read(r#"{"type":"text","text":"a\n"}"#), r#"[Text("a\n")]"#);
+        assert_eq!(read(r#""bare""#), r#"[Text("bare")]"#);
+        assert_eq!(read(r#"{"text":"untyped"}"#), r#"[Text("untyped")]"#);
+        assert_eq!(
+            read(
+                r#"[{"type":"text","text":"a"},"b",{"type":"image","data":"x"},{"type":"text","text":"c"}]"#
+            ),
+            r#"[Text("ab"), Other("{\"type\":\"image\",\"data\":\"x\"}"), Text("c")]"#
+        );
+        for odd in ["null", "7", "[]", "{}", r#"{"type":"text"}"#, "[[1]]", r#"{"type":"text","text":{}}"#] {
+            assert!(!read(odd).contains("Text(\"a"), "{odd}");
+        }
+    }
+
+    #[test]
+    fn the_content_of_a_tool_is_text_and_diffs() {
+        let raw = r#"[{"type":"content","content":{"type":"text","text":"out"}},
+            {"type":"diff","path":"/a","oldText":null,"newText":"x\n"},{"type":"terminal","terminalId":"t"}]"#;
+        let raw = RawValue::from_string(raw.to_owned()).unwrap();
+        let read = tool_content(&raw);
+        assert_eq!(read.text, "out");
+        assert_eq!(read.diffs, [Diff { path: "/a".into(), old: None, new: "x\n".into() }]);
+    }
+}

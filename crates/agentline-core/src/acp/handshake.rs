@@ -1,0 +1,149 @@
+//! The first words: what we are, what the agent can do, and signing in where the caller asked for it.
+
+use super::{Acp, Call, NOBODY, Step, blocks::PromptAbilities};
+use crate::{
+    Failure, Kind, RunId, Say, Version,
+    rpc::Outcome,
+    wire::{List, Num, Str, wire},
+};
+use serde_json::json;
+
+wire! { struct Initialized<'a> {
+    protocol: Num = "protocolVersion", info: Info<'a> = "agentInfo", can: Can<'a> = "agentCapabilities",
+    sign_in: List<Method<'a>> = "authMethods",
+} }
+wire! { struct Info<'a> { name: Str<'a> = "name", version: Option<Str<'a>> = "version" } }
+wire! { struct Can<'a> { load: Flag = "loadSession", prompt: PromptCan<'a> = "promptCapabilities", mcp: McpCan<'a> = "mcpCapabilities" } }
+wire! { struct PromptCan<'a> { image: Flag = "image", audio: Flag = "audio", embedded: Flag = "embeddedContext" } }
+wire! { struct McpCan<'a> { http: Flag = "http" } }
+wire! { struct Method<'a> { id: Str<'a> = "id" } }
+
+/// True only where the agent says so.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flag(bool);
+
+impl crate::wire::Tolerant<'_> for Flag {
+    fn of_bool(b: bool) -> Self {
+        Self(b)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Flag {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        crate::wire::tolerant(d)
+    }
+}
+
+/// The protocol that we speak.
+const PROTOCOL: u64 = 1;
+
+/// What the agent said of itself.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Capabilities {
+    pub(super) version: Option<String>,
+    pub(super) loads: bool,
+    pub(super) takes: PromptAbilities,
+    pub(super) http_servers: bool,
+    /// Its ways of signing in.
+    sign_in: Vec<String>,
+    /// Sessions can be opened.
+    pub(super) ready: bool,
+}
+
+impl Acp {
+    pub(super) fn initialize(&mut self, say: &mut Say) {
+        let params = json!({
+            "protocolVersion": PROTOCOL,
+            // Only what is really done for the agent: it gives up its own ways where we claim to have one.
+            "clientCapabilities": {
+                "fs": {"readTextFile": self.talk.read_files, "writeTextFile": self.talk.write_files},
+                "terminal": false,
+            },
+            "clientInfo": {"name": "agentline", "title": "agentline", "version": env!("CARGO_PKG_VERSION")},
+        });
+        self.call(NOBODY, Call::Initialize, "initialize", &params, say);
+    }
+
+    pub(super) fn initialized(&mut self, result: Outcome<'_>, say: &mut Say) {
+        let result = match result {
+            Ok(result) => serde_json::from_str::<Initialized<'_>>(result.get()).unwrap_or_default(),
+            Err(error) => {
+                let failure = self.manners.failure(&error);
+                return self.give_up(failure, say);
+            }
+        };
+        // An agent that knows a later version answers with that; an earlier one we could only guess at.
+        if let Some(other) = result.protocol.0.filter(|version| *version != PROTOCOL) {
+            let text = format!(
+                "the agent speaks version {other} of the Agent Client Protocol, and we speak version {PROTOCOL}"
+            );
+            let hint = "use a version of the agent that speaks it, or another `--surface`";
+            return self.give_up(Failure::new(Kind::Input, text).hint(hint), say);
+        }
+        let version = result.info.version.map(Str::own);
+        self.manners.meet(&result.info.name, version.as_deref().and_then(Version::parse));
+        self.capabilities = Some(Capabilities {
+            version,
+            loads: result.can.load.0,
+            takes: PromptAbilities {
+                image: result.can.prompt.image.0,
+                audio: result.can.prompt.audio.0,
+                embedded: result.can.prompt.embedded.0,
+            },
+            http_servers: result.can.mcp.http.0,
+            sign_in: result.sign_in.0.into_iter().map(|method| method.id.own()).collect(),
+            ready: false,
+        });
+        // Never unasked: agents keep the choice in the user's own settings.
+        match self.talk.authenticate.clone() {
+            Some(method) => {
+                self.call(NOBODY, Call::Authenticate, "authenticate", &json!({"methodId": method}), say);
+            }
+            None => self.be_ready(say),
+        }
+    }
+
+    pub(super) fn authenticated(&mut self, result: Outcome<'_>, say: &mut Say) {
+        match result {
+            Ok(_) => self.be_ready(say),
+            Err(error) => {
+                let known = self.capabilities.as_ref().map(|c| c.sign_in.join(", ")).unwrap_or_default();
+                let failure = self.manners.failure(&error);
+                let failure = Failure {
+                    kind: Kind::NotAuthenticated,
+                    message: format!("the sign-in was refused: {}", failure.message),
+                    ..failure
+                };
+                let failure = if known.is_empty() {
+                    failure
+                } else {
+                    failure.hint(format!("the agent knows: {known}"))
+                };
+                self.give_up(failure, say);
+            }
+        }
+    }
+
+    fn be_ready(&mut self, say: &mut Say) {
+        if let Some(capabilities) = &mut self.capabilities {
+            capabilities.ready = true;
+        }
+        say.ready();
+        for run in self.waiting() {
+            self.open(run, say);
+        }
+    }
+
+    /// The agent cannot be talked with: nobody who comes will get further.
+    fn give_up(&mut self, failure: Failure, say: &mut Say) {
+        self.broken = Some(failure.clone());
+        for run in self.waiting() {
+            self.fail(run, Some(failure.clone()), say);
+        }
+        say.shut();
+    }
+
+    fn waiting(&self) -> Vec<RunId> {
+        self.turns.iter().filter(|(_, turn)| turn.step == Step::Waiting).map(|(run, _)| *run).collect()
+    }
+}

@@ -1,0 +1,340 @@
+//! From an order to the first prompt: the session is opened, brought into the wished mode and to the wished model, our
+//! own tools are waited for, and only then is anything prompted.
+
+use super::{
+    Acp, Call, Step, blocks,
+    session::{self, Session},
+};
+use crate::{
+    End, Event, Failure, Kind, McpServer, RunId, Say, Side, Started, Want, nearest,
+    rpc::{METHOD_NOT_FOUND, Outcome, RpcError},
+};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// So many requests in a row must meet nothing of the history before it is taken to be over.
+const QUIET_PROBES: u8 = 2;
+
+impl Acp {
+    /// Opens the session that a run wants.
+    pub(super) fn open(&mut self, run: RunId, say: &mut Say) {
+        let Some(turn) = self.turns.get_mut(&run) else { return };
+        turn.step = Step::Opening;
+        let order = &turn.order;
+        let can = self.capabilities.clone().unwrap_or_default();
+        if let Some(what) = blocks::not_taken(order, can.takes) {
+            return self.fail(run, Some(Failure::new(Kind::Input, what)), say);
+        }
+        let servers = match servers(&order.servers, can.http_servers) {
+            Ok(servers) => servers,
+            Err(failure) => return self.fail(run, Some(failure), say),
+        };
+        let cwd = order.who.cwd.clone();
+        match order.session.clone() {
+            Want::New | Want::Named(_) => {
+                let params = json!({"cwd": cwd, "mcpServers": servers});
+                self.call(run, Call::Open, "session/new", &params, say);
+            }
+            Want::Open(id) => self.go_on_in(run, &id, say),
+            // Loading what is open already would tell its history to whoever is in it.
+            Want::Load(id) if self.sessions.contains_key(&id) => self.go_on_in(run, &id, say),
+            Want::Load(id) if can.loads => {
+                let params = json!({"sessionId": id, "cwd": cwd, "mcpServers": servers});
+                // The history comes before the answer too, and must find whose it is.
+                turn.session = Some(id.clone());
+                self.sessions.entry(id).or_default().run = Some(run);
+                self.call(run, Call::Open, "session/load", &params, say);
+            }
+            Want::Load(_) => {
+                let failure =
+                    Failure::new(Kind::Input, "the agent cannot go on with a stored session over ACP");
+                self.fail(run, Some(failure), say);
+            }
+        }
+    }
+
+    /// Goes on in a session that is open here.
+    fn go_on_in(&mut self, run: RunId, id: &str, say: &mut Say) {
+        let Some(session) = self.sessions.get(id) else {
+            let text = format!("the session {id} is not open on this connection");
+            return self.fail(run, Some(Failure::new(Kind::SessionNotFound, text)), say);
+        };
+        let is_at_work =
+            |other: &RunId| self.turns.get(other).is_some_and(|turn| turn.step != Step::Answered);
+        if session.run.filter(is_at_work).is_some() {
+            // A second prompt in one session would cancel the first.
+            let text = format!("another run is at work in the session {id}");
+            return self.fail(run, Some(Failure::new(Kind::Input, text)), say);
+        }
+        let wanted = self.turns.get(&run).map(|turn| turn.order.servers.clone()).unwrap_or_default();
+        if !wanted.is_empty() && wanted != session.servers {
+            let text = "an open session keeps the MCP servers that it was opened with; those of this run were left out";
+            say.event(run, Event::warning("mcp_server", text));
+        }
+        self.enter(run, id.to_owned(), say);
+        self.set_mode(run, say);
+    }
+
+    /// The answer to `session/new` or `session/load`.
+    pub(super) fn opened(&mut self, run: RunId, result: Outcome<'_>, say: &mut Say) {
+        let Some(turn) = self.turns.get(&run).filter(|turn| turn.step == Step::Opening) else { return };
+        let result = match result {
+            Ok(result) => result.get(),
+            Err(error) => {
+                let loading = matches!(turn.order.session, Want::Load(_));
+                let failure = self.manners.failure(&error);
+                // Whatever an agent calls it, a session that cannot be loaded is not there for us.
+                let failure = if loading && matches!(failure.kind, Kind::ApiError | Kind::Input) {
+                    Failure { kind: Kind::SessionNotFound, ..failure }
+                } else {
+                    failure
+                };
+                if let Some(id) = turn.session.clone() {
+                    self.sessions.remove(&id);
+                }
+                return self.fail(run, Some(failure), say);
+            }
+        };
+        let loaded = turn.session.clone();
+        let Some(id) = loaded.clone().or_else(|| session::id_of(result)) else {
+            let text = "the agent opened a session without saying its id";
+            return self.fail(run, Some(Failure::new(Kind::NoResult, text)), say);
+        };
+        let servers = turn.order.servers.clone();
+        let session = self.sessions.entry(id.clone()).or_default();
+        session.opened(result);
+        session.servers = servers;
+        self.enter(run, id, say);
+        if loaded.is_some() && self.manners.quirks().history_after_load {
+            return self.probe(run, 0, say);
+        }
+        self.set_mode(run, say);
+    }
+
+    /// The run is in its session.
+    fn enter(&mut self, run: RunId, id: String, say: &mut Say) {
+        let session = self.sessions.entry(id.clone()).or_default();
+        session.run = Some(run);
+        let started = Started {
+            session_id: Some(id.clone()),
+            model: session.models.current.clone(),
+            agent_version: self.capabilities.as_ref().and_then(|c| c.version.clone()),
+            ..Started::default()
+        };
+        say.event(run, Event::Started(Box::new(started)));
+        if self.manners.quirks().session_file {
+            say.follow(run, Side::SessionFile, &id);
+        }
+        let stray = std::mem::take(&mut session.stray);
+        if stray > 0 {
+            let text = format!("{stray} updates came in this session after the run before was over");
+            say.event(run, Event::warning("late_update", text));
+        }
+        if let Some(turn) = self.turns.get_mut(&run) {
+            turn.session = Some(id);
+        }
+    }
+
+    /// Asks something harmless: an agent that still tells the history will tell some of it before it answers.
+    ///
+    /// There is no clock in here, and an agent that answers `session/load` before it has told the history says nowhere
+    /// that it has come to its end. But it handles one thing after another, so a request that is answered with nothing
+    /// told in between, twice in a row, shows that it has nothing left to tell.
+    fn probe(&mut self, run: RunId, quiet: u8, say: &mut Say) {
+        let Some(turn) = self.turns.get_mut(&run) else { return };
+        turn.step = Step::Draining { quiet, told: false };
+        let Some(id) = turn.session.clone() else { return };
+        let mode =
+            self.sessions.get(&id).and_then(|s| s.modes.current.clone()).unwrap_or_else(|| "default".into());
+        // The mode that it is in anyway.
+        self.call(run, Call::Probe, "session/set_mode", &json!({"sessionId": id, "modeId": mode}), say);
+    }
+
+    pub(super) fn probed(&mut self, run: RunId, say: &mut Say) {
+        let Some(Step::Draining { quiet, told }) = self.turns.get(&run).map(|turn| turn.step) else { return };
+        say.alive(run);
+        let quiet = if told { 0 } else { quiet + 1 };
+        if quiet < QUIET_PROBES {
+            return self.probe(run, quiet, say);
+        }
+        if let Some(turn) = self.turns.get_mut(&run) {
+            turn.step = Step::Opening;
+        }
+        self.set_mode(run, say);
+    }
+
+    /// Brings the session into the wished mode.
+    fn set_mode(&mut self, run: RunId, say: &mut Say) {
+        let Some((id, session, wish)) = self.wish(run, |turn| turn.order.mode.clone()) else {
+            return self.set_model(run, say);
+        };
+        if session.modes.current.as_ref() == Some(&wish.id) {
+            return self.set_model(run, say);
+        }
+        let (method, params) = match &session.modes.option {
+            Some(option) if !session.modes.by_method => set_option(&id, option, &wish.id),
+            _ => ("session/set_mode", json!({"sessionId": id, "modeId": wish.id})),
+        };
+        self.call(run, Call::Mode, method, &params, say);
+    }
+
+    pub(super) fn mode_set(&mut self, run: RunId, error: Option<RpcError<'_>>, say: &mut Say) {
+        say.alive(run);
+        if !self.is_opening(run) {
+            return;
+        }
+        let Some(wish) = self.turns.get(&run).and_then(|turn| turn.order.mode.clone()) else { return };
+        match error.map(|error| self.manners.failure(&error)) {
+            None => {
+                if let Some(session) = self.session_of(run) {
+                    session.modes.current = Some(wish.id);
+                }
+            }
+            Some(failure) => {
+                let all = self.session_of(run).map(|s| s.modes.all.join(", ")).filter(|all| !all.is_empty());
+                let known = all.map(|all| format!("; it has: {all}")).unwrap_or_default();
+                let text =
+                    format!("the agent did not go into the mode `{}`: {}{known}", wish.id, failure.message);
+                if wish.must {
+                    return self.fail(run, Some(Failure::new(Kind::Policy, text)), say);
+                }
+                say.event(run, Event::warning("mode_not_set", text));
+            }
+        }
+        self.set_model(run, say);
+    }
+
+    /// Brings the session to the wished model.
+    fn set_model(&mut self, run: RunId, say: &mut Say) {
+        let Some((id, session, wish)) = self.wish(run, |turn| turn.order.model.clone()) else {
+            return self.wait_for_tools(run, say);
+        };
+        let models = &session.models;
+        if models.current.as_ref() == Some(&wish.id) {
+            return self.wait_for_tools(run, say);
+        }
+        // An agent that tells no models takes any, and says itself what is wrong with it.
+        if !models.all.is_empty() && !models.all.contains(&wish.id) {
+            let meant = nearest(&wish.id, models.all.iter().map(String::as_str));
+            let meant = meant.map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
+            let text =
+                format!("the model `{}` is not in the agent's list: {}", wish.id, models.all.join(", "));
+            if wish.strict {
+                let failure = Failure::new(Kind::UnknownModel, text)
+                    .hint(format!("{meant}pass one of the list, or leave out `--model`"));
+                return self.fail(run, Some(failure), say);
+            }
+            say.event(run, Event::warning("unknown_model", format!("{meant}{text}")));
+        }
+        let (call, (method, params)) = match (&models.option, models.by_method) {
+            (Some(option), false) => (Call::ModelByOption, set_option(&id, option, &wish.id)),
+            _ => (Call::Model, ("session/set_model", json!({"sessionId": id, "modelId": wish.id}))),
+        };
+        self.call(run, call, method, &params, say);
+    }
+
+    pub(super) fn model_set(&mut self, run: RunId, call: Call, error: Option<RpcError<'_>>, say: &mut Say) {
+        say.alive(run);
+        if !self.is_opening(run) {
+            return;
+        }
+        let Some((id, session, wish)) = self.wish(run, |turn| turn.order.model.clone()) else { return };
+        match error {
+            None => {
+                say.model(run, wish.id.clone());
+                if let Some(session) = self.session_of(run) {
+                    session.models.current = Some(wish.id);
+                }
+            }
+            Some(error) => {
+                if let Some(option) = &session.models.option
+                    && call == Call::Model
+                    && error.code == METHOD_NOT_FOUND
+                {
+                    let (method, params) = set_option(&id, option, &wish.id);
+                    return self.call(run, Call::ModelByOption, method, &params, say);
+                }
+                let why = self.manners.failure(&error).message;
+                let text = format!("the agent did not take the model `{}`: {why}", wish.id);
+                if wish.strict {
+                    return self.fail(run, Some(Failure::new(Kind::UnknownModel, text)), say);
+                }
+                say.event(run, Event::warning("model_not_set", text));
+            }
+        }
+        self.wait_for_tools(run, say);
+    }
+
+    /// Waits until the agent has listed our own tools: one that did not find them would go on without them.
+    pub(super) fn wait_for_tools(&mut self, run: RunId, say: &mut Say) {
+        let Some(turn) = self.turns.get_mut(&run) else { return };
+        if turn.order.hosted.iter().any(|name| !turn.listed.contains(name)) {
+            turn.step = Step::Listing;
+            if let Some(why) = turn.unlisted.take() {
+                let text = format!("the agent did not list the tools of this run: {why}");
+                self.fail(run, Some(Failure::new(Kind::Mcp, text)), say);
+            }
+            return;
+        }
+        if turn.order.only_open {
+            turn.step = Step::Answered;
+            return say.end(run, End::ok());
+        }
+        let prompt = turn.order.prompt.clone();
+        self.send_prompt(run, &prompt, true, say);
+    }
+
+    /// Sends the agent to work.
+    pub(super) fn send_prompt(&mut self, run: RunId, prompt: &str, first: bool, say: &mut Say) {
+        let Some(turn) = self.turns.get_mut(&run) else { return };
+        let Some(id) = turn.session.clone() else { return };
+        turn.step = Step::Going;
+        turn.prompts += 1;
+        let attachments = if first { &*turn.order.attachments } else { &[] };
+        let params = json!({"sessionId": id, "prompt": blocks::prompt(prompt, attachments)});
+        self.call(run, Call::Prompt, "session/prompt", &params, say);
+    }
+
+    fn is_opening(&self, run: RunId) -> bool {
+        self.turns.get(&run).is_some_and(|turn| turn.step == Step::Opening)
+    }
+
+    fn session_of(&mut self, run: RunId) -> Option<&mut Session> {
+        let id = self.turns.get(&run)?.session.as_ref()?;
+        self.sessions.get_mut(id)
+    }
+
+    fn wish<T>(&self, run: RunId, of: impl Fn(&super::Turn) -> Option<T>) -> Option<(String, &Session, T)> {
+        let turn = self.turns.get(&run)?;
+        let id = turn.session.clone()?;
+        let session = self.sessions.get(&id)?;
+        Some((id, session, of(turn)?))
+    }
+}
+
+fn set_option(session: &str, option: &str, value: &str) -> (&'static str, Value) {
+    ("session/set_config_option", json!({"sessionId": session, "configId": option, "value": value}))
+}
+
+/// MCP servers as the protocol wants them.
+fn servers(servers: &BTreeMap<String, McpServer>, http: bool) -> Result<Value, Failure> {
+    let pairs = |map: &BTreeMap<String, String>| -> Vec<Value> {
+        map.iter().map(|(name, value)| json!({"name": name, "value": value})).collect()
+    };
+    let list: Result<Vec<Value>, Failure> = servers
+        .iter()
+        .map(|(name, server)| match server {
+            McpServer::Command { command, args, env } => {
+                Ok(json!({"name": name, "command": command, "args": args, "env": pairs(env)}))
+            }
+            McpServer::Url { url, headers } if http => {
+                Ok(json!({"type": "http", "name": name, "url": url, "headers": pairs(headers)}))
+            }
+            McpServer::Url { .. } => Err(Failure::new(
+                Kind::Input,
+                format!("the agent takes no MCP servers over HTTP, so `{name}` cannot be given to it"),
+            )),
+        })
+        .collect();
+    list.map(Value::Array)
+}

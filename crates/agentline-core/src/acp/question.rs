@@ -1,0 +1,190 @@
+//! What the agent asks of us: permission for a tool, and files. Everything else is a method that we do not have.
+
+use super::{Acp, Step, tools::ToolWire};
+use crate::{
+    Answer, Ask, PermissionAsk, RunId, Say,
+    rpc::{self, INTERNAL_ERROR, METHOD_NOT_FOUND},
+    wire::{List, Num, Str, wire},
+};
+use serde_json::{json, value::RawValue};
+
+wire! { struct Params<'a> {
+    session: Str<'a> = "sessionId", options: List<Choice<'a>> = "options", call: ToolWire<'a> = "toolCall",
+    path: Str<'a> = "path", content: Str<'a> = "content", line: Num = "line", limit: Num = "limit",
+} }
+wire! { struct Choice<'a> { id: Str<'a> = "optionId", kind: Str<'a> = "kind" } }
+
+/// A question of the agent that waits for the host.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) run: RunId,
+    id: Box<RawValue>,
+    about: About,
+}
+
+#[derive(Debug)]
+enum About {
+    /// A tool, with the answers to choose from: their ids and kinds.
+    Tool {
+        tool: String,
+        options: Vec<(String, String)>,
+    },
+    Read,
+    Write,
+}
+
+/// Which kinds of option say yes and which say no, the narrowest first.
+const YES: &[&str] = &["allow_once", "allow_always"];
+const NO: &[&str] = &["reject_once", "reject_always"];
+
+impl Acp {
+    /// The agent asks something. It always gets an answer, or it would wait for ever.
+    pub(super) fn question(&mut self, id: &RawValue, method: &str, params: &RawValue, say: &mut Say) {
+        let offered = match method {
+            "session/request_permission" => true,
+            "fs/read_text_file" => self.talk.read_files,
+            "fs/write_text_file" => self.talk.write_files,
+            _ => false,
+        };
+        if !offered {
+            if let Some(run) = self.addressee(params) {
+                say.alive(run);
+            }
+            return say.frame(rpc::refuse(id, METHOD_NOT_FOUND, &format!("method not found: {method}")));
+        }
+        let asked = serde_json::from_str::<Params<'_>>(params.get()).unwrap_or_default();
+        let run = self.sessions.get(&*asked.session).and_then(|session| session.run);
+        let is_going =
+            |run: &RunId| self.turns.get(run).is_some_and(|turn| turn.step == Step::Going && !turn.stopping);
+        let Some(run) = run.filter(is_going) else {
+            return say.frame(match method {
+                "session/request_permission" => rpc::reply(id, &cancelled()),
+                _ => rpc::refuse(id, INTERNAL_ERROR, "no prompt is under way in this session"),
+            });
+        };
+        let (ask, about) = match method {
+            "session/request_permission" => self.permission(run, asked, say),
+            "fs/read_text_file" => (
+                Ask::ReadFile { path: asked.path.own(), line: asked.line.0, limit: asked.limit.0 },
+                About::Read,
+            ),
+            _ => (Ask::WriteFile { path: asked.path.own(), text: asked.content.own() }, About::Write),
+        };
+        let ask = say.ask(run, ask);
+        self.questions.insert(ask, Question { run, id: id.to_owned(), about });
+    }
+
+    fn permission(&mut self, run: RunId, asked: Params<'_>, say: &mut Say) -> (Ask, About) {
+        let options = asked.options.0.into_iter().map(|o| (o.id.own(), o.kind.own())).collect();
+        let mut ask = PermissionAsk::default();
+        if let Some(turn) = self.turns.get_mut(&run) {
+            let judged = asked.call.raw_input.map(ToOwned::to_owned);
+            let call = turn.tools.asked(run, asked.call, &*self.manners, say);
+            let tool = self.manners.tool(call);
+            ask.tool_use_id.clone_from(&call.id);
+            ask.command = command(call).or_else(|| {
+                (tool.kind == crate::ToolKind::Shell).then(|| call.title.clone()).filter(|t| !t.is_empty())
+            });
+            ask.tool = tool.name;
+            ask.native_tool = tool.native_name;
+            ask.title.clone_from(&call.title);
+            ask.kind = tool.kind;
+            ask.input = tool.input.or(judged);
+            ask.paths = call.paths();
+            if let Some(path) = tool.path.filter(|path| !ask.paths.contains(path)) {
+                ask.paths.insert(0, path);
+            }
+            ask.diffs.clone_from(&call.diffs);
+            ask.server = self.manners.server(call);
+        }
+        let tool = ask.tool_use_id.clone();
+        (Ask::Permission(Box::new(ask)), About::Tool { tool, options })
+    }
+
+    /// The host has answered.
+    pub(super) fn answer_question(&mut self, question: Question, answer: &Answer, say: &mut Say) {
+        let Question { run, id, about } = question;
+        let stopping = self.turns.get(&run).is_none_or(|turn| turn.stopping || turn.step != Step::Going);
+        let quirks = self.manners.quirks();
+        let frame = match (about, answer) {
+            // It is closed as cancelled when the run is over.
+            (About::Tool { .. }, _) if stopping => rpc::reply(&id, &cancelled()),
+            (About::Tool { tool, options }, Answer::Ruled(ruling)) => {
+                let kinds = if ruling.allow { YES } else { NO };
+                let pick = |kind: &&str| options.iter().find(|(_, of)| of == kind);
+                let picked = kinds.iter().find_map(pick);
+                if !ruling.allow || picked.is_none() {
+                    let reason = ruling.reason.clone().unwrap_or_else(|| "no_option".to_owned());
+                    let why = match &ruling.rule {
+                        Some(rule) => format!("{reason}: {rule}"),
+                        None => reason,
+                    };
+                    self.refused(run, &tool, why, quirks.silent_refusal, say);
+                }
+                match picked {
+                    Some((option, _)) => {
+                        rpc::reply(&id, &json!({"outcome": {"outcome": "selected", "optionId": option}}))
+                    }
+                    // No option says what was decided; this is the way to say no without one.
+                    None => rpc::reply(&id, &cancelled()),
+                }
+            }
+            (About::Tool { .. }, _) => rpc::reply(&id, &cancelled()),
+            (About::Read, Answer::Text(text)) => rpc::reply(&id, &json!({"content": text})),
+            (About::Read, Answer::Error(why))
+                if quirks.empty_content_for_missing_files && is_missing(why) =>
+            {
+                rpc::reply(&id, &json!({"content": ""}))
+            }
+            (About::Write, Answer::Done | Answer::Text(_)) => rpc::reply(&id, &json!({})),
+            (About::Read | About::Write, Answer::Error(why)) => rpc::refuse(&id, INTERNAL_ERROR, why),
+            (About::Read | About::Write, _) => rpc::refuse(&id, INTERNAL_ERROR, "nobody answered"),
+        };
+        say.frame(frame);
+    }
+
+    fn refused(&mut self, run: RunId, tool: &str, why: String, at_once: bool, say: &mut Say) {
+        if let Some(turn) = self.turns.get_mut(&run) {
+            turn.tools.refused(run, tool, why, at_once, say);
+        }
+    }
+
+    /// A run is being stopped: the agent still waits for answers, and gets the one that means so.
+    pub(super) fn drop_questions(&mut self, run: RunId, say: &mut Say) {
+        let open: Vec<_> = self.questions.iter().filter(|(_, q)| q.run == run).map(|(ask, _)| *ask).collect();
+        for ask in open {
+            if let Some(question) = self.questions.remove(&ask) {
+                say.frame(match question.about {
+                    About::Tool { .. } => rpc::reply(&question.id, &cancelled()),
+                    _ => rpc::refuse(&question.id, INTERNAL_ERROR, "the run was stopped"),
+                });
+            }
+        }
+    }
+}
+
+fn cancelled() -> serde_json::Value {
+    json!({"outcome": {"outcome": "cancelled"}})
+}
+
+/// How the host says that a file is not there.
+fn is_missing(why: &str) -> bool {
+    why.starts_with("not_found")
+}
+
+wire! { struct Shell<'a> { command: Option<&'a RawValue> = "command" } }
+
+/// The command that a call would run: a string, or a list of words.
+fn command(call: &super::tools::ToolCall) -> Option<String> {
+    let input = call.raw_input.as_ref()?;
+    let raw = serde_json::from_str::<Shell<'_>>(input.get()).ok()?.command?;
+    match raw.get().as_bytes().first() {
+        Some(b'"') => serde_json::from_str::<Str<'_>>(raw.get()).ok().map(Str::own),
+        Some(b'[') => {
+            let words = serde_json::from_str::<List<Str<'_>>>(raw.get()).ok()?.0;
+            Some(words.iter().map(|word| &**word).collect::<Vec<_>>().join(" "))
+        }
+        _ => None,
+    }
+    .filter(|command| !command.is_empty())
+}

@@ -1,0 +1,136 @@
+//! What is known of a session that is open on this connection: its modes, its models, and who is at work in it.
+
+use crate::{
+    McpServer, RunId,
+    wire::{List, Str, wire},
+};
+use std::collections::BTreeMap;
+
+wire! { struct Opened<'a> {
+    session: Str<'a> = "sessionId", modes: Option<Modes<'a>> = "modes", models: Option<Models<'a>> = "models",
+    options: List<Config<'a>> = "configOptions",
+} }
+wire! { struct Modes<'a> { current: Option<Str<'a>> = "currentModeId", all: List<Mode<'a>> = "availableModes" } }
+wire! { struct Mode<'a> { id: Str<'a> = "id" } }
+wire! { struct Models<'a> { current: Option<Str<'a>> = "currentModelId", all: List<Model<'a>> = "availableModels" } }
+wire! { struct Model<'a> { id: Str<'a> = "modelId" } }
+wire! { struct Config<'a> {
+    id: Str<'a> = "id", category: Str<'a> = "category", current: Option<Str<'a>> = "currentValue",
+    choices: List<Choice<'a>> = "options",
+} }
+wire! { struct Choice<'a> { value: Option<Str<'a>> = "value", group: List<Value<'a>> = "options" } }
+wire! { struct Value<'a> { value: Str<'a> = "value" } }
+
+/// One of a session's choices: the modes, or the models.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Choices {
+    /// What holds now.
+    pub(crate) current: Option<String>,
+    /// All that there are, as far as the agent says.
+    pub(crate) all: Vec<String>,
+    /// The agent has a method of its own for it.
+    pub(crate) by_method: bool,
+    /// The id of the configuration option that sets it.
+    pub(crate) option: Option<String>,
+}
+
+/// A session that is open on this connection.
+#[derive(Debug, Default)]
+pub(crate) struct Session {
+    /// The run that was in it last, until that has been settled.
+    pub(crate) run: Option<RunId>,
+    pub(crate) modes: Choices,
+    pub(crate) models: Choices,
+    /// What it was opened with.
+    pub(crate) servers: BTreeMap<String, McpServer>,
+    /// Updates that came while nobody was in it.
+    pub(crate) stray: u32,
+}
+
+/// The id that the agent gave a session, where it says one.
+pub(crate) fn id_of(result: &str) -> Option<String> {
+    let opened = serde_json::from_str::<Opened<'_>>(result).unwrap_or_default();
+    Some(opened.session.own()).filter(|id| !id.is_empty())
+}
+
+impl Session {
+    /// Takes what the answer to `session/new` or `session/load` says.
+    pub(crate) fn opened(&mut self, result: &str) {
+        let opened = serde_json::from_str::<Opened<'_>>(result).unwrap_or_default();
+        if let Some(modes) = opened.modes {
+            self.modes.by_method = true;
+            self.modes.current = modes.current.map(Str::own);
+            self.modes.all = modes.all.0.into_iter().map(|mode| mode.id.own()).collect();
+        }
+        if let Some(models) = opened.models {
+            self.models.by_method = true;
+            self.models.current = models.current.map(Str::own);
+            self.models.all = models.all.0.into_iter().map(|model| model.id.own()).collect();
+        }
+        self.configured(opened.options);
+    }
+
+    /// Takes a new list of configuration options.
+    pub(crate) fn reconfigured(&mut self, update: &str) {
+        let opened = serde_json::from_str::<Opened<'_>>(update).unwrap_or_default();
+        self.configured(opened.options);
+    }
+
+    fn configured(&mut self, options: List<Config<'_>>) {
+        for option in options.0 {
+            let is = |what: &str| &*option.category == what || &*option.id == what;
+            let choices = match () {
+                () if is("model") => &mut self.models,
+                () if is("mode") => &mut self.modes,
+                () => continue,
+            };
+            choices.option = Some(option.id.own());
+            // Where both tell, the method's own list is the one that its ids are from.
+            if !choices.by_method || choices.all.is_empty() {
+                choices.all = option
+                    .choices
+                    .0
+                    .into_iter()
+                    .flat_map(|c| {
+                        c.value.map(Str::own).into_iter().chain(c.group.0.into_iter().map(|v| v.value.own()))
+                    })
+                    .collect();
+            }
+            if !choices.by_method || choices.current.is_none() {
+                choices.current = option.current.map(Str::own);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_and_models_come_by_lists_of_their_own_or_as_options() {
+        let mut session = Session::default();
+        session.opened(
+            r#"{"sessionId":"s","modes":{"currentModeId":"default","availableModes":[{"id":"default"},{"id":"plan"}]},
+            "models":{"currentModelId":"auto","availableModels":[{"modelId":"auto"},{"modelId":"pro"}]}}"#,
+        );
+        assert_eq!((session.modes.current.as_deref(), session.modes.all.len()), (Some("default"), 2));
+        assert_eq!((session.models.current.as_deref(), &*session.models.all[1]), (Some("auto"), "pro"));
+        assert!(session.models.by_method && session.models.option.is_none());
+
+        let mut session = Session::default();
+        session.opened(
+            r#"{"configOptions":[{"id":"llm","category":"model","currentValue":"a","options":[
+            {"value":"a"},{"group":"g","options":[{"value":"b"}]}]},{"id":"mode","currentValue":"build"}]}"#,
+        );
+        assert_eq!(session.models.option.as_deref(), Some("llm"));
+        assert_eq!(session.models.all, ["a", "b"]);
+        assert!(!session.models.by_method);
+        assert_eq!(session.modes.current.as_deref(), Some("build"));
+        session.reconfigured(r#"{"configOptions":[{"id":"mode","currentValue":"plan"}]}"#);
+        assert_eq!(session.modes.current.as_deref(), Some("plan"));
+        session.opened("null");
+        session.opened(r#"{"modes":7,"models":[]}"#);
+        assert_eq!(session.modes.current, None);
+    }
+}

@@ -1,0 +1,151 @@
+//! What the agent tells of a session while it works: all the protocol's updates, and those that it may yet invent.
+
+use super::{
+    Acp, Step,
+    blocks::{Piece, pieces},
+    manners::Chunk,
+    tools::ToolWire,
+};
+use crate::{
+    Event, RunId, Say,
+    wire::{Str, wire},
+};
+use serde_json::value::RawValue;
+
+wire! { struct Params<'a> { session: Str<'a> = "sessionId", update: Option<&'a RawValue> = "update" } }
+wire! { struct Update<'a> {
+    kind: Str<'a> = "sessionUpdate", content: Option<&'a RawValue> = "content", entries: Option<&'a RawValue> = "entries",
+    commands: Option<&'a RawValue> = "availableCommands", mode: Option<Str<'a>> = "currentModeId",
+    options: Option<&'a RawValue> = "configOptions", cost: Option<Cost<'a>> = "cost",
+} }
+wire! { struct Cost<'a> { amount: Option<&'a RawValue> = "amount", currency: Str<'a> = "currency" } }
+
+/// Updates about the session itself. They may come at any time and say nothing of a turn.
+const ABOUT_THE_SESSION: &[&str] = &[
+    "available_commands_update",
+    "current_mode_update",
+    "config_option_update",
+    "session_info_update",
+    "usage_update",
+];
+
+impl Acp {
+    pub(super) fn update(&mut self, params: &RawValue, say: &mut Say) {
+        let asked = serde_json::from_str::<Params<'_>>(params.get()).unwrap_or_default();
+        let raw = asked.update.map_or("null", RawValue::get);
+        let update = serde_json::from_str::<Update<'_>>(raw).unwrap_or_default();
+        let Some(session) = self.sessions.get_mut(&*asked.session) else {
+            // A session that nobody knows: there is nobody to tell, unless there is only one.
+            if let Some(run) = self.only_run() {
+                say.event(run, Event::agent(raw));
+            }
+            return;
+        };
+        match &*update.kind {
+            "current_mode_update" => session.modes.current = update.mode.as_ref().map(|m| m.to_string()),
+            "config_option_update" => session.reconfigured(raw),
+            "agent_message_chunk" => {
+                if let Chunk::Mode(mode) = self.manners.message_chunk(&first_text(update.content)) {
+                    session.modes.current = Some(mode);
+                }
+            }
+            _ => {}
+        }
+        let about_session = ABOUT_THE_SESSION.contains(&&*update.kind);
+        let Some(run) = session.run else {
+            session.stray += u32::from(!about_session);
+            return;
+        };
+        let Some(turn) = self.turns.get_mut(&run) else { return };
+        match turn.step {
+            // The history of a loaded session is not told again.
+            Step::Waiting | Step::Opening | Step::Draining { .. } | Step::Listing if !about_session => {
+                turn.replayed += 1;
+                if let Step::Draining { told, .. } = &mut turn.step {
+                    *told = true;
+                }
+                return say.alive(run);
+            }
+            Step::Answered if !about_session && turn.order.clocks.quiet == 0 && !turn.told_late => {
+                turn.told_late = true;
+                let text = "the agent went on telling of the turn after it had answered";
+                say.event(run, Event::warning("late_update", text));
+            }
+            _ => {}
+        }
+        self.manners.look(run, raw, say);
+        self.tell(run, &update, raw, say);
+    }
+
+    fn tell(&mut self, run: RunId, update: &Update<'_>, raw: &str, say: &mut Say) {
+        let as_it_is = || Event::agent(raw);
+        match &*update.kind {
+            "agent_message_chunk" | "agent_thought_chunk" => self.chunk(run, update, raw, say),
+            kind @ ("tool_call" | "tool_call_update") => {
+                let wire = serde_json::from_str::<ToolWire<'_>>(raw).unwrap_or_default();
+                let Some(turn) = self.turns.get_mut(&run) else { return };
+                if !turn.tools.update(run, kind == "tool_call", wire, &*self.manners, say) {
+                    say.event(run, as_it_is());
+                }
+                say.alive(run);
+            }
+            "plan" => say.event(run, Event::Plan { entries: owned(update.entries) }),
+            "available_commands_update" => {
+                say.event(run, Event::Commands { commands: owned(update.commands) })
+            }
+            "current_mode_update" => {
+                let mode = update.mode.as_ref().map(|m| m.to_string()).unwrap_or_default();
+                say.event(run, Event::Mode { mode });
+            }
+            "config_option_update" => say.event(run, Event::ConfigOption { options: owned(update.options) }),
+            "session_info_update" => {
+                let info =
+                    RawValue::from_string(raw.to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned());
+                say.event(run, Event::SessionInfo { info });
+            }
+            // The prompt's own echo, what the window is filled with, and whatever a later version adds.
+            _ => say.event(run, as_it_is()),
+        }
+    }
+
+    fn chunk(&self, run: RunId, update: &Update<'_>, raw: &str, say: &mut Say) {
+        let thought = &*update.kind == "agent_thought_chunk";
+        let Some(content) = update.content else { return say.event(run, Event::agent(raw)) };
+        for piece in pieces(content) {
+            let text = match piece {
+                Piece::Text(text) => text,
+                Piece::Other(block) => {
+                    if let Ok(block) = RawValue::from_string(block.to_owned()) {
+                        say.event(run, Event::Content { block });
+                    }
+                    continue;
+                }
+            };
+            let what =
+                if thought { self.manners.thought_chunk(&text) } else { self.manners.message_chunk(&text) };
+            say.event(
+                run,
+                match (what, thought) {
+                    (Chunk::Mode(mode), _) => Event::Mode { mode },
+                    (Chunk::Noise, _) => Event::agent(raw),
+                    (Chunk::Plain, true) => Event::Thinking { text },
+                    (Chunk::Plain, false) => Event::Text { text },
+                },
+            );
+        }
+        say.alive(run);
+    }
+}
+
+fn first_text(content: Option<&RawValue>) -> String {
+    content
+        .map(pieces)
+        .unwrap_or_default()
+        .into_iter()
+        .find_map(|piece| if let Piece::Text(text) = piece { Some(text) } else { None })
+        .unwrap_or_default()
+}
+
+fn owned(raw: Option<&RawValue>) -> Box<RawValue> {
+    raw.unwrap_or(RawValue::NULL).to_owned()
+}

@@ -1,0 +1,248 @@
+//! Gemini's manners over ACP: its departures from the protocol by name and version, and how its words are read.
+
+use super::{
+    failures, refusal,
+    session_file::{SessionFile, Telling},
+    tools,
+};
+use crate::{
+    Exit, Failure, Kind, RunId, Say, Talk, ToolUse, Version,
+    acp::{
+        Acp,
+        manners::{Chunk, Ended, Manners, Quirks, message_of},
+        tools::ToolCall,
+    },
+    rpc::RpcError,
+};
+use std::collections::BTreeMap;
+
+/// A departure from the protocol, and the versions that were seen to have it.
+#[derive(Debug)]
+struct Quirk {
+    name: &'static str,
+    /// The first version that has it; `None`: as far back as we know.
+    since: Option<Version>,
+    /// The first version that does not have it any more.
+    until: Option<Version>,
+}
+
+const fn quirk(name: &'static str, since: Option<Version>) -> Quirk {
+    Quirk { name, since, until: None }
+}
+
+/// Every departure that we act on, as seen in 0.11.3, 0.24.0, 0.36.0, 0.45.2 and 0.61.0. Where one came between two of
+/// these, the later is named.
+const QUIRKS: &[Quirk] = &[
+    // A change of mode is told as text of the answer: `[MODE_UPDATE] yolo`.
+    quirk("mode_text", Some(Version(0, 45, 0))),
+    // Nothing more is said of a tool that was refused.
+    quirk("silent_refusal", None),
+    // A shell that was stopped is `completed`, and only its text says so.
+    quirk("cancelled_reads_completed", None),
+    // An error for a file that is not there makes it impossible to create one.
+    quirk("empty_content_for_missing_files", None),
+    // `session/load` is answered before the history has been told.
+    quirk("history_after_load", Some(Version(0, 36, 0))),
+    // The folder of a shell command is told as reasoning.
+    Quirk { until: Some(Version(0, 45, 0)), ..quirk("folder_as_thought", Some(Version(0, 36, 0))) },
+];
+
+/// Whether a version has a departure. One that could not be read is taken to be new.
+fn has(name: &str, version: Option<Version>) -> bool {
+    QUIRKS.iter().any(|quirk| {
+        quirk.name == name
+            && match version {
+                None => quirk.until.is_none(),
+                Some(v) => {
+                    quirk.since.is_none_or(|since| v >= since) && quirk.until.is_none_or(|until| v < until)
+                }
+            }
+    })
+}
+
+/// A dialogue with Gemini CLI over ACP.
+pub(super) fn dialogue(talk: &Talk) -> Acp {
+    Acp::new(talk, Box::new(GeminiManners { version: talk.version, files: BTreeMap::new() }))
+}
+
+#[derive(Debug)]
+struct GeminiManners {
+    version: Option<Version>,
+    files: BTreeMap<RunId, SessionFile>,
+}
+
+impl GeminiManners {
+    fn has(&self, name: &str) -> bool {
+        has(name, self.version)
+    }
+}
+
+/// How the text begins that tells a change of mode.
+const MODE_TEXT: &str = "[MODE_UPDATE] ";
+/// How the text of a shell begins that was stopped.
+const STOPPED: &str = "Command cancelled by user.";
+
+impl Manners for GeminiManners {
+    fn meet(&mut self, _name: &str, version: Option<Version>) {
+        self.version = version.or(self.version);
+    }
+
+    fn quirks(&self) -> Quirks {
+        Quirks {
+            silent_refusal: self.has("silent_refusal"),
+            empty_content_for_missing_files: self.has("empty_content_for_missing_files"),
+            history_after_load: self.has("history_after_load"),
+            usage_of_last_call: false,
+            session_file: true,
+        }
+    }
+
+    fn failure(&self, error: &RpcError<'_>) -> Failure {
+        let text = message_of(error);
+        let by_text = failures::of_text(&text);
+        match error.code {
+            -32000 => Failure { kind: Kind::NotAuthenticated, ..by_text },
+            -32602 if text.starts_with("Session not found") => {
+                Failure { kind: Kind::SessionNotFound, ..by_text }
+            }
+            -32602 => Failure { kind: Kind::Input, ..by_text },
+            // The code is the HTTP status; only a 500 may be another one that the text names.
+            code @ 400..=599 if code != 500 && by_text.kind == Kind::ApiError => {
+                Failure::http(u16::try_from(code).unwrap_or_default(), by_text.message)
+            }
+            500 if by_text.kind == Kind::ApiError
+                && text.starts_with("models/")
+                && text.contains("not found") =>
+            {
+                Failure { kind: Kind::UnknownModel, ..by_text }
+            }
+            _ => by_text,
+        }
+    }
+
+    fn stop(&self, reason: &str) -> Option<Option<Failure>> {
+        // It says so only of a prompt that does not fit; an answer that broke off ends like any other.
+        (reason == "max_tokens").then(|| {
+            Some(Failure::new(
+                Kind::ContextOverflow,
+                "the model was never asked: the prompt does not fit into its context window",
+            ))
+        })
+    }
+
+    fn stderr(&mut self, text: &str, say: &mut Say) {
+        failures::stderr_line(text, say);
+    }
+
+    fn exit(&mut self, exit: Exit, say: &mut Say) {
+        if let Exit::Code(code) = exit
+            && let Some(failure) = failures::of_exit(code)
+        {
+            say.hint(None, failure);
+        }
+    }
+
+    fn session_line(&mut self, run: RunId, text: &str, say: &mut Say) {
+        let file = self.files.entry(run).or_insert_with(|| SessionFile::new(Telling::Corrections));
+        file.line(run, text, say);
+    }
+
+    fn forget(&mut self, run: RunId) {
+        self.files.remove(&run);
+    }
+
+    fn message_chunk(&self, text: &str) -> Chunk {
+        match text.strip_prefix(MODE_TEXT) {
+            Some(mode) if self.has("mode_text") && !mode.trim().contains(char::is_whitespace) => {
+                Chunk::Mode(mode.trim().to_owned())
+            }
+            _ => Chunk::Plain,
+        }
+    }
+
+    fn thought_chunk(&self, text: &str) -> Chunk {
+        let is_folder = text.starts_with("[current working directory ") && text.trim_end().ends_with(']');
+        if is_folder && self.has("folder_as_thought") { Chunk::Noise } else { Chunk::Plain }
+    }
+
+    fn tool(&self, call: &ToolCall) -> ToolUse {
+        let native = native_name(call);
+        let mut tool = tools::tool_use(call.id.clone(), &native, call.raw_input.as_deref());
+        if matches!(tool.kind, crate::ToolKind::Write | crate::ToolKind::Edit) && tool.path.is_none() {
+            tool.path = call.first_path();
+        }
+        if tool.input.is_none() {
+            tool.input = input_of(&native, call);
+        }
+        tool
+    }
+
+    fn server(&self, call: &ToolCall) -> Option<String> {
+        // `echo (my-tiny MCP Server)`: the name of the tool does not tell where that of the server ends.
+        let (_, rest) = call.title.rsplit_once(" (").filter(|_| native_name(call).starts_with("mcp_"))?;
+        rest.strip_suffix(" MCP Server)").map(str::to_owned)
+    }
+
+    fn ended(&self, call: &ToolCall, failed: bool, output: &str) -> Ended {
+        let native = native_name(call);
+        if output.starts_with(STOPPED) && self.has("cancelled_reads_completed") {
+            return Ended::Cancelled;
+        }
+        let refused =
+            if failed { refusal::of_message(&native, output) } else { refusal::of_success(&native, output) };
+        match refused {
+            Some(reason) => Ended::Denied(reason),
+            None if failed => Ended::Failed,
+            None => Ended::Ok,
+        }
+    }
+
+    fn is_model(&self, name: &str) -> bool {
+        name != "auto"
+    }
+}
+
+/// The agent's own name of a tool, which only the id of the call tells: `write_file__write_file_1794717761007_0`,
+/// `write_file-1794720128444-1`, `write_file-1794720112673`.
+fn native_name(call: &ToolCall) -> String {
+    let id = &*call.id;
+    if let Some((name, rest)) = id.split_once("__")
+        && rest.starts_with(name)
+    {
+        return name.to_owned();
+    }
+    let numbers = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let mut name = id;
+    while let Some((before, _)) = name.rsplit_once('-').filter(|(_, number)| numbers(number)) {
+        name = before;
+    }
+    if name != id && !name.is_empty() {
+        return name.to_owned();
+    }
+    // A question about a file outside the workspace that a prompt refers to.
+    if id.starts_with("resolve-prompt-") {
+        return "resolve-prompt".to_owned();
+    }
+    call.name.clone().unwrap_or_else(|| call.first_title.clone())
+}
+
+/// Arguments are not told over this surface; what a person needs to judge a call stands in its title, places and diffs.
+fn input_of(native: &str, call: &ToolCall) -> Option<Box<serde_json::value::RawValue>> {
+    let text = |text: &str| serde_json::Value::from(text);
+    let mut input = serde_json::Map::new();
+    match native {
+        "run_shell_command" => {
+            input.insert("command".into(), text(&call.title));
+        }
+        "write_file" => {
+            let diff = call.diffs.first()?;
+            input.insert("file_path".into(), text(&diff.path));
+            input.insert("content".into(), text(&diff.new));
+        }
+        "replace" | "read_file" => {
+            input.insert("file_path".into(), text(&call.first_path()?));
+        }
+        _ => return None,
+    }
+    serde_json::value::to_raw_value(&input).ok()
+}

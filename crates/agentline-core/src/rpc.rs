@@ -1,0 +1,166 @@
+//! JSON-RPC 2.0, one message a line, as tolerant as it must be: a bad line is told, never answered, and never fatal.
+
+use crate::wire::{Str, Tolerant as _, wire};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json, value::RawValue};
+
+/// The method is not one that we offer.
+pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
+/// Something went wrong on our side.
+pub(crate) const INTERNAL_ERROR: i64 = -32603;
+
+/// A value that is there, `null` included, in its own words.
+#[derive(Default, Debug, Clone, Copy)]
+pub(crate) struct Present<'a>(pub(crate) Option<&'a RawValue>);
+
+impl<'de> Deserialize<'de> for Present<'de> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        <&RawValue>::deserialize(d).map(|raw| Self(Some(raw)))
+    }
+}
+
+/// A number of either sign, also as text.
+#[derive(Default, Debug, Clone, Copy)]
+struct Code(Option<i64>);
+
+impl<'de> Deserialize<'de> for Code {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(d)?.get();
+        let text = raw.trim_matches('"');
+        let by_float = || text.parse::<f64>().ok().filter(|n| n.abs() < 1e15).map(|n| n as i64);
+        Ok(Self(text.parse().ok().or_else(by_float)))
+    }
+}
+
+wire! { struct Wire<'a> {
+    id: Present<'a> = "id", method: Option<Str<'a>> = "method", params: Present<'a> = "params",
+    result: Present<'a> = "result", error: Present<'a> = "error",
+} }
+wire! { struct WireError<'a> { code: Code = "code", message: Str<'a> = "message", data: Present<'a> = "data" } }
+
+/// What the other side says went wrong.
+#[derive(Debug, Default)]
+pub(crate) struct RpcError<'a> {
+    /// Its code, 0 where there is none.
+    pub(crate) code: i64,
+    /// Its words.
+    pub(crate) message: Str<'a>,
+    /// More about it.
+    pub(crate) data: Option<&'a RawValue>,
+}
+
+/// What a request came to.
+pub(crate) type Outcome<'a> = Result<&'a RawValue, RpcError<'a>>;
+
+/// One message.
+#[derive(Debug)]
+pub(crate) enum Message<'a> {
+    /// It wants an answer.
+    Request { id: &'a RawValue, method: Str<'a>, params: &'a RawValue },
+    /// It wants none.
+    Notice { method: Str<'a>, params: &'a RawValue },
+    /// It is an answer.
+    Reply { id: &'a RawValue, result: Outcome<'a> },
+}
+
+/// Reads one message; `None` for anything that is none.
+pub(crate) fn read(text: &str) -> Option<Message<'_>> {
+    let wire = serde_json::from_str::<Wire<'_>>(text).ok().filter(|wire| wire.is_object())?;
+    let params = wire.params.0.unwrap_or(RawValue::NULL);
+    match (wire.id.0, wire.method) {
+        (Some(id), Some(method)) => Some(Message::Request { id, method, params }),
+        (None, Some(method)) => Some(Message::Notice { method, params }),
+        (Some(id), None) => {
+            let error = wire.error.0.filter(|raw| raw.get() != "null");
+            let result = match (error, wire.result.0) {
+                (Some(raw), _) => {
+                    let error = serde_json::from_str::<WireError<'_>>(raw.get()).unwrap_or_default();
+                    Err(RpcError {
+                        code: error.code.0.unwrap_or(0),
+                        message: error.message,
+                        data: error.data.0,
+                    })
+                }
+                (None, Some(result)) => Ok(result),
+                (None, None) => return None,
+            };
+            Some(Message::Reply { id, result })
+        }
+        (None, None) => None,
+    }
+}
+
+/// A request, as a line.
+pub(crate) fn request(id: u64, method: &str, params: &Value) -> String {
+    line(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+}
+
+/// A message that wants no answer, as a line.
+pub(crate) fn notice(method: &str, params: &Value) -> String {
+    line(&json!({"jsonrpc": "2.0", "method": method, "params": params}))
+}
+
+/// An answer, as a line. The id goes back as it came.
+pub(crate) fn reply(id: &RawValue, result: &Value) -> String {
+    format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{result}}}\n", id.get())
+}
+
+/// An answer that says no, as a line.
+pub(crate) fn refuse(id: &RawValue, code: i64, message: &str) -> String {
+    let error = json!({"code": code, "message": message});
+    format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"error\":{error}}}\n", id.get())
+}
+
+fn line(message: &Value) -> String {
+    format!("{message}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_numbers_strings_or_null_and_go_back_as_they_came() {
+        for id in ["7", "\"a\\u0062\"", "null", "1.5"] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m","params":{{"a":1}}}}"#);
+            let Some(Message::Request { id: read, method, params }) = read(&text) else { panic!("{text}") };
+            assert_eq!((read.get(), &*method, params.get()), (id, "m", r#"{"a":1}"#));
+            assert_eq!(
+                reply(read, &json!({})),
+                format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n")
+            );
+        }
+    }
+
+    #[test]
+    fn a_result_of_null_is_a_result_and_an_error_of_null_is_none() {
+        let Some(Message::Reply { result: Ok(result), .. }) = read(r#"{"id":1,"result":null}"#) else {
+            panic!()
+        };
+        assert_eq!(result.get(), "null");
+        assert!(matches!(
+            read(r#"{"id":1,"result":{},"error":null}"#),
+            Some(Message::Reply { result: Ok(_), .. })
+        ));
+        let Some(Message::Reply { result: Err(error), .. }) =
+            read(r#"{"id":1,"error":{"code":-32000,"message":"no","data":{"a":1}}}"#)
+        else {
+            panic!()
+        };
+        assert_eq!((error.code, &*error.message, error.data.unwrap().get()), (-32000, "no", r#"{"a":1}"#));
+        assert!(matches!(
+            read(r#"{"id":1,"error":"broken"}"#),
+            Some(Message::Reply { result: Err(RpcError { code: 0, .. }), .. })
+        ));
+    }
+
+    #[test]
+    fn what_is_no_message_is_none() {
+        for text in ["", "42", "[]", "null", "{}", "\"x\"", r#"{"id":1}"#, r#"{"id":1,"meth"#, "plain text"] {
+            assert!(read(text).is_none(), "{text}");
+        }
+        assert!(
+            matches!(read(r#"{"method":"m"}"#), Some(Message::Notice { params, .. }) if params.get() == "null")
+        );
+    }
+}

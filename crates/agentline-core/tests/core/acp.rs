@@ -1,0 +1,4 @@
+//! The Agent Client Protocol as a machine: scripted agents, recorded ones, damaged ones.
+
+mod basics;
+mod desk;

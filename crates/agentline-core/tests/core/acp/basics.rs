@@ -1,0 +1,119 @@
+//! The way of one run: handshake, session, prompt, updates, answer.
+
+use super::desk::Desk;
+use crate::play::{RUN, order};
+use agentline_core::{Answer, Ask, Event, Kind, ModeWish, Phase, Ruling, Verdict, What};
+use serde_json::json;
+
+#[test]
+fn a_run_from_the_handshake_to_its_outcome() {
+    let (mut desk, id) = Desk::going();
+    desk.update(
+        "s",
+        &json!({"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "hm"}}),
+    );
+    desk.text("s", "Hel");
+    desk.text("s", "lo");
+    let quota = json!({"quota": {"token_count": {"input_tokens": 100, "output_tokens": 20},
+        "model_usage": [{"model": "gemini-3.8-flash", "token_count": {"input_tokens": 100, "output_tokens": 20}}]}});
+    desk.end(&id, &json!({"stopReason": "end_turn", "_meta": quota}));
+    desk.player.check();
+    let outcome = desk.player.outcome();
+    assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, "Hello"));
+    assert_eq!(outcome.stop_reason.as_deref(), Some("end_turn"));
+    assert_eq!(outcome.session_id.as_deref(), Some("s"));
+    assert_eq!(outcome.usage.tokens.input, Some(100));
+    assert_eq!(desk.story(), ["started", "thinking", "text", "text", "usage"]);
+    assert!(!desk.player.conn.gone() && desk.player.conn.vacant());
+}
+
+#[test]
+fn a_tool_is_asked_for_answered_by_kind_and_closed() {
+    let (mut desk, id) = Desk::going();
+    let call = json!({"toolCallId": "write_file__write_file_1_0", "status": "pending", "title": "Writing to a.txt",
+        "kind": "edit", "locations": [{"path": "/ws/a.txt"}],
+        "content": [{"type": "diff", "path": "/ws/a.txt", "oldText": "", "newText": "x"}]});
+    let options = json!([{"optionId": "proceed_always", "kind": "allow_always"}, {"optionId": "p1", "kind": "allow_once"},
+        {"optionId": "cancel", "kind": "reject_once"}]);
+    for (n, allow) in [(7, true), (8, false)] {
+        let params = json!({"sessionId": "s", "options": options, "toolCall": call});
+        desk.send(
+            &json!({"jsonrpc": "2.0", "id": n, "method": "session/request_permission", "params": params}),
+        );
+        let (ask, question) = desk.asked().pop().expect("it is asked");
+        let Ask::Permission(asked) = question else { panic!("{question:?}") };
+        assert_eq!((&*asked.tool, &*asked.native_tool), ("Write", "write_file"));
+        assert_eq!(asked.diffs[0].new, "x");
+        let ruling =
+            if allow { Ruling::allow("test") } else { Ruling::deny("rule", "rule").rule("Write(b)") };
+        desk.answer(ask, Answer::Ruled(ruling));
+        let frame = desk.frame();
+        let chosen = if allow { "p1" } else { "cancel" };
+        assert_eq!(
+            frame,
+            json!({"jsonrpc": "2.0", "id": n, "result": {"outcome": {"outcome": "selected", "optionId": chosen}}})
+        );
+        if allow {
+            desk.update("s", &json!({"sessionUpdate": "tool_call_update", "toolCallId": call["toolCallId"], "status": "completed"}));
+        }
+    }
+    desk.text("s", "done");
+    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    desk.player.check();
+    let outcome = desk.player.outcome();
+    assert_eq!(outcome.verdict, Verdict::DoneWithDenials);
+    assert_eq!(outcome.denied.len(), 1);
+    assert_eq!((&*outcome.denied[0].reason, outcome.denied[0].rule.as_deref()), ("rule", Some("Write(b)")));
+    assert_eq!(outcome.files[0].path, "a.txt");
+    let denied =
+        desk.player.events().filter(|e| matches!(e, Event::ToolResult { is_error: true, .. })).count();
+    assert_eq!(denied, 1);
+}
+
+#[test]
+fn a_cancel_is_told_in_band_and_open_questions_are_answered() {
+    let (mut desk, id) = Desk::going();
+    let params = json!({"sessionId": "s", "options": [{"optionId": "ok", "kind": "allow_once"}],
+        "toolCall": {"toolCallId": "run_shell_command__run_shell_command_1_0", "title": "sleep 9", "kind": "execute"}});
+    desk.send(
+        &json!({"jsonrpc": "2.0", "id": "q", "method": "session/request_permission", "params": params}),
+    );
+    desk.player.take(What::Cancel { run: RUN, signal: 2 });
+    assert_eq!(
+        desk.frames(),
+        [
+            json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s"}}),
+            json!({"jsonrpc": "2.0", "id": "q", "result": {"outcome": {"outcome": "cancelled"}}}),
+        ]
+    );
+    desk.end(&id, &json!({"stopReason": "cancelled"}));
+    desk.player.check();
+    assert_eq!(desk.player.outcome().verdict, Verdict::Cancelled);
+    // The session goes on.
+    let mut next = order();
+    next.session = agentline_core::Want::Open("s".into());
+    desk.player.prompt_as(agentline_core::RunId(2), next);
+    assert_eq!(desk.frame()["method"], "session/prompt");
+}
+
+#[test]
+fn a_mode_that_must_be_set_and_is_not_ends_the_run_before_anything_is_prompted() {
+    for (must, verdict) in [(true, Verdict::Failed), (false, Verdict::Done)] {
+        let mut desk = Desk::unknown();
+        let mut order = order();
+        order.mode = Some(ModeWish::new("plan", must));
+        desk.start(RUN, "s", order);
+        desk.refuse("session/set_mode", -32603, "no such mode");
+        if must {
+            assert!(desk.frames().is_empty(), "nothing is prompted");
+            let error = desk.player.outcome().error.as_ref().expect("why");
+            assert_eq!((error.kind, error.phase), (Kind::Policy, Phase::Request));
+        } else {
+            let id = desk.frame()["id"].clone();
+            desk.text("s", "ok");
+            desk.end(&id, &json!({"stopReason": "end_turn"}));
+            assert_eq!(desk.player.warnings(), ["mode_not_set"]);
+        }
+        assert_eq!(desk.player.outcome().verdict, verdict);
+    }
+}

@@ -1,0 +1,146 @@
+//! A desk to play an ACP agent from: it finds the frames that went out and answers them by what they are.
+
+use crate::play::{Player, RUN, order};
+use agentline_core::{
+    Answer, Ask, AskId, Clocks, Connection, Dialogue, Order, Output, RunId, Surface, Talk, What,
+    acp_dialogue, agents,
+};
+use serde_json::{Value, json};
+
+/// What Gemini CLI 0.61.0 says of itself.
+pub(crate) fn capabilities(version: &str) -> Value {
+    json!({"protocolVersion": 1, "agentInfo": {"name": "gemini-cli", "version": version},
+        "agentCapabilities": {"loadSession": true, "mcpCapabilities": {"http": true, "sse": true},
+            "promptCapabilities": {"image": true, "audio": true, "embeddedContext": true}}})
+}
+
+pub(crate) fn gemini(talk: &Talk) -> Box<dyn Dialogue> {
+    agents::find("gemini").expect("it is listed").dialogue(talk)
+}
+
+/// A connection over ACP, and how far its frames have been read.
+pub(crate) struct Desk {
+    pub(crate) player: Player,
+    seen: usize,
+}
+
+impl Desk {
+    /// Gemini, up and ready.
+    pub(crate) fn gemini() -> Self {
+        Self::gemini_of("0.61.0")
+    }
+
+    pub(crate) fn gemini_of(version: &str) -> Self {
+        let mut desk = Self::with(gemini(&Talk::new(Surface::Acp, None)));
+        desk.reply("initialize", &capabilities(version));
+        desk
+    }
+
+    /// An agent of which nothing is known, up and ready.
+    pub(crate) fn unknown() -> Self {
+        let mut desk = Self::with(acp_dialogue(&Talk::new(Surface::Acp, None)));
+        desk.reply("initialize", &capabilities("1.0.0"));
+        desk
+    }
+
+    pub(crate) fn with(dialogue: Box<dyn Dialogue>) -> Self {
+        Self { player: Player::with(Connection::new(dialogue, Clocks::default())), seen: 0 }
+    }
+
+    /// Every frame that went out since the last call, as JSON.
+    pub(crate) fn frames(&mut self) -> Vec<Value> {
+        let frames = self.player.out[self.seen..]
+            .iter()
+            .filter_map(|o| if let Output::Frame(frame) = o { Some(frame) } else { None })
+            .map(|frame| {
+                assert!(frame.ends_with('\n'), "a frame is a line: {frame}");
+                serde_json::from_str(frame).expect("a frame is JSON")
+            })
+            .collect();
+        self.seen = self.player.out.len();
+        frames
+    }
+
+    /// The one frame that went out since the last call.
+    pub(crate) fn frame(&mut self) -> Value {
+        let mut frames = self.frames();
+        assert_eq!(frames.len(), 1, "{frames:?}");
+        frames.remove(0)
+    }
+
+    /// Waits for this request and answers it; gives its parameters.
+    pub(crate) fn reply(&mut self, method: &str, result: &Value) -> Value {
+        let frame = self.frame();
+        assert_eq!(frame["method"], method, "{frame}");
+        self.send(&json!({"jsonrpc": "2.0", "id": frame["id"], "result": result}));
+        frame["params"].clone()
+    }
+
+    /// Waits for this request and answers it with an error.
+    pub(crate) fn refuse(&mut self, method: &str, code: i64, message: &str) {
+        let frame = self.frame();
+        assert_eq!(frame["method"], method, "{frame}");
+        let error = json!({"code": code, "message": message});
+        self.send(&json!({"jsonrpc": "2.0", "id": frame["id"], "error": error}));
+    }
+
+    pub(crate) fn send(&mut self, message: &Value) {
+        self.player.stdout(&message.to_string());
+    }
+
+    pub(crate) fn update(&mut self, session: &str, update: &Value) {
+        let params = json!({"sessionId": session, "update": update});
+        self.send(&json!({"jsonrpc": "2.0", "method": "session/update", "params": params}));
+    }
+
+    pub(crate) fn text(&mut self, session: &str, text: &str) {
+        let content = json!({"type": "text", "text": text});
+        self.update(session, &json!({"sessionUpdate": "agent_message_chunk", "content": content}));
+    }
+
+    /// A run in a new session, prompted.
+    pub(crate) fn start(&mut self, run: RunId, session: &str, order: Order) {
+        self.player.prompt_as(run, order);
+        self.reply("session/new", &json!({"sessionId": session}));
+    }
+
+    /// A run of the plain order whose prompt waits for its answer.
+    pub(crate) fn going() -> (Self, Value) {
+        let mut desk = Self::gemini();
+        desk.start(RUN, "s", order());
+        let prompt = desk.frame();
+        assert_eq!(prompt["method"], "session/prompt");
+        (desk, prompt["id"].clone())
+    }
+
+    pub(crate) fn end(&mut self, id: &Value, result: &Value) {
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
+    }
+
+    /// The questions that are asked of the host and not about the disk.
+    pub(crate) fn asked(&self) -> Vec<(AskId, Ask)> {
+        self.player
+            .out
+            .iter()
+            .filter_map(|o| match o {
+                Output::Ask(_, id, ask) if !matches!(ask, Ask::Settle { .. }) => Some((*id, ask.clone())),
+                _ => None,
+            })
+            .collect()
+    }
+
+    pub(crate) fn answer(&mut self, ask: AskId, answer: Answer) {
+        self.player.take(What::Answer { ask, answer });
+    }
+
+    /// What happened, one word an event.
+    pub(crate) fn story(&self) -> Vec<String> {
+        self.player
+            .events()
+            .map(|event| {
+                let event = serde_json::to_value(event).expect("an event is JSON");
+                event["type"].as_str().unwrap_or_default().to_owned()
+            })
+            .collect()
+    }
+}
