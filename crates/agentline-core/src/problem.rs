@@ -1,10 +1,10 @@
 //! What is wrong with what somebody asked for: the key, what is wrong with it, and the way out.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// One thing that is wrong with a request or a setting. Nothing was started because of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Problem {
     /// The key or flag, as the user would write it.
@@ -12,7 +12,7 @@ pub struct Problem {
     /// What is wrong, with the value where it is short.
     pub message: String,
     /// The value, where the message does not hold it; never a secret.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// What to type instead.
     pub hint: Option<String>,

@@ -4,6 +4,8 @@
 mod agentline;
 pub mod blocking;
 pub mod cache;
+#[cfg(unix)]
+pub mod daemon;
 pub mod detect;
 pub mod doctor;
 mod drive;

@@ -18,7 +18,7 @@ use crate::{
 };
 use agentline_core::{RunRequest, Surface};
 use lanes::Lanes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
 /// How a pool behaves.
@@ -78,7 +78,7 @@ pub struct Pool {
 }
 
 /// How a pool stands.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PoolStatus {
     /// The agents that are alive.
@@ -96,7 +96,7 @@ pub struct PoolStatus {
 }
 
 /// How one warm agent stands.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ProcessStatus {
     /// Which agent.
@@ -205,6 +205,11 @@ impl Pool {
     #[must_use]
     pub fn status(&self) -> PoolStatus {
         self.lanes.status()
+    }
+
+    /// How long nobody has used the pool; `None` while somebody does or waits.
+    pub(crate) fn idle_for(&self) -> Option<Duration> {
+        self.lanes.idle_for()
     }
 
     /// Lets all agents go and waits until they are gone. Runs that wait for a place are refused.

@@ -3,6 +3,7 @@
 use crate::link::{Came, Held, Stopper};
 use agentline_core::{Event, Launch, Outcome, Record, Veil};
 use futures_core::Stream;
+use serde::{Deserialize, Serialize};
 use std::{
     pin::Pin,
     task::{Context, Poll},
@@ -21,7 +22,7 @@ pub struct Run {
 }
 
 /// What was started, for people to look at. Secrets are hidden.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Launched {
     /// The program and its arguments.

@@ -1,0 +1,180 @@
+//! The caller's side: finds the daemon and runs a prompt on it as if it ran here.
+
+use super::messages::{DaemonStatus, FromDaemon, RunOrder, ToDaemon, VERSION};
+use crate::{
+    agentline::Agentline,
+    detect::Here,
+    error::Error,
+    link::{Bell, Driven, link},
+    run::Run,
+};
+use agentline_core::{Event, Failure, Kind, Outcome, Problems, Record, RunRequest, Verdict, Who};
+use std::{fmt, path::PathBuf, time::Duration};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    net::{
+        UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+};
+
+/// How long a daemon may take to say hello.
+const GREETING: Duration = Duration::from_secs(2);
+
+/// A connection to the daemon.
+#[derive(Debug)]
+pub struct Client {
+    lines: Lines<BufReader<OwnedReadHalf>>,
+    write: OwnedWriteHalf,
+}
+
+/// Why there is no daemon to be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NoDaemon {
+    /// None listens there.
+    NotRunning(PathBuf),
+    /// One listens that does not answer.
+    Silent(PathBuf),
+    /// It is of another version.
+    OtherVersion(String),
+}
+
+impl fmt::Display for NoDaemon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotRunning(socket) => write!(f, "no pool is running ({})", socket.display()),
+            Self::Silent(socket) => write!(f, "the pool at {} does not answer", socket.display()),
+            Self::OtherVersion(version) => {
+                write!(
+                    f,
+                    "the pool is of version {version}, this is {VERSION}; `agentline pool stop` ends it"
+                )
+            }
+        }
+    }
+}
+
+impl Client {
+    /// Finds the user's daemon.
+    ///
+    /// # Errors
+    /// Says why there is none.
+    pub async fn connect(here: &Here) -> Result<Self, NoDaemon> {
+        let (client, version) = Self::greet(here).await?;
+        if version == VERSION { Ok(client) } else { Err(NoDaemon::OtherVersion(version)) }
+    }
+
+    /// Finds the user's daemon, of whichever version.
+    async fn greet(here: &Here) -> Result<(Self, String), NoDaemon> {
+        let socket = super::socket(here);
+        let silent = || NoDaemon::Silent(socket.clone());
+        let Ok(stream) = UnixStream::connect(&socket).await else { return Err(NoDaemon::NotRunning(socket)) };
+        let (read, write) = stream.into_split();
+        let mut client = Self { lines: BufReader::new(read).lines(), write };
+        match tokio::time::timeout(GREETING, client.hear()).await {
+            Ok(Some(FromDaemon::Hello { version, .. })) => Ok((client, version)),
+            _ => Err(silent()),
+        }
+    }
+
+    /// How the daemon stands.
+    ///
+    /// # Errors
+    /// There is none, or it does not answer.
+    pub async fn status(here: &Here) -> Result<DaemonStatus, NoDaemon> {
+        let mut client = Self::connect(here).await?;
+        let silent = || NoDaemon::Silent(super::socket(here));
+        client.say(&ToDaemon::Status).await.map_err(|_| silent())?;
+        match tokio::time::timeout(GREETING, client.hear()).await {
+            Ok(Some(FromDaemon::Status(status))) => Ok(*status),
+            _ => Err(silent()),
+        }
+    }
+
+    /// Ends the daemon, of whichever version, and waits until it is gone with its agents. Says whether there was one.
+    pub async fn stop(here: &Here) -> bool {
+        let Ok((mut client, _)) = Self::greet(here).await else { return false };
+        if client.say(&ToDaemon::Stop).await.is_err() {
+            return false;
+        }
+        // Its end closes the connection.
+        while client.hear().await.is_some() {}
+        true
+    }
+
+    /// Runs a prompt there, for the caller that `agentline` knows.
+    ///
+    /// # Errors
+    /// As [`Agentline::run`]; also when the daemon is lost before the run has begun.
+    pub async fn run(mut self, agentline: &Agentline, request: RunRequest) -> Result<Run, Error> {
+        let inner = agentline.inner();
+        let here = inner.here.clone();
+        let order = RunOrder {
+            env: here.env,
+            home: here.home,
+            cwd: here.cwd,
+            project: here.project,
+            cache: here.cache,
+            programs: inner.programs.clone(),
+            prices: inner.prices.clone(),
+            request,
+        };
+        let lost = || Error::io("reach", "the pool")(std::io::ErrorKind::ConnectionAborted.into());
+        self.say(&ToDaemon::Run(Box::new(order))).await.map_err(|_| lost())?;
+        let line = self.lines.next_line().await.ok().flatten().ok_or_else(lost)?;
+        let (run_id, launched) = match serde_json::from_str(&line) {
+            Ok(FromDaemon::Begun { run_id, launched }) => (run_id, launched),
+            Ok(FromDaemon::Usage(problems)) => return Err(Problems(problems).into()),
+            Ok(FromDaemon::Failed(why)) => {
+                return Err(Error::io("use", "the pool")(std::io::Error::other(why)));
+            }
+            // A run that could not begin has an outcome and nothing else.
+            _ => match Record::from_line(&line).map(|record| record.event) {
+                Some(Event::Outcome { outcome }) => return Ok(Run::over(*outcome)),
+                _ => return Err(lost()),
+            },
+        };
+        let bell = Bell::default();
+        let (driven, held) = link(Bell::clone(&bell));
+        tokio::spawn(self.hand_on(driven, bell));
+        Ok(Run::new(run_id, held, launched))
+    }
+
+    /// Hands events on until the outcome, and a stop back.
+    async fn hand_on(mut self, link: Driven, bell: Bell) {
+        loop {
+            let line = tokio::select! {
+                line = self.lines.next_line(), if !link.is_full() => line,
+                () = bell.notified() => {
+                    if let Some(signal) = link.stop()
+                        && self.say(&ToDaemon::Cancel(signal)).await.is_err()
+                    {
+                        break;
+                    }
+                    continue;
+                }
+            };
+            let Ok(Some(line)) = line else { break };
+            match Record::from_line(&line) {
+                Some(Record { event: Event::Outcome { outcome }, .. }) => return link.finish(*outcome),
+                Some(record) => link.send(vec![record]),
+                None => {}
+            }
+        }
+        let failure = Failure::new(Kind::Crashed, "the pool went away in the middle of the run")
+            .hint("run it again; `agentline pool status` says whether the pool is there");
+        link.finish(Outcome::not_begun(&Who::default(), Verdict::Failed, failure));
+    }
+
+    async fn say(&mut self, message: &ToDaemon) -> std::io::Result<()> {
+        let mut line = serde_json::to_vec(message)?;
+        line.push(b'\n');
+        self.write.write_all(&line).await
+    }
+
+    async fn hear(&mut self) -> Option<FromDaemon> {
+        let line = self.lines.next_line().await.ok()??;
+        serde_json::from_str(&line).ok()
+    }
+}

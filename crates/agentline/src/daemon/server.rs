@@ -1,0 +1,229 @@
+//! The daemon's side: one connection a run.
+
+use super::messages::{DaemonStatus, FromDaemon, RunOrder, ToDaemon, VERSION};
+use crate::{
+    agentline::Agentline,
+    detect::Here,
+    error::Error,
+    options::RunOptions,
+    pool::{Pool, PoolOptions},
+    process::Supervisor,
+};
+use agentline_core::Event;
+use std::{
+    fs::{self, File, Permissions},
+    future::Future,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    net::{
+        UnixListener, UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::Notify,
+};
+
+/// How often it is looked whether there is nothing to do any more.
+const PACE: Duration = Duration::from_millis(500);
+
+/// How a daemon behaves.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DaemonOptions {
+    /// The pool behind it.
+    pub pool: PoolOptions,
+    /// It ends after this long without work.
+    pub idle_exit: Duration,
+    /// Who clears up when it is killed suddenly.
+    pub supervisor: Supervisor,
+}
+
+impl Default for DaemonOptions {
+    fn default() -> Self {
+        Self {
+            pool: PoolOptions::default(),
+            idle_exit: Duration::from_secs(900),
+            supervisor: Supervisor::default(),
+        }
+    }
+}
+
+/// Serves runs until it is told to stop, has had nothing to do for long enough, or `stop` comes.
+///
+/// # Errors
+/// The socket cannot be made, or another daemon has it.
+pub async fn serve(here: &Here, options: DaemonOptions, stop: impl Future<Output = ()>) -> Result<(), Error> {
+    let socket = super::socket(here);
+    let seat = take_seat(&socket)?;
+    let listener = UnixListener::bind(&socket).map_err(Error::io("listen at", &socket))?;
+    fs::set_permissions(&socket, Permissions::from_mode(0o600)).map_err(Error::io("guard", &socket))?;
+    let own = fs::metadata(&socket).map_err(Error::io("look at", &socket))?.uid();
+    let daemon = Arc::new(Daemon {
+        pool: Pool::new(Agentline::new(here.clone()), options.pool.clone()),
+        socket: socket.clone(),
+        begun: Instant::now(),
+        options,
+        told_to_stop: Notify::new(),
+    });
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let Ok((stream, _)) = accepted else { continue };
+                // The folder is closed to others; who got in all the same is not served.
+                if stream.peer_cred().is_ok_and(|peer| peer.uid() == own) {
+                    tokio::spawn(Arc::clone(&daemon).serve(stream));
+                }
+            }
+            () = daemon.told_to_stop.notified() => break,
+            () = &mut stop => break,
+            () = tokio::time::sleep(PACE) => {
+                let idle = daemon.pool.idle_for().map(|idle| idle.min(daemon.begun.elapsed()));
+                if idle.is_some_and(|idle| idle >= daemon.options.idle_exit) {
+                    break;
+                }
+            }
+        }
+    }
+    // Nobody finds us any more; then the agents go.
+    let _ = fs::remove_file(&socket);
+    daemon.pool.close().await;
+    drop(seat);
+    Ok(())
+}
+
+/// Makes sure that this is the only daemon here. The seat is ours until the file is closed, however we end.
+fn take_seat(socket: &Path) -> Result<File, Error> {
+    let folder = socket.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
+    fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(Error::io("guard", folder))?;
+    let path = socket.with_extension("lock");
+    let lock = File::create(&path).map_err(Error::io("make", &path))?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(fs::TryLockError::WouldBlock) => {
+            let taken = std::io::Error::new(std::io::ErrorKind::AddrInUse, "a pool is running already");
+            return Err(Error::io("take", socket)(taken));
+        }
+        Err(fs::TryLockError::Error(error)) => return Err(Error::io("take", socket)(error)),
+    }
+    // What a daemon that was killed left behind.
+    let _ = fs::remove_file(socket);
+    Ok(lock)
+}
+
+struct Daemon {
+    pool: Pool,
+    socket: PathBuf,
+    begun: Instant,
+    options: DaemonOptions,
+    told_to_stop: Notify,
+}
+
+impl Daemon {
+    async fn serve(self: Arc<Self>, stream: UnixStream) {
+        let (read, mut write) = stream.into_split();
+        let mut lines = BufReader::new(read).lines();
+        let hello = FromDaemon::Hello { version: VERSION.into(), pid: std::process::id() };
+        if say(&mut write, &hello).await.is_err() {
+            return;
+        }
+        // A caller that is gone or talks nonsense is nobody's loss.
+        while let Ok(Some(line)) = lines.next_line().await {
+            let done = match serde_json::from_str(&line) {
+                Ok(ToDaemon::Run(order)) => return self.run(*order, lines, write).await,
+                Ok(ToDaemon::Status) => say(&mut write, &FromDaemon::Status(Box::new(self.status()))).await,
+                Ok(ToDaemon::Stop) => {
+                    let done = say(&mut write, &FromDaemon::Stopping).await;
+                    self.told_to_stop.notify_one();
+                    done
+                }
+                Ok(ToDaemon::Cancel(_)) => Ok(()),
+                Err(error) => say(&mut write, &FromDaemon::Failed(format!("not understood: {error}"))).await,
+            };
+            if done.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn status(&self) -> DaemonStatus {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        DaemonStatus {
+            version: VERSION.into(),
+            pid: std::process::id(),
+            socket: self.socket.clone(),
+            age_ms: ms(self.begun.elapsed()),
+            idle_exit_ms: ms(self.options.idle_exit),
+            pool: self.pool.status(),
+        }
+    }
+
+    async fn run(
+        &self,
+        order: RunOrder,
+        mut lines: Lines<BufReader<OwnedReadHalf>>,
+        mut write: OwnedWriteHalf,
+    ) {
+        let mut agentline =
+            Agentline::new(order.here()).supervisor(self.options.supervisor.clone()).prices(order.prices);
+        for (agent, program) in order.programs {
+            agentline = agentline.program(agent, program);
+        }
+        let mut run = match self.pool.run_as(&agentline, order.request, RunOptions::default()).await {
+            Ok(run) => run,
+            Err(error) => {
+                let told = match error {
+                    Error::Usage(problems) => FromDaemon::Usage(problems.0),
+                    other => FromDaemon::Failed(other.to_string()),
+                };
+                let _ = say(&mut write, &told).await;
+                return;
+            }
+        };
+        if let Some(launched) = run.launched() {
+            let begun = FromDaemon::Begun { run_id: run.id().to_owned(), launched: launched.clone() };
+            if say(&mut write, &begun).await.is_err() {
+                return;
+            }
+        }
+        let canceller = run.canceller();
+        let mut listens = true;
+        loop {
+            tokio::select! {
+                record = run.next() => {
+                    let Some(record) = record else { return };
+                    let over = matches!(record.event, Event::Outcome { .. });
+                    let mut line = serde_json::to_vec(&record).unwrap_or_default();
+                    line.push(b'\n');
+                    // Nobody reads any more: the drop of the run stops it.
+                    if write.write_all(&line).await.is_err() || over {
+                        return;
+                    }
+                }
+                line = lines.next_line(), if listens => match line {
+                    Ok(Some(line)) => {
+                        if let Ok(ToDaemon::Cancel(signal)) = serde_json::from_str(&line) {
+                            canceller.cancel_by(signal);
+                        }
+                    }
+                    // The caller is gone, and with it whoever wanted the run.
+                    Ok(None) | Err(_) => {
+                        listens = false;
+                        canceller.cancel_by(15);
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn say(write: &mut OwnedWriteHalf, message: &FromDaemon) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    write.write_all(&line).await
+}
