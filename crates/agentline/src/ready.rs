@@ -28,6 +28,9 @@ use tokio::sync::mpsc::UnboundedReceiver;
 /// How long a live agent that nobody needs any more may take for each step of its way out.
 const CLOSING_RUNG: u64 = 2_000;
 
+/// Stands for the session id of a launch that is not carried out.
+pub(crate) const NO_SESSION: &str = "00000000-0000-4000-8000-000000000000";
+
 /// A request that was checked, and the agent that will do it.
 pub(crate) struct Asked {
     pub(crate) agent: &'static dyn Agent,
@@ -123,7 +126,7 @@ impl Inner {
             Ok(asked) => asked,
             Err(outcome) => return Ok(Err(outcome)),
         };
-        let launch = self.launch(&asked, agent_home)?;
+        let launch = self.launch(&asked, agent_home, NO_SESSION)?;
         Ok(Ok(Box::new(self.trip(&asked, &launch, agent_home, options)?)))
     }
 
@@ -157,18 +160,18 @@ impl Inner {
     }
 
     /// What is to be started for this, with everything private to it in this folder. Nothing is written.
-    pub(crate) fn launch(&self, asked: &Asked, private: &Path) -> Result<Launch, Error> {
+    pub(crate) fn launch(&self, asked: &Asked, private: &Path, session: &str) -> Result<Launch, Error> {
         let mut ground =
             Ground::new(asked.program.clone(), asked.cwd.clone(), self.here.home.clone(), private.to_owned());
         ground.env.clone_from(&self.here.env);
-        ground.session_id = uuid::Uuid::new_v4().to_string();
+        session.clone_into(&mut ground.session_id);
         Ok(asked.agent.launch(&asked.plan, &ground, &DiskLook).map_err(Problems::from)?)
     }
 
     /// Makes a process ready to be started. Blocks.
     pub(crate) fn start(&self, asked: &Asked) -> Result<Start, Error> {
         let private = prepare::private_folder(&self.temp_dir())?;
-        let launch = self.launch(asked, private.path())?;
+        let launch = self.launch(asked, private.path(), &uuid::Uuid::new_v4().to_string())?;
         let tape = self.tape(asked, &launch)?;
         prepare::carry_out(&launch)?;
         Ok(Start { agent: asked.agent, launch, private, tape, max_line: asked.plan.request.max_line_bytes })

@@ -3,7 +3,7 @@
 use crate::{
     agentline::Inner,
     error::Error,
-    ready::{Asked, NotBegun},
+    ready::{Asked, NO_SESSION, NotBegun},
 };
 use agentline_core::{Launch, RunRequest};
 use sha2::{Digest, Sha256};
@@ -34,7 +34,7 @@ pub(super) fn prepare(inner: &Inner, request: RunRequest) -> Result<Result<Box<W
         Ok(asked) => asked,
         Err(outcome) => return Ok(Err(outcome)),
     };
-    let launch = inner.launch(&asked, Path::new(PRIVATE))?;
+    let launch = inner.launch(&asked, Path::new(PRIVATE), NO_SESSION)?;
     let shares = asked.agent.shares(&asked.plan);
     let (key, session) = (process_key(&asked, &launch), session_key(&asked, &launch));
     Ok(Ok(Box::new(Wanted { asked, launch, key, session, shares })))

@@ -1,0 +1,72 @@
+//! The main job over ACP on the real Gemini CLI: cold, as a conversation, and on a warm pool.
+
+use agentline::{Change, ChangeSource, Event, Pool, PoolOptions, Surface, Verdict};
+use agentline_mock::gemini::{Script, Step, demo_script};
+use agentline_tests::{Stage, needs_real_gemini};
+
+#[test]
+fn acp_tells_the_whole_story() {
+    needs_real_gemini!();
+    let stage = Stage::new(demo_script());
+    let (records, outcome) = stage.play(stage.request("Write a small program").surface(Surface::Acp));
+    let shown = serde_json::to_string_pretty(&outcome).unwrap();
+    assert_eq!(outcome.verdict, Verdict::Done, "{shown}");
+    let files: Vec<_> =
+        outcome.files.iter().map(|f| (f.path.as_str(), f.change, f.source, f.verified)).collect();
+    assert_eq!(
+        files,
+        [
+            ("SUMMARY.txt", Change::Created, ChangeSource::Shell, true),
+            ("primes.py", Change::Created, ChangeSource::Tool, true)
+        ],
+        "{shown}"
+    );
+    assert_eq!((outcome.tool_calls, outcome.turns), (4, 5), "{shown}");
+    assert!(outcome.usage.tokens.thoughts.is_some_and(|t| t > 0), "{shown}");
+    assert!(records.iter().any(|r| matches!(r.event, Event::Thinking { .. })), "{records:#?}");
+    assert_eq!(outcome.stop_reason.as_deref(), Some("end_turn"), "{shown}");
+    // The scripted model is one that the CLI runs but does not list.
+    let codes: Vec<&str> = outcome.warnings.iter().map(|w| w.code.as_str()).collect();
+    assert_eq!(codes, ["unknown_model"], "{shown}");
+}
+
+#[tokio::test]
+async fn a_conversation_remembers_and_goes_on_after_a_stop() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::new([Step::text("one"), Step::hang(), Step::text("three")]));
+    let session = stage.agentline().session(stage.request("")).await.unwrap();
+    let first = session.prompt("first").await.unwrap().outcome().await;
+    assert_eq!((first.verdict, first.text.as_str()), (Verdict::Done, "one"), "{first:#?}");
+    let second = session.prompt("second").await.unwrap();
+    let stop = second.canceller();
+    let waited = tokio::spawn(second.outcome());
+    tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+    stop.cancel();
+    let second = waited.await.unwrap();
+    assert_eq!(second.verdict, Verdict::Cancelled, "{second:#?}");
+    let third = session.prompt("third").await.unwrap().outcome().await;
+    assert_eq!((third.verdict, third.text.as_str()), (Verdict::Done, "three"), "{third:#?}");
+    assert_eq!(first.session_id.as_deref(), Some(session.id()));
+    let asked = stage.model.requests_to_main();
+    let last = serde_json::to_string(&asked.last().unwrap().body).unwrap();
+    assert!(last.contains("first") && last.contains("one") && last.contains("third"), "{last}");
+    session.close().await;
+}
+
+#[tokio::test]
+async fn a_pool_runs_prompts_on_one_warm_agent() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::always(Step::text("hello")));
+    let pool = Pool::new(stage.agentline(), PoolOptions::default());
+    let mut times = Vec::new();
+    for round in 0..5 {
+        let begun = std::time::Instant::now();
+        let outcome = pool.run(stage.request(&format!("prompt {round}"))).await.unwrap().outcome().await;
+        times.push(begun.elapsed());
+        assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, "hello"), "{outcome:#?}");
+    }
+    let status = pool.status();
+    assert_eq!((status.started, status.runs), (1, 5), "{status:?}");
+    assert!(times[4] * 4 < times[0], "{times:?}");
+    pool.close().await;
+}
