@@ -22,13 +22,16 @@ mod prepare;
 pub mod process;
 pub mod provider;
 mod ready;
+pub mod review;
 mod run;
+pub mod schema;
 mod seat;
 mod session;
 pub mod settings;
 pub mod snapshot;
 mod tape_file;
 pub mod tools;
+pub mod until;
 mod workspace;
 
 pub use crate::agentline::Agentline;
@@ -39,6 +42,7 @@ pub use options::RunOptions;
 pub use pool::{Pool, PoolOptions, PoolStatus, ProcessStatus};
 pub use provider::{Provider, ProviderError, ProviderResult};
 pub use run::{Canceller, Launched, Run};
+pub use schema::Schema;
 pub use session::Session;
 
 /// The example of the README compiles.

@@ -1,0 +1,87 @@
+//! The one place that knows which crate validates: `boon`.
+
+use super::say;
+use agentline_core::{Problem, Problems};
+use boon::{CompileError, Compiler, Draft, SchemaIndex, Schemas, UrlLoader, ValidationError};
+use serde_json::Value;
+use std::error::Error;
+
+/// The address of the schema itself. No reference can lead out of it, so it need not exist.
+const HERE: &str = "agentline://schema/";
+
+/// A schema made ready for checking.
+pub(super) struct Compiled {
+    schemas: Schemas,
+    index: SchemaIndex,
+}
+
+impl Compiled {
+    /// Makes a schema ready, or says what is wrong with it.
+    pub(super) fn new(document: &Value) -> Result<Self, Problems> {
+        let mut compiler = Compiler::new();
+        compiler.set_default_draft(Draft::V2020_12);
+        compiler.use_loader(Box::new(Nothing));
+        let mut schemas = Schemas::new();
+        let wrong = |error: CompileError| Problems::from(problem(&error, document));
+        compiler.add_resource(HERE, document.clone()).map_err(wrong)?;
+        let index = compiler.compile(HERE, &mut schemas).map_err(wrong)?;
+        Ok(Self { schemas, index })
+    }
+
+    /// Holds a value against the schema. Places in it are told from `at` on.
+    pub(super) fn check(&self, value: &Value, at: &str) -> Result<(), Vec<String>> {
+        self.schemas.validate(value, self.index).map_err(|error| say::sentences(&error, value, at))
+    }
+}
+
+/// Fetches nothing.
+struct Nothing;
+
+impl UrlLoader for Nothing {
+    fn load(&self, _url: &str) -> Result<Value, Box<dyn Error>> {
+        Err("nothing is fetched".into())
+    }
+}
+
+fn problem(error: &CompileError, document: &Value) -> Problem {
+    let wrong = |what: String| Problem::new(super::KEY, what);
+    let place = |url: &str| url.trim_start_matches(HERE).to_owned();
+    match error {
+        CompileError::LoadUrlError { url, .. } if is_draft(document, url) => {
+            wrong(format!("is of a draft that is not known: `{url}`"))
+                .hint("set `$schema` to that of draft 2020-12, 2019-09, 7, 6 or 4, or leave it out")
+        }
+        CompileError::UnsupportedDraft { url } | CompileError::InvalidMetaSchemaUrl { url, .. } => {
+            wrong(format!("is of a draft that is not known: `{}`", place(url)))
+                .hint("set `$schema` to that of draft 2020-12, 2019-09, 7, 6 or 4, or leave it out")
+        }
+        CompileError::LoadUrlError { url, .. } => {
+            wrong(format!("refers to `{}`, which is not part of it, and nothing is fetched", place(url)))
+                .hint("copy that under `$defs` and refer to it as `#/$defs/NAME`")
+        }
+        CompileError::JsonPointerNotFound(at) => {
+            wrong(format!("refers to `{}`, which is not in it", place(at))).hint("correct the `$ref`")
+        }
+        CompileError::InvalidRegex { regex, src, .. } => {
+            wrong(format!("has a pattern that cannot be read: `{regex}`: {src}"))
+                .hint("correct the `pattern`")
+        }
+        CompileError::ValidationError { src, .. } => of_meta(src, document),
+        other => wrong(format!(
+            "is not a good JSON Schema: {}",
+            say::bounded(&other.to_string().replace(HERE, ""))
+        ))
+        .hint("correct the schema"),
+    }
+}
+
+fn of_meta(error: &ValidationError<'_, '_>, document: &Value) -> Problem {
+    let sentences = say::sentences(error, document, "");
+    Problem::new(super::KEY, format!("is not a good JSON Schema: {}", sentences.join("; ")))
+        .hint("correct the schema")
+}
+
+fn is_draft(document: &Value, url: &str) -> bool {
+    let draft = document["$schema"].as_str().unwrap_or_default();
+    !draft.is_empty() && draft.trim_end_matches('#') == url.trim_end_matches('#')
+}

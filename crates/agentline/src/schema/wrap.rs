@@ -1,0 +1,118 @@
+//! Values of any kind as the input of a tool, which is always an object, and back.
+
+use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+
+/// The draft that is meant where nothing is said, so nothing need be said.
+const DEFAULT_DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
+/// Where schemas keep the parts that they refer to. They move to the top, so that references to them stay right.
+const PARTS: [&str; 2] = ["$defs", "definitions"];
+/// Keys whose values are maps from names to schemas.
+const MAPS: &[&str] =
+    &["properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"];
+/// Keys whose values are data, whatever they look like.
+const DATA: &[&str] = &["const", "enum", "default", "examples", "example"];
+
+/// Under which key a tool gets the value.
+pub(super) fn key(schema: &Value) -> &'static str {
+    let kind = &schema["type"];
+    if kind == "array" || *kind == json!(["array"]) { "items" } else { "data" }
+}
+
+/// The schema of an object that holds a value of this schema.
+pub(super) fn around(schema: &Value) -> Value {
+    let key = key(schema);
+    let mut outer = Map::new();
+    let mut inner = schema.as_object().cloned().unwrap_or_default();
+    if let Some(draft) = inner.remove("$schema").filter(|draft| draft != DEFAULT_DRAFT) {
+        outer.insert("$schema".into(), draft);
+    }
+    // With a name of its own the inner schema would be the place where references begin.
+    let id = ["$id", "id"].into_iter().find_map(|id| match inner.get(id) {
+        Some(Value::String(_)) => inner.remove(id),
+        _ => None,
+    });
+    let id = id.as_ref().and_then(Value::as_str).unwrap_or_default();
+    let moved = Moved { id: id.trim_end_matches('#'), prefix: format!("#/properties/{key}") };
+    let mut inner = Value::Object(inner);
+    moved.schema(&mut inner);
+    for part in PARTS {
+        if let Some(part_of_inner) = inner.as_object_mut().and_then(|inner| inner.remove(part)) {
+            outer.insert(part.into(), part_of_inner);
+        }
+    }
+    outer.insert("type".into(), json!("object"));
+    outer.insert("required".into(), json!([key]));
+    outer.insert("properties".into(), json!({ key: inner }));
+    Value::Object(outer)
+}
+
+/// What the input of a tool may mean, the rule first.
+pub(super) fn readings(input: &Value, key: &str) -> Vec<Value> {
+    let told = input.get(key);
+    let as_text = told.and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok());
+    let other = input.get("data").or_else(|| input.get("items"));
+    let nested = input.get("data").and_then(|data| data.get("items"));
+    let known = [told, nested, other, Some(input)].into_iter().flatten().cloned();
+    let mut readings: Vec<Value> = known.collect();
+    readings.extend(as_text);
+    readings
+}
+
+/// A schema that moved to another place, with the references in it.
+struct Moved<'a> {
+    id: &'a str,
+    prefix: String,
+}
+
+impl Moved<'_> {
+    fn schema(&self, schema: &mut Value) {
+        let Some(schema) = schema.as_object_mut() else { return };
+        // What "#" meant by this is the top; that has moved.
+        if let Some(Value::String(to)) = schema.remove("$recursiveRef") {
+            schema.insert("$ref".into(), Value::String(to));
+        }
+        for (key, value) in schema {
+            match value {
+                Value::String(to) if matches!(key.as_str(), "$ref" | "$dynamicRef") => {
+                    *to = self.reference(to).into_owned();
+                }
+                _ if DATA.contains(&key.as_str()) => {}
+                Value::Object(map) if MAPS.contains(&key.as_str()) => {
+                    map.values_mut().for_each(|value| self.below(value));
+                }
+                other => self.below(other),
+            }
+        }
+    }
+
+    fn below(&self, value: &mut Value) {
+        match value {
+            Value::Array(list) => list.iter_mut().for_each(|value| self.below(value)),
+            Value::Object(map) if !is_resource(map) => self.schema(value),
+            _ => {}
+        }
+    }
+
+    fn reference<'t>(&self, to: &'t str) -> Cow<'t, str> {
+        let to =
+            to.strip_prefix(self.id).filter(|rest| rest.is_empty() || rest.starts_with('#')).unwrap_or(to);
+        // An empty reference is one to the top.
+        let fragment = if to.is_empty() { Some("") } else { to.strip_prefix('#') };
+        match fragment {
+            Some(rest) if PARTS.iter().any(|part| rest.starts_with(&format!("/{part}/"))) => {
+                Cow::Borrowed(to)
+            }
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+                Cow::Owned(format!("{}{rest}", self.prefix))
+            }
+            _ => Cow::Borrowed(to),
+        }
+    }
+}
+
+/// Whether references in it begin at itself.
+fn is_resource(schema: &Map<String, Value>) -> bool {
+    let name = schema.get("$id").or_else(|| schema.get("id")).and_then(Value::as_str);
+    name.is_some_and(|name| !name.starts_with('#'))
+}

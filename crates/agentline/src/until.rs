@@ -1,0 +1,210 @@
+//! Whether a task is complete, by the caller's own check: a function, or a command that must succeed.
+
+use crate::process::{Exit, Happening, Process, Spawn, Supervisor};
+use agentline_core::{Failure, Kind};
+use futures_util::FutureExt;
+use serde_json::Value;
+use std::{
+    any::Any, collections::BTreeMap, fmt, panic::AssertUnwindSafe, path::PathBuf, pin::Pin, sync::Arc,
+    time::Duration,
+};
+
+/// How much of the end of a command's output the agent is told.
+const TAIL: usize = 8 << 10;
+
+type Verdict = Pin<Box<dyn Future<Output = Checked> + Send>>;
+type Function = dyn Fn(CheckInput) -> Verdict + Send + Sync;
+
+/// What a check may look at.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct CheckInput {
+    /// The text of the agent's last turn.
+    pub text: String,
+    /// The structured value, where one was asked for; it fits the schema.
+    pub value: Option<Value>,
+    /// Where the agent worked.
+    pub workspace: PathBuf,
+}
+
+impl CheckInput {
+    /// What the agent said, and where it worked.
+    #[must_use]
+    pub fn new(text: impl Into<String>, workspace: impl Into<PathBuf>) -> Self {
+        Self { text: text.into(), value: None, workspace: workspace.into() }
+    }
+}
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Checked {
+    /// The task is complete.
+    Done,
+    /// It is not, for this reason, which the agent is told.
+    Continue(String),
+}
+
+/// Decides whether a task is complete. A clone is cheap.
+///
+/// ```
+/// use agentline::until::{Checked, Checker};
+/// let checker = Checker::new(|input| async move {
+///     if input.workspace.join("report.md").exists() {
+///         Checked::Done
+///     } else {
+///         Checked::Continue("report.md is still missing".into())
+///     }
+/// });
+/// # let _ = checker;
+/// ```
+#[derive(Clone)]
+pub struct Checker {
+    how: How,
+}
+
+#[derive(Clone)]
+enum How {
+    Function(Arc<Function>),
+    Command(Arc<Command>),
+}
+
+struct Command {
+    line: String,
+    env: BTreeMap<String, String>,
+    supervisor: Supervisor,
+}
+
+impl Checker {
+    /// Asks a function after each turn.
+    pub fn new<F, Fut>(check: F) -> Self
+    where
+        F: Fn(CheckInput) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Checked> + Send + 'static,
+    {
+        Self { how: How::Function(Arc::new(move |input| Box::pin(check(input)))) }
+    }
+
+    /// Runs a command line after each turn, by the user's shell, in the workspace, with exactly this environment. The task is
+    /// complete when it succeeds; else the agent is told how it ended and the end of what it printed. Nothing that it starts
+    /// outlives it.
+    pub fn command(line: impl Into<String>, env: BTreeMap<String, String>, supervisor: Supervisor) -> Self {
+        Self { how: How::Command(Arc::new(Command { line: line.into(), env, supervisor })) }
+    }
+
+    /// Checks, in the time that is left. Whoever drops the future ends the check and all that it started.
+    ///
+    /// # Errors
+    /// There is no answer: the time was over, the command could not be started, or the function panicked.
+    pub async fn check(&self, input: CheckInput, left: Duration) -> Result<Checked, Failure> {
+        let checked = async {
+            match &self.how {
+                How::Function(check) => {
+                    // What the function does before it returns its future may panic as well.
+                    let asked = AssertUnwindSafe(async { check(input).await });
+                    asked.catch_unwind().await.map_err(|panic| {
+                        Failure::new(Kind::Tool, format!("the check panicked: {}", said(&*panic)))
+                    })
+                }
+                How::Command(command) => command.run(input.workspace).await,
+            }
+        };
+        tokio::time::timeout(left, checked).await.unwrap_or_else(|_| {
+            let message = format!("{self} was not finished when the time of the run was over");
+            Err(Failure::new(Kind::TimeoutRun, message))
+        })
+    }
+}
+
+/// As it is told to people and agents.
+impl fmt::Display for Checker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.how {
+            How::Function(_) => f.write_str("the check"),
+            How::Command(command) => write!(f, "the check `{}`", command.line),
+        }
+    }
+}
+
+/// The environment is not shown.
+impl fmt::Debug for Checker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Checker({self})")
+    }
+}
+
+impl Command {
+    async fn run(&self, workspace: PathBuf) -> Result<Checked, Failure> {
+        let (shell, flag) = if cfg!(windows) { ("cmd", "/C") } else { ("/bin/sh", "-c") };
+        let mut spawn = Spawn::new(shell, workspace, format!("until-{}", uuid::Uuid::new_v4()));
+        spawn.args = vec![flag.into(), self.line.clone().into()];
+        spawn.env = self.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        spawn.supervisor = self.supervisor.clone();
+        let mut process = Process::spawn(spawn).map_err(|why| {
+            Failure::new(Kind::Spawn, format!("the check `{}` could not be started: {why}", self.line))
+        })?;
+        process.close_stdin();
+        let mut tail = Tail::default();
+        let exit = loop {
+            match process.next(&mut tail.bytes).await {
+                Happening::Bytes(_) => tail.cut(),
+                Happening::Exit(exit) => break exit,
+            }
+        };
+        let how = match exit {
+            Exit::Code(0) => return Ok(Checked::Done),
+            Exit::Code(code) => format!("ended with exit code {code}"),
+            Exit::Signal(signal) => format!("was ended by signal {signal}"),
+            Exit::Lost => "ended in a way that nobody knows".into(),
+        };
+        let output = match tail.text() {
+            text if text.is_empty() => "It printed nothing.".into(),
+            text => format!("The end of what it printed:\n{text}"),
+        };
+        Ok(Checked::Continue(format!("`{}` {how}. {output}", self.line)))
+    }
+}
+
+/// The end of what was printed.
+#[derive(Default)]
+struct Tail {
+    bytes: Vec<u8>,
+    is_cut: bool,
+}
+
+impl Tail {
+    fn cut(&mut self) {
+        if self.bytes.len() > 2 * TAIL {
+            self.bytes.drain(..self.bytes.len() - TAIL);
+            self.is_cut = true;
+        }
+    }
+
+    /// As text, from the beginning of a line on where that is near, without what terminals would do something on.
+    fn text(&self) -> String {
+        let from = self.bytes.len().saturating_sub(TAIL);
+        let is_cut = self.is_cut || from > 0;
+        let mut kept = &self.bytes[from..];
+        if is_cut {
+            let line = kept.iter().position(|byte| *byte == b'\n').map(|end| end + 1);
+            // The rest of a character that was cut in two.
+            let part = kept.iter().take_while(|byte| **byte & 0xC0 == 0x80).count();
+            kept = &kept[line.filter(|line| *line < TAIL / 2).unwrap_or(part)..];
+        }
+        let plain = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
+        let text: String = String::from_utf8_lossy(kept).chars().filter(plain).collect();
+        let text = text.trim_end();
+        if is_cut { format!("…\n{text}") } else { text.to_owned() }
+    }
+}
+
+/// What a panic said.
+fn said(panic: &(dyn Any + Send)) -> &str {
+    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => text,
+        (_, Some(text)) => text,
+        _ => "no text",
+    }
+}
+
+#[cfg(test)]
+mod tests;
