@@ -2,6 +2,7 @@
 //! changed, what it cost, and whether it worked.
 
 mod agentline;
+pub mod attach;
 pub mod blocking;
 pub mod cache;
 #[cfg(unix)]
@@ -31,6 +32,7 @@ pub mod settings;
 pub mod snapshot;
 mod tape_file;
 pub mod tools;
+mod typed;
 pub mod until;
 mod workspace;
 
@@ -44,6 +46,7 @@ pub use provider::{Provider, ProviderError, ProviderResult};
 pub use run::{Canceller, Launched, Run};
 pub use schema::Schema;
 pub use session::Session;
+pub use typed::{Typed, TypedError, run_typed};
 
 /// The example of the README compiles.
 #[cfg(doctest)]

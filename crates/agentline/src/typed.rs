@@ -1,0 +1,157 @@
+//! Runs whose answer is a value of a Rust type.
+
+use crate::{Schema, error::Error};
+use agentline_core::{Outcome, Phase, Verdict};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+/// The value that an agent answered with, and all else that the run came to.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Typed<T> {
+    /// The value.
+    pub value: T,
+    /// The whole outcome. Its verdict is `done`, or `done_with_denials` where tools that the agent wanted were refused.
+    pub outcome: Outcome,
+}
+
+/// Why there is no value.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TypedError {
+    /// The run could not even be tried.
+    #[error(transparent)]
+    NotTried(#[from] Error),
+    /// The run came to no value.
+    #[error("{}: {}", .0.verdict.name(), told(.0))]
+    Failed(Box<Outcome>),
+    /// The value fits the schema of the type, but not the type: the two do not agree.
+    #[error("the value fits the schema of the type, but not the type: {why}")]
+    Mismatch {
+        /// What `serde` said.
+        why: serde_json::Error,
+        /// What the run came to.
+        outcome: Box<Outcome>,
+    },
+}
+
+impl TypedError {
+    /// What the run came to, where it was tried.
+    #[must_use]
+    pub fn outcome(&self) -> Option<&Outcome> {
+        match self {
+            Self::NotTried(_) => None,
+            Self::Failed(outcome) | Self::Mismatch { outcome, .. } => Some(outcome),
+        }
+    }
+
+    /// Whether it worked, where it was tried.
+    #[must_use]
+    pub fn verdict(&self) -> Option<Verdict> {
+        self.outcome().map(|outcome| outcome.verdict)
+    }
+
+    /// In which part of the run it went wrong: before the model was asked, where nothing was tried.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        match self {
+            Self::NotTried(_) => Phase::Request,
+            Self::Failed(outcome) => outcome.error.as_ref().map_or(Phase::Response, |error| error.phase),
+            Self::Mismatch { .. } => Phase::Response,
+        }
+    }
+
+    /// What the agent said.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.outcome().map_or("", |outcome| &outcome.text)
+    }
+}
+
+/// Runs with the schema of a type and reads the value as that type. `run` is a run with that schema, to its end.
+///
+/// # Errors
+/// There is no value; the error says why, and holds the outcome where there is one.
+pub async fn run_typed<T, F, Fut>(run: F) -> Result<Typed<T>, TypedError>
+where
+    T: DeserializeOwned + JsonSchema,
+    F: FnOnce(Schema) -> Fut,
+    Fut: Future<Output = Result<Outcome, Error>>,
+{
+    let schema = Schema::from_type::<T>().map_err(Error::from)?;
+    read(run(schema).await?)
+}
+
+fn read<T: DeserializeOwned>(outcome: Outcome) -> Result<Typed<T>, TypedError> {
+    let worked = matches!(outcome.verdict, Verdict::Done | Verdict::DoneWithDenials);
+    let Some(output) = outcome.output.as_ref().filter(|_| worked) else {
+        return Err(TypedError::Failed(Box::new(outcome)));
+    };
+    match serde_json::from_str(output.get()) {
+        Ok(value) => Ok(Typed { value, outcome }),
+        Err(why) => Err(TypedError::Mismatch { why, outcome: Box::new(outcome) }),
+    }
+}
+
+fn told(outcome: &Outcome) -> &str {
+    outcome.error.as_ref().map_or("the agent handed in no value", |error| &error.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agentline_core::{Failure, Kind, Problem, Problems, Who};
+    use serde::Deserialize;
+    use serde_json::{json, value::RawValue};
+
+    #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+    struct Count {
+        count: u8,
+    }
+
+    fn outcome(verdict: Verdict, output: Option<&str>) -> Outcome {
+        let mut outcome =
+            Outcome::not_begun(&Who::default(), verdict, Failure::new(Kind::InvalidOutput, "no value"));
+        outcome.error.take_if(|_| output.is_some());
+        outcome.output = output.map(|json| RawValue::from_string(json.to_owned()).unwrap());
+        outcome.text = "the text".into();
+        outcome
+    }
+
+    async fn typed(outcome: Outcome) -> Result<Typed<Count>, TypedError> {
+        run_typed(|schema| async move {
+            assert!(schema.check(&json!({"count": 3})).is_ok() && schema.check(&json!({})).is_err());
+            Ok(outcome)
+        })
+        .await
+    }
+
+    #[tokio::test]
+    async fn a_good_run_gives_the_value_and_the_outcome() {
+        for verdict in [Verdict::Done, Verdict::DoneWithDenials] {
+            let typed = typed(outcome(verdict, Some("{\"count\": 3}"))).await.unwrap();
+            assert_eq!((typed.value, typed.outcome.verdict), (Count { count: 3 }, verdict));
+        }
+    }
+
+    #[tokio::test]
+    async fn errors_carry_verdict_phase_and_text() {
+        let failed = typed(outcome(Verdict::InvalidOutput, None)).await.unwrap_err();
+        assert_eq!(failed.to_string(), "invalid_output: no value");
+        assert_eq!(failed.verdict(), Some(Verdict::InvalidOutput));
+        assert_eq!((failed.phase(), failed.text()), (Phase::Response, "the text"));
+        // A value that came before a run went wrong is not the answer.
+        let stopped = typed(outcome(Verdict::TimedOut, Some("{\"count\": 3}"))).await.unwrap_err();
+        assert_eq!(stopped.verdict(), Some(Verdict::TimedOut));
+        let mismatch = typed(outcome(Verdict::Done, Some("{\"count\": 300}"))).await.unwrap_err();
+        assert!(
+            matches!(mismatch, TypedError::Mismatch { .. }) && mismatch.to_string().contains("300"),
+            "{mismatch}"
+        );
+        assert_eq!(mismatch.phase(), Phase::Response);
+        let problem = Error::from(Problems::from(Problem::new("model", "is wrong")));
+        let untried = run_typed::<Count, _, _>(|_| async { Err(problem) }).await.unwrap_err();
+        assert_eq!((untried.verdict(), untried.phase(), untried.text()), (None, Phase::Request, ""));
+        assert_eq!(untried.to_string(), "`model`: is wrong");
+    }
+}
