@@ -6,12 +6,17 @@ use super::{
     tool::{Tool, ToolCall, ToolOutput},
     under_way::UnderWay,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
 use tokio_util::sync::CancellationToken;
+
+/// Arguments that agents add to the calls of every tool for purposes of their own, and send on to the server: the
+/// schedule of Gemini CLI (seen in 0.61.0). A tool that does not know them would refuse the call, or take them for a part
+/// of the answer.
+const ADDED_BY_AGENTS: &[&str] = &["wait_for_previous"];
 
 /// The tools of one run.
 pub(super) struct Desk {
@@ -19,7 +24,7 @@ pub(super) struct Desk {
     pub(super) tools: Vec<Arc<Tool>>,
     side: Side,
     calls: AtomicU64,
-    under_way: UnderWay,
+    pub(super) under_way: UnderWay,
     /// The run is over.
     pub(super) closed: CancellationToken,
 }
@@ -43,9 +48,14 @@ impl Desk {
         &self,
         request: String,
         name: &str,
-        args: Value,
+        mut args: Map<String, Value>,
         left: CancellationToken,
     ) -> Result<ToolOutput, GivenUp> {
+        let tool = self.tools.iter().find(|tool| tool.name() == name);
+        if let Some(tool) = tool {
+            args.retain(|key, _| !ADDED_BY_AGENTS.contains(&key.as_str()) || tool.knows(key));
+        }
+        let args = Value::Object(args);
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         self.side.tell(&json!({"called": name, "call": number, "input": cut_value(&args)}));
         let visit = self.under_way.begin(request, &self.closed);
@@ -53,7 +63,7 @@ impl Desk {
         let mut end = End { desk: self, name, number, stopped: stopped.clone(), answered: false };
         let call = ToolCall { tool: name.to_owned(), number, stopped };
         let work = async {
-            match self.tools.iter().find(|tool| tool.name() == name) {
+            match tool {
                 Some(tool) => perform(tool, args, call).await,
                 None => ToolOutput::error(format!("there is no tool `{name}`")),
             }
@@ -69,11 +79,6 @@ impl Desk {
             "result": name, "call": number, "is_error": output.is_error, "content": cut_text(&output.text),
         }));
         Ok(output)
-    }
-
-    /// The agent cancelled a request.
-    pub(super) fn cancel(&self, request: &str) {
-        self.under_way.cancel(request);
     }
 }
 

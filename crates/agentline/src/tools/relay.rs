@@ -53,7 +53,7 @@ pub(super) struct Relay {
     link: Arc<Link>,
     way: Way,
     patience: Duration,
-    under_way: UnderWay,
+    pub(super) under_way: UnderWay,
     closed: CancellationToken,
 }
 

@@ -56,7 +56,7 @@ impl Server {
         if let Ok(Cancelled { method, params: Some(params) }) = serde_json::from_slice(body)
             && method == "notifications/cancelled"
         {
-            self.desk.cancel(&params.request_id.to_string());
+            self.desk.under_way.cancel(&params.request_id.to_string());
         }
         self.service.handle(request).await
     }
@@ -103,7 +103,7 @@ impl ServerHandler for Speaker {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let request = context.id.clone().into_json_value().to_string();
-        let args = Value::Object(params.arguments.unwrap_or_default());
+        let args = params.arguments.unwrap_or_default();
         match self.0.call(request, &params.name, args, context.ct).await {
             Ok(output) => Ok(result(output).into()),
             Err(_) => Err(ErrorData::internal_error("the call was cancelled", None)),

@@ -185,6 +185,8 @@ pub struct Serving {
     _side: Side,
     value: Arc<Mutex<Option<Value>>>,
     closed: CancellationToken,
+    own: Option<Arc<Desk>>,
+    foreign: Vec<Arc<Relay>>,
     /// One for each foreign server.
     tasks: Vec<JoinHandle<()>>,
 }
@@ -220,7 +222,7 @@ pub(super) fn serve(host: &ToolHost, offer: Offer) -> Result<Serving, Error> {
     let mut own = None;
     if !tools.is_empty() {
         servers.insert(host.name.clone(), reached_at(door.url(&run), &token));
-        own = Some(Server::new(Arc::new(Desk::new(host.name.clone(), tools, side.clone(), closed.clone()))));
+        own = Some(Arc::new(Desk::new(host.name.clone(), tools, side.clone(), closed.clone())));
     }
     let mut foreign = HashMap::new();
     let mut tasks = Vec::new();
@@ -236,9 +238,16 @@ pub(super) fn serve(host: &ToolHost, offer: Offer) -> Result<Serving, Error> {
         foreign.insert(place, relay);
         tasks.push(task);
     }
-    let room = Room { token: token.clone(), side: side.clone(), own, foreign, refused: AtomicU32::new(0) };
+    let relays = foreign.values().cloned().collect();
+    let room = Room {
+        token: token.clone(),
+        side: side.clone(),
+        own: own.clone().map(Server::new),
+        foreign,
+        refused: AtomicU32::new(0),
+    };
     door.enter(&run, room);
-    Ok(Serving { run, door, token, servers, lines, _side: side, value, closed, tasks })
+    Ok(Serving { run, door, token, servers, lines, _side: side, value, closed, own, foreign: relays, tasks })
 }
 
 impl Serving {
@@ -271,6 +280,13 @@ impl Serving {
     #[must_use]
     pub fn value(&self) -> Option<Value> {
         self.value.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Stops all calls that are under way, of our own tools and of foreign ones. Agents may give calls up without a word:
+    /// Gemini CLI 0.61.0 does when its turn is cancelled.
+    pub fn cancel_calls(&self) {
+        self.own.iter().for_each(|desk| desk.under_way.cancel_all());
+        self.foreign.iter().for_each(|relay| relay.under_way.cancel_all());
     }
 
     /// Takes everything away, as a drop does, and waits until the programs of foreign servers have ended: a moment, in

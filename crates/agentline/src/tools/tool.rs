@@ -140,6 +140,11 @@ impl Tool {
         self.schema.as_object().cloned().unwrap_or_default()
     }
 
+    /// Whether its schema names an argument.
+    pub(super) fn knows(&self, argument: &str) -> bool {
+        self.schema["properties"].get(argument).is_some()
+    }
+
     /// What is wrong with it.
     pub(super) fn check(&self) -> Result<(), String> {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';

@@ -32,6 +32,13 @@ impl UnderWay {
         }
     }
 
+    /// It wants none of those that are under way now.
+    pub(super) fn cancel_all(&self) {
+        for (_, stop) in self.requests().values() {
+            stop.cancel();
+        }
+    }
+
     fn requests(&self) -> MutexGuard<'_, HashMap<String, (u64, CancellationToken)>> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -206,3 +206,30 @@ async fn an_agent_that_hangs_up_ends_its_tool() {
     lines_until(&mut serving, |line| line["cancelled"] == "endless").await;
     fate.ended().await;
 }
+
+#[tokio::test]
+async fn calls_that_an_agent_gave_up_in_silence_can_be_stopped() {
+    let fate = Fate::default();
+    let (mut serving, client) = serve([fate.endless(LONG), add()]);
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "endless"}});
+    let _waiting = client.send(&call).await;
+    fate.began().await;
+    serving.cancel_calls();
+    lines_until(&mut serving, |line| line["cancelled"] == "endless").await;
+    fate.ended().await;
+    assert_eq!(client.call("add", json!({"a": 1, "b": 2})).await, (false, r#"{"sum":3}"#.into()));
+}
+
+#[tokio::test]
+async fn what_an_agent_adds_for_itself_does_not_reach_a_tool() {
+    let echo = |name: &str, properties: Value| {
+        let schema = json!({"type": "object", "properties": properties});
+        Tool::new(name, "", schema, |args: Value, _: ToolCall| async move { Ok(args) })
+    };
+    let waits = echo("waits", json!({"wait_for_previous": {"type": "boolean"}}));
+    let (mut serving, client) = serve([echo("plain", json!({"n": {}})), waits]);
+    let args = json!({"n": 1, "other": 2, "wait_for_previous": true});
+    assert_eq!(client.call("plain", args.clone()).await.1, r#"{"n":1,"other":2}"#);
+    assert_eq!(client.call("waits", args.clone()).await.1, args.to_string());
+    assert_eq!(lines(&mut serving)[0]["input"], json!({"n": 1, "other": 2}));
+}

@@ -138,6 +138,23 @@ async fn an_agent_that_hangs_up_cancels_at_the_server() {
 }
 
 #[tokio::test]
+async fn calls_that_an_agent_gave_up_in_silence_can_be_stopped() {
+    let (serving, client) = serve(offer().server("tiny", tiny("")));
+    client.initialize().await;
+    let call = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "endless"}});
+    let waiting = tokio::spawn({
+        let client = client.clone();
+        async move { client.post(&call).await.1 }
+    });
+    until("the server hears of it", async || {
+        serving.cancel_calls();
+        client.call("cancelled", json!({})).await.1 == "request number"
+    })
+    .await;
+    assert!(waiting.await.unwrap().contains("the request was cancelled"));
+}
+
+#[tokio::test]
 async fn what_a_server_says_unasked_reaches_those_who_listen() {
     let (_serving, client) = serve(offer().server("tiny", tiny("")));
     client.initialize().await;
