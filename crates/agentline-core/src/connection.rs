@@ -239,7 +239,7 @@ impl Connection {
         let Some((id, question)) = self.asks.remove(&ask) else { return };
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.answered(ask, here.at);
-        match question {
+        match question.clone() {
             Ask::Settle { .. } => {
                 if let Answer::Settled(disk) = answer {
                     run.disk = Some(disk.clone());
@@ -265,7 +265,26 @@ impl Connection {
                 self.talk.answer(ask, &Answer::Ruled(ruling), &mut self.say);
             }
             Ask::Review { .. } => self.reviewed(id, answer, here),
-            _ => self.talk.answer(ask, answer, &mut self.say),
+            Ask::ReadFile { path, .. } | Ask::WriteFile { path, .. } => {
+                let Answer::Ruled(ruling) = answer else {
+                    return self.talk.answer(ask, answer, &mut self.say);
+                };
+                // A file that was refused is a denial as any other.
+                let tool = if matches!(&question, Ask::WriteFile { .. }) { "Write" } else { "Read" };
+                let reason = ruling.reason.clone().unwrap_or_default();
+                let error = Answer::Error(format!("{reason}: {path}"));
+                let event = Event::Permission {
+                    tool_use_id: format!("file-{}", ask.0),
+                    tool: tool.into(),
+                    request: serde_json::value::to_raw_value(&serde_json::json!({ "file_path": path })).ok(),
+                    decision: "deny",
+                    by: ruling.by.clone(),
+                    reason: ruling.reason.clone(),
+                    rule: ruling.rule.clone(),
+                };
+                self.emit(id, event, here, out);
+                self.talk.answer(ask, &error, &mut self.say);
+            }
         }
     }
 

@@ -220,13 +220,14 @@ impl Run {
                     self.deny(tool_use_id, tool, why);
                 }
             }
-            Event::Permission { tool_use_id, decision, reason, rule, .. } => {
+            Event::Permission { tool_use_id, tool: name, decision, reason, rule, .. } => {
                 self.progress("permission", at);
                 if *decision == "deny" {
                     let tool = self
                         .open
                         .get(tool_use_id)
-                        .map(|t| OpenTool { name: t.name.clone(), native: t.native.clone() });
+                        .map(|t| OpenTool { name: t.name.clone(), native: t.native.clone() })
+                        .or_else(|| Some(OpenTool { name: name.clone(), native: String::new() }));
                     let reason = reason.clone().unwrap_or_default();
                     let why =
                         rule.as_ref().map_or_else(|| reason.clone(), |rule| format!("{reason}: {rule}"));

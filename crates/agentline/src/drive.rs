@@ -2,14 +2,15 @@
 
 use crate::{
     link::Bell,
+    look::DiskLook,
     prepare,
     process::{self, Happening, Process, Signal, Std, Sweeper},
     seat::{Boarding, Seat, Tell},
     tape_file::TapeFile,
 };
 use agentline_core::{
-    Answer, Ask, AskId, Connection, Disk, Event, Exit, Failure, Input, Kind, LineSplitter, Millis, Notice,
-    Outcome, Output, Piece, Ruling, RunId, Rung, Side, Stream, Veil, Want, What,
+    Agent, Answer, Ask, AskId, Connection, Disk, Event, Exit, Failure, Input, Kind, LineSplitter, Millis,
+    Notice, Outcome, Output, Piece, Ruling, RunId, Rung, Side, Stream, Veil, Want, What,
 };
 use std::{
     borrow::Cow,
@@ -51,6 +52,26 @@ pub(crate) struct Live {
     pub(crate) state: watch::Sender<LiveState>,
     /// The process does not end with a run by itself.
     pub(crate) lives_on: bool,
+    /// Where a session lies that the agent began at its start though nobody asked for it.
+    pub(crate) litter: Option<Litter>,
+}
+
+/// A session that the agent began at its start though nobody asked for it.
+pub(crate) struct Litter {
+    pub(crate) agent: &'static dyn Agent,
+    pub(crate) home: PathBuf,
+    pub(crate) cwd: PathBuf,
+    pub(crate) session: String,
+}
+
+impl Litter {
+    /// Removes what of it says nothing.
+    fn clear_away(&self) {
+        let spot = self.agent.session_spot(&self.home, &self.cwd, &self.session, &DiskLook);
+        for file in spot.map(|spot| self.agent.litter(&spot, &DiskLook)).unwrap_or_default() {
+            let _ = std::fs::remove_file(file);
+        }
+    }
 }
 
 /// How a live process stands, for those who choose one.
@@ -124,6 +145,7 @@ pub(crate) async fn drive(live: Live) {
         bell,
         state,
         lives_on,
+        litter,
     } = live;
     let sweeper = lives_on.then(|| process.sweeper());
     let mut drive = Drive {
@@ -213,6 +235,9 @@ pub(crate) async fn drive(live: Live) {
     prepare::bring_back(&copy_back);
     for (seat, _) in &held {
         clear_away(seat);
+    }
+    if let Some(litter) = litter {
+        litter.clear_away();
     }
     drop(private);
     for (seat, mut outcome) in held {

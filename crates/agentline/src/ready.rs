@@ -3,7 +3,7 @@
 use crate::{
     agentline::Inner,
     detect::{Detection, detect},
-    drive::Live,
+    drive::{Litter, Live},
     error::Error,
     follow::Follower,
     link::{Bell, Driven},
@@ -180,8 +180,11 @@ impl Inner {
     /// Makes a process ready to be started that outlives the workspaces of its runs. Blocks.
     pub(crate) fn start_shared(&self, asked: &Asked) -> Result<Start, Error> {
         let mut start = self.start(asked)?;
-        // An agent whose own working directory is removed cannot start a program any more.
-        start.launch.cwd = start.private.path().to_owned();
+        // An agent whose own working directory is removed cannot start a program any more; and it keeps something for
+        // every folder that it was ever started in, so it is always the same one.
+        let cwd = self.here.cache.join("pool");
+        std::fs::create_dir_all(&cwd).map_err(Error::io("make the folder", &cwd))?;
+        start.launch.cwd = cwd.canonicalize().map_err(Error::io("find the folder", &cwd))?;
         Ok(start)
     }
 
@@ -238,8 +241,11 @@ impl Inner {
         clocks.rung = CLOSING_RUNG;
         let connection =
             Connection::new(agent.dialogue(&launch.talk), clocks).with_veil(Veil::new(&launch.secrets));
+        let litter =
+            launch.litter.map(|session| Litter { agent, home: launch.agent_home, cwd: launch.cwd, session });
         Ok(Live {
             process,
+            litter,
             connection,
             secrets: launch.secrets,
             tape,
