@@ -174,6 +174,8 @@ impl Acp {
     fn message(&mut self, message: Message<'_>, text: &str, say: &mut Say) {
         match message {
             Message::Notice { method, params } if &*method == "session/update" => self.update(params, say),
+            // What names no session of ours belongs to nobody: the connection sees that the agent lives, and a run plays
+            // the same alone as beside others.
             Message::Notice { params, .. } => {
                 if let Some(run) = self.addressee(params) {
                     say.event(run, Event::agent(text));
@@ -181,16 +183,10 @@ impl Acp {
             }
             Message::Request { id, method, params } => self.question(id, &method, params, say),
             Message::Reply { id, result } => {
-                let call =
-                    id.get().trim_matches('"').parse().ok().and_then(|id: u64| self.pending.remove(&id));
-                match call {
-                    Some((run, call)) => self.reply(run, call, result, say),
-                    // An answer to nobody, such as a complaint about a line that could not be read.
-                    None => {
-                        if let Some(run) = self.only_run() {
-                            say.event(run, Event::agent(text));
-                        }
-                    }
+                // An answer to nobody, such as a complaint about a line that could not be read, changes nothing.
+                let id = id.get().trim_matches('"').parse::<u64>().ok();
+                if let Some((run, call)) = id.and_then(|id| self.pending.remove(&id)) {
+                    self.reply(run, call, result, say);
                 }
             }
         }
@@ -208,21 +204,13 @@ impl Acp {
         }
     }
 
-    /// The run that a message is about: that of its session, or the only one there is.
+    /// The run that is in the session that a message is about.
     fn addressee(&self, params: &RawValue) -> Option<RunId> {
         let session = serde_json::from_str::<Addressed<'_>>(params.get()).unwrap_or_default().session;
-        match self.sessions.get(&*session) {
-            Some(session) => session.run,
-            None => self.only_run(),
-        }
+        self.sessions.get(&*session)?.run
     }
 
-    fn only_run(&self) -> Option<RunId> {
-        let mut runs = self.turns.keys();
-        runs.next().copied().filter(|_| runs.next().is_none())
-    }
-
-    /// Nothing of this run will be prompted, and if it was, nobody waits for the answer.
+    /// Tells the agent that nobody waits for the answer any more.
     fn stop_session(&mut self, run: RunId, say: &mut Say) {
         let Some(session) = self.turns.get(&run).and_then(|turn| turn.session.clone()) else { return };
         say.frame(rpc::notice("session/cancel", &json!({"sessionId": session})));
@@ -282,6 +270,7 @@ impl Dialogue for Acp {
     fn cancel(&mut self, run: RunId, say: &mut Say) -> bool {
         let Some(turn) = self.turns.get_mut(&run) else { return true };
         turn.stopping = true;
+        turn.tools.stopping = true;
         if turn.step == Step::Going {
             self.stop_session(run, say);
             self.drop_questions(run, say);

@@ -45,20 +45,23 @@ impl Acp {
         let stop = answer.stop.own();
         let failure = match self.manners.stop(&stop) {
             Some(failure) => failure,
-            None => failure_of(&stop, turn.stopping),
+            None => failure_of(&stop, turn.stopping, turn.tools.any_refused()),
         };
         say.end(run, End { ok: failure.is_none(), stop: Some(stop).filter(|s| !s.is_empty()), failure });
     }
 }
 
 /// What the protocol's stop reasons mean; `None` is success.
-fn failure_of(stop: &str, we_stopped_it: bool) -> Option<Failure> {
+fn failure_of(stop: &str, we_stopped_it: bool, refused: bool) -> Option<Failure> {
     Some(match stop {
         "end_turn" => return None,
         "max_turn_requests" => Failure::new(Kind::AgentTurns, "the agent reached its own limit of turns"),
         "max_tokens" => Failure::new(Kind::Blocked, "the answer broke off at the model's limit of tokens"),
         "refusal" => Failure::new(Kind::Blocked, "the model refused to go on"),
         "cancelled" if we_stopped_it => Failure::new(Kind::Cancelled, "the agent stopped as it was told to"),
+        "cancelled" if refused => {
+            Failure::new(Kind::NoResult, "the agent gave up the whole turn because a tool was refused")
+        }
         "cancelled" => {
             Failure::new(Kind::NoResult, "the agent ended the turn as cancelled, which nobody asked for")
         }
@@ -165,7 +168,7 @@ mod tests {
 
     #[test]
     fn every_stop_reason_has_a_meaning() {
-        assert_eq!(failure_of("end_turn", false), None);
+        assert_eq!(failure_of("end_turn", false, false), None);
         for (stop, kind) in [
             ("max_turn_requests", Kind::AgentTurns),
             ("max_tokens", Kind::Blocked),
@@ -174,8 +177,8 @@ mod tests {
             ("", Kind::NoResult),
             ("brand_new", Kind::NoResult),
         ] {
-            assert_eq!(failure_of(stop, false).unwrap().kind, kind, "{stop}");
+            assert_eq!(failure_of(stop, false, false).unwrap().kind, kind, "{stop}");
         }
-        assert_eq!(failure_of("cancelled", true).unwrap().kind, Kind::Cancelled);
+        assert_eq!(failure_of("cancelled", true, false).unwrap().kind, Kind::Cancelled);
     }
 }

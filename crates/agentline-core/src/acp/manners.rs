@@ -116,6 +116,12 @@ pub(crate) trait Manners: Send {
         None
     }
 
+    /// Whether what is asked for is no call at all, so that nothing will be heard of it once it is allowed.
+    fn is_only_a_question(&self, call: &ToolCall) -> bool {
+        let _ = call;
+        false
+    }
+
     /// Whether the call's arguments are all there while it is still pending.
     fn input_is_whole(&self, call: &ToolCall) -> bool {
         call.raw_input.as_ref().is_none_or(|raw| !matches!(raw.get().trim(), "{}" | "null"))

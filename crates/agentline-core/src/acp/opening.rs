@@ -9,7 +9,7 @@ use crate::{
     End, Event, Failure, Kind, McpServer, RunId, Say, Side, Started, Want, nearest,
     rpc::{METHOD_NOT_FOUND, Outcome, RpcError},
 };
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::to_raw_value};
 use std::collections::BTreeMap;
 
 /// So many requests in a row must meet nothing of the history before it is taken to be over.
@@ -37,7 +37,9 @@ impl Acp {
             }
             Want::Open(id) => self.go_on_in(run, &id, say),
             // Loading what is open already would tell its history to whoever is in it.
-            Want::Load(id) if self.sessions.contains_key(&id) => self.go_on_in(run, &id, say),
+            Want::Load(id) if self.sessions.get(&id).is_some_and(|session| session.open) => {
+                self.go_on_in(run, &id, say)
+            }
             Want::Load(id) if can.loads => {
                 let params = json!({"sessionId": id, "cwd": cwd, "mcpServers": servers});
                 // The history comes before the answer too, and must find whose it is.
@@ -55,7 +57,7 @@ impl Acp {
 
     /// Goes on in a session that is open here.
     fn go_on_in(&mut self, run: RunId, id: &str, say: &mut Say) {
-        let Some(session) = self.sessions.get(id) else {
+        let Some(session) = self.sessions.get(id).filter(|session| session.open) else {
             let text = format!("the session {id} is not open on this connection");
             return self.fail(run, Some(Failure::new(Kind::SessionNotFound, text)), say);
         };
@@ -67,27 +69,39 @@ impl Acp {
             return self.fail(run, Some(Failure::new(Kind::Input, text)), say);
         }
         let wanted = self.turns.get(&run).map(|turn| turn.order.servers.clone()).unwrap_or_default();
-        if !wanted.is_empty() && wanted != session.servers {
+        let others = !wanted.is_empty() && wanted != session.servers;
+        self.enter(run, id.to_owned(), say);
+        if others {
             let text = "an open session keeps the MCP servers that it was opened with; those of this run were left out";
             say.event(run, Event::warning("mcp_server", text));
         }
-        self.enter(run, id.to_owned(), say);
         self.set_mode(run, say);
     }
 
     /// The answer to `session/new` or `session/load`.
     pub(super) fn opened(&mut self, run: RunId, result: Outcome<'_>, say: &mut Say) {
-        let Some(turn) = self.turns.get(&run).filter(|turn| turn.step == Step::Opening) else { return };
+        let Some(turn) = self.turns.get(&run).filter(|turn| turn.step == Step::Opening) else {
+            // Nobody wants it any more, but it is open, and what is told of it belongs to nobody else.
+            if let Ok(result) = result
+                && let Some(id) = session::id_of(result.get())
+            {
+                self.sessions.entry(id).or_default().opened(result.get());
+            }
+            return;
+        };
         let result = match result {
             Ok(result) => result.get(),
             Err(error) => {
                 let loading = matches!(turn.order.session, Want::Load(_));
                 let failure = self.manners.failure(&error);
-                // Whatever an agent calls it, a session that cannot be loaded is not there for us.
-                let failure = if loading && matches!(failure.kind, Kind::ApiError | Kind::Input) {
-                    Failure { kind: Kind::SessionNotFound, ..failure }
-                } else {
-                    failure
+                // Whatever an agent calls it, a session that cannot be loaded is not there for us, and no model was
+                // asked for one that cannot be opened.
+                let failure = match failure.kind {
+                    Kind::ApiError | Kind::Input if loading => {
+                        Failure { kind: Kind::SessionNotFound, ..failure }
+                    }
+                    Kind::ApiError => Failure { kind: Kind::Input, ..failure },
+                    _ => failure,
                 };
                 if let Some(id) = turn.session.clone() {
                     self.sessions.remove(&id);
@@ -105,10 +119,11 @@ impl Acp {
         session.opened(result);
         session.servers = servers;
         self.enter(run, id, say);
-        if loaded.is_some() && self.manners.quirks().history_after_load {
-            return self.probe(run, 0, say);
+        match loaded {
+            Some(_) if self.manners.quirks().history_after_load => self.probe(run, 0, say),
+            Some(_) => self.history_over(run, say),
+            None => self.set_mode(run, say),
         }
-        self.set_mode(run, say);
     }
 
     /// The run is in its session.
@@ -159,6 +174,15 @@ impl Acp {
         }
         if let Some(turn) = self.turns.get_mut(&run) {
             turn.step = Step::Opening;
+        }
+        self.history_over(run, say);
+    }
+
+    /// The history of a loaded session has been told; it is not told again, only how much it was.
+    fn history_over(&mut self, run: RunId, say: &mut Say) {
+        let replayed = self.turns.get_mut(&run).map_or(0, |turn| std::mem::take(&mut turn.replayed));
+        if let Ok(info) = to_raw_value(&json!({"replayedUpdates": replayed})) {
+            say.event(run, Event::SessionInfo { info });
         }
         self.set_mode(run, say);
     }

@@ -120,6 +120,8 @@ impl Acp {
                         None => reason,
                     };
                     self.refused(run, &tool, why, quirks.silent_refusal, say);
+                } else if let Some(turn) = self.turns.get_mut(&run) {
+                    turn.tools.allowed(run, &tool, &*self.manners, say);
                 }
                 match picked {
                     Some((option, _)) => {

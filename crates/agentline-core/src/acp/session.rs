@@ -37,6 +37,8 @@ pub(crate) struct Choices {
 /// A session that is open on this connection.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
+    /// The agent has opened it.
+    pub(crate) open: bool,
     /// The run that was in it last, until that has been settled.
     pub(crate) run: Option<RunId>,
     pub(crate) modes: Choices,
@@ -56,6 +58,7 @@ pub(crate) fn id_of(result: &str) -> Option<String> {
 impl Session {
     /// Takes what the answer to `session/new` or `session/load` says.
     pub(crate) fn opened(&mut self, result: &str) {
+        self.open = true;
         let opened = serde_json::from_str::<Opened<'_>>(result).unwrap_or_default();
         if let Some(modes) = opened.modes {
             self.modes.by_method = true;

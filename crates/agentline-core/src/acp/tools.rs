@@ -121,6 +121,9 @@ pub(crate) struct Tools {
     calls: BTreeMap<String, ToolCall>,
     /// How many calls had no id.
     nameless: u32,
+    /// The run is being stopped: what ends now ends because of that.
+    pub(crate) stopping: bool,
+    any_refused: bool,
 }
 
 impl Tools {
@@ -149,7 +152,7 @@ impl Tools {
             announce(run, call, manners, say);
         }
         if over {
-            close(run, call, &status, manners, say);
+            close(run, call, &status, self.stopping, manners, say);
         }
         true
     }
@@ -180,6 +183,7 @@ impl Tools {
 
     /// The host refused a call; `at_once` closes it where the agent says nothing more about it.
     pub(crate) fn refused(&mut self, run: RunId, id: &str, why: String, at_once: bool, say: &mut Say) {
+        self.any_refused = true;
         let Some(call) = self.calls.get_mut(id).filter(|call| !call.closed) else { return };
         if at_once {
             call.closed = true;
@@ -187,6 +191,21 @@ impl Tools {
         } else {
             call.refused = Some(why);
         }
+    }
+
+    /// The host allowed a call. One that was only a question is over with that.
+    pub(crate) fn allowed(&mut self, run: RunId, id: &str, manners: &dyn Manners, say: &mut Say) {
+        if let Some(call) = self.calls.get_mut(id).filter(|call| !call.closed)
+            && manners.is_only_a_question(call)
+        {
+            call.closed = true;
+            say.event(run, Event::tool_result(id, ToolStatus::Ok, None));
+        }
+    }
+
+    /// Whether the host refused any call.
+    pub(crate) fn any_refused(&self) -> bool {
+        self.any_refused
     }
 
     /// The turn is over: calls that were only hinted at are told, and refused ones that nobody closed are closed.
@@ -237,7 +256,14 @@ fn announce(run: RunId, call: &mut ToolCall, manners: &dyn Manners, say: &mut Sa
     say.event(run, Event::ToolUse(Box::new(tool)));
 }
 
-fn close(run: RunId, call: &mut ToolCall, status: &str, manners: &dyn Manners, say: &mut Say) {
+fn close(
+    run: RunId,
+    call: &mut ToolCall,
+    status: &str,
+    stopping: bool,
+    manners: &dyn Manners,
+    say: &mut Say,
+) {
     call.closed = true;
     let output = manners.output(call);
     let failed = status == "failed";
@@ -246,6 +272,9 @@ fn close(run: RunId, call: &mut ToolCall, status: &str, manners: &dyn Manners, s
     say.event(
         run,
         match (call.refused.take(), ended) {
+            (None, Ended::Failed | Ended::Denied(_)) if stopping => {
+                Event::tool_result(id, ToolStatus::Cancelled, output)
+            }
             (Some(why), Ended::Failed | Ended::Cancelled) => Event::refused(id, why, output),
             (_, Ended::Ok) => Event::tool_result(id, ToolStatus::Ok, output),
             (_, Ended::Failed) => Event::tool_result(id, ToolStatus::Error, output),

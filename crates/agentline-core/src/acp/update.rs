@@ -34,13 +34,8 @@ impl Acp {
         let asked = serde_json::from_str::<Params<'_>>(params.get()).unwrap_or_default();
         let raw = asked.update.map_or("null", RawValue::get);
         let update = serde_json::from_str::<Update<'_>>(raw).unwrap_or_default();
-        let Some(session) = self.sessions.get_mut(&*asked.session) else {
-            // A session that nobody knows: there is nobody to tell, unless there is only one.
-            if let Some(run) = self.only_run() {
-                say.event(run, Event::agent(raw));
-            }
-            return;
-        };
+        let id = self.session_meant(&asked.session);
+        let Some(session) = id.and_then(|id| self.sessions.get_mut(&id)) else { return };
         match &*update.kind {
             "current_mode_update" => session.modes.current = update.mode.as_ref().map(|m| m.to_string()),
             "config_option_update" => session.reconfigured(raw),
@@ -75,6 +70,15 @@ impl Acp {
         }
         self.manners.look(run, raw, say);
         self.tell(run, &update, raw, say);
+    }
+
+    /// The session that is meant: the one that is named, or where none is, that of the only run.
+    fn session_meant(&self, named: &str) -> Option<String> {
+        if !named.is_empty() {
+            return Some(named.to_owned());
+        }
+        let mut turns = self.turns.values();
+        turns.next().filter(|_| turns.next().is_none())?.session.clone()
     }
 
     fn tell(&mut self, run: RunId, update: &Update<'_>, raw: &str, say: &mut Say) {

@@ -2,3 +2,5 @@
 
 mod basics;
 mod desk;
+mod recorded;
+mod replay;

@@ -30,11 +30,17 @@ const fn quirk(name: &'static str, since: Option<Version>) -> Quirk {
     Quirk { name, since, until: None }
 }
 
-/// Every departure that we act on, as seen in 0.11.3, 0.24.0, 0.36.0, 0.45.2 and 0.61.0. Where one came between two of
-/// these, the later is named.
+const fn between(name: &'static str, since: Option<Version>, until: Version) -> Quirk {
+    Quirk { name, since, until: Some(until) }
+}
+
+/// Every departure, as seen in 0.11.3, 0.24.0, 0.36.0, 0.45.2 and 0.61.0. Where one came or went between two of these,
+/// the later is named. Each has a test of its name.
 const QUIRKS: &[Quirk] = &[
     // A change of mode is told as text of the answer: `[MODE_UPDATE] yolo`.
     quirk("mode_text", Some(Version(0, 45, 0))),
+    // A tool that needs permission is first heard of in the request for it. What is handled for every agent.
+    quirk("announces_in_permission", None),
     // Nothing more is said of a tool that was refused.
     quirk("silent_refusal", None),
     // A shell that was stopped is `completed`, and only its text says so.
@@ -43,8 +49,26 @@ const QUIRKS: &[Quirk] = &[
     quirk("empty_content_for_missing_files", None),
     // `session/load` is answered before the history has been told.
     quirk("history_after_load", Some(Version(0, 36, 0))),
+    // The hidden `<session_context>` is told as words of the user when a session is loaded.
+    quirk("session_context_replayed", Some(Version(0, 36, 0))),
     // The folder of a shell command is told as reasoning.
-    Quirk { until: Some(Version(0, 45, 0)), ..quirk("folder_as_thought", Some(Version(0, 36, 0))) },
+    between("folder_as_thought", Some(Version(0, 36, 0)), Version(0, 45, 0)),
+    // The usage by model has a model `auto` that is none.
+    quirk("auto_in_usage", Some(Version(0, 45, 0))),
+    // `session/set_model` takes any text; the next prompt fails.
+    quirk("models_unchecked", Some(Version(0, 36, 0))),
+    // The code of an error is the HTTP status; before, all were -32603.
+    quirk("status_as_code", Some(Version(0, 36, 0))),
+    // An empty, blocked or cut-off answer ends like any other; before, an empty one was an error.
+    quirk("empty_end_turn", Some(Version(0, 45, 0))),
+    // What a shell printed is not told unless `tools.shell.enableInteractiveShell` is off. The launch sets it.
+    quirk("no_shell_output", Some(Version(0, 45, 0))),
+    // Shell commands are refused without asking.
+    between("shell_never_asks", None, Version(0, 24, 0)),
+    // `initialize` leaves an empty session file behind. The store takes it away.
+    quirk("junk_session_file", None),
+    // `authenticate` writes the method into the user's settings, so it is never sent unasked.
+    quirk("authenticate_rewrites_settings", None),
 ];
 
 /// Whether a version has a departure. One that could not be read is taken to be new.
@@ -79,6 +103,8 @@ impl GeminiManners {
 
 /// How the text begins that tells a change of mode.
 const MODE_TEXT: &str = "[MODE_UPDATE] ";
+/// How the id of a question begins about a file outside the workspace that a prompt refers to.
+const REFERENCE: &str = "resolve-prompt-";
 /// How the text of a shell begins that was stopped.
 const STOPPED: &str = "Command cancelled by user.";
 
@@ -99,7 +125,13 @@ impl Manners for GeminiManners {
 
     fn failure(&self, error: &RpcError<'_>) -> Failure {
         let text = message_of(error);
-        let by_text = failures::of_text(&text);
+        let mut by_text = failures::of_text(&text);
+        // Old versions put the whole answer of the service into the data.
+        if let Some(data) = error.data.filter(|_| by_text.kind == Kind::ApiError && by_text.status.is_none())
+        {
+            let by_data = failures::of_text(data.get());
+            (by_text.kind, by_text.status) = (by_data.kind, by_data.status);
+        }
         match error.code {
             -32000 => Failure { kind: Kind::NotAuthenticated, ..by_text },
             -32602 if text.starts_with("Session not found") => {
@@ -183,6 +215,10 @@ impl Manners for GeminiManners {
         rest.strip_suffix(" MCP Server)").map(str::to_owned)
     }
 
+    fn is_only_a_question(&self, call: &ToolCall) -> bool {
+        call.id.starts_with(REFERENCE)
+    }
+
     fn ended(&self, call: &ToolCall, failed: bool, output: &str) -> Ended {
         let native = native_name(call);
         if output.starts_with(STOPPED) && self.has("cancelled_reads_completed") {
@@ -198,7 +234,7 @@ impl Manners for GeminiManners {
     }
 
     fn is_model(&self, name: &str) -> bool {
-        name != "auto"
+        name != "auto" || !self.has("auto_in_usage")
     }
 }
 
@@ -206,6 +242,9 @@ impl Manners for GeminiManners {
 /// `write_file-1794720128444-1`, `write_file-1794720112673`.
 fn native_name(call: &ToolCall) -> String {
     let id = &*call.id;
+    if id.starts_with(REFERENCE) {
+        return REFERENCE.trim_end_matches('-').to_owned();
+    }
     if let Some((name, rest)) = id.split_once("__")
         && rest.starts_with(name)
     {
@@ -218,10 +257,6 @@ fn native_name(call: &ToolCall) -> String {
     }
     if name != id && !name.is_empty() {
         return name.to_owned();
-    }
-    // A question about a file outside the workspace that a prompt refers to.
-    if id.starts_with("resolve-prompt-") {
-        return "resolve-prompt".to_owned();
     }
     call.name.clone().unwrap_or_else(|| call.first_title.clone())
 }

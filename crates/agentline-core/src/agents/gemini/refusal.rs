@@ -48,6 +48,7 @@ fn is_outside(message: &str) -> bool {
 /// A permitted command that does more than was permitted, such as writing its output to a file.
 fn needs_confirmation(message: &str) -> bool {
     message.contains("requires user confirmation, which is not supported")
+        || message.ends_with("is not in the list of allowed tools for non-interactive mode.")
 }
 
 /// `policy: Bash(rm *)`: the reason, and behind it the rule where the message names it.

@@ -1,0 +1,271 @@
+//! Real conversations over ACP that were recorded against a scripted model, played with our own requests: an answer of
+//! the agent is fed when we have asked what it answers.
+
+use super::desk::{Desk, capabilities, gemini};
+use agentline_core::{
+    Answer, AskId, Exit, Order, Output, Ruling, RunId, Stream, Surface, Talk, Want, What, acp_dialogue,
+    agents,
+};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// One recorded conversation.
+pub(crate) struct Recorded {
+    /// `agent/name`.
+    pub(crate) name: String,
+    pub(crate) agent: String,
+    pub(crate) lines: Vec<Entry>,
+}
+
+/// One thing that was said in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    ms: u64,
+    dir: String,
+    msg: Value,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures")
+}
+
+/// Every recorded conversation, by name.
+pub(crate) fn all() -> Vec<Recorded> {
+    let mut found: Vec<Recorded> =
+        ["gemini", "opencode", "claude", "codex"].into_iter().flat_map(of_agent).collect();
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    assert!(found.len() > 45, "only {} recordings were found", found.len());
+    found
+}
+
+pub(crate) fn find(name: &str) -> Recorded {
+    all().into_iter().find(|r| r.name == name).unwrap_or_else(|| panic!("there is no recording {name}"))
+}
+
+fn of_agent(agent: &'static str) -> impl Iterator<Item = Recorded> {
+    let files = std::fs::read_dir(root().join(agent).join("acp")).expect("the recordings are there");
+    files.map(move |file| {
+        let path = file.expect("a file").path();
+        let text = std::fs::read_to_string(&path).expect("it can be read");
+        let lines = text.lines().map(|line| {
+            let mut entry: Value = serde_json::from_str(line).expect("a line is JSON");
+            Entry {
+                ms: entry["ms"].as_u64().expect("a time"),
+                dir: entry["dir"].as_str().expect("a direction").to_owned(),
+                msg: entry["msg"].take(),
+            }
+        });
+        let stem = path.file_stem().and_then(|s| s.to_str()).expect("a plain name");
+        Recorded { name: format!("{agent}/{stem}"), agent: agent.to_owned(), lines: lines.collect() }
+    })
+}
+
+/// Plays recordings, and keeps which of our requests answers which of theirs.
+pub(crate) struct Replay {
+    pub(crate) desk: Desk,
+    /// Recorded request ids and our own.
+    ids: BTreeMap<String, Value>,
+    /// Questions of the agent by its id, with what is offered.
+    asks: BTreeMap<String, (AskId, Value)>,
+    /// The run that was in a session last.
+    last: BTreeMap<String, RunId>,
+    pub(crate) runs: u32,
+    /// All lines of stdout as they were fed.
+    pub(crate) fed: Vec<String>,
+    /// Runs that only opened a session.
+    pub(crate) openers: Vec<RunId>,
+    damage: Option<Box<dyn FnMut(String) -> Vec<String>>>,
+}
+
+impl Recorded {
+    pub(crate) fn play(&self) -> Replay {
+        self.play_with(None)
+    }
+
+    /// Plays it with every line of stdout changed on its way.
+    pub(crate) fn play_with(&self, damage: Option<Box<dyn FnMut(String) -> Vec<String>>>) -> Replay {
+        let can = self.lines.iter().find(|l| l.msg["method"] == "initialize");
+        let fs = |what: &str| can.is_some_and(|l| l.msg["params"]["clientCapabilities"]["fs"][what] == true);
+        let mut talk = Talk::new(Surface::Acp, None);
+        (talk.read_files, talk.write_files) = (fs("readTextFile"), fs("writeTextFile"));
+        // Those that are not Gemini's show how far an agent is understood of which nothing is known.
+        let dialogue = if self.agent == "gemini" { gemini(&talk) } else { acp_dialogue(&talk) };
+        let mut replay = Replay {
+            desk: Desk::with(dialogue),
+            ids: BTreeMap::new(),
+            asks: BTreeMap::new(),
+            last: BTreeMap::new(),
+            runs: 0,
+            fed: Vec::new(),
+            openers: Vec::new(),
+            damage,
+        };
+        if can.is_none() {
+            // This one was never greeted; we always greet.
+            replay.desk.reply("initialize", &capabilities("0.61.0"));
+        }
+        for line in &self.lines {
+            replay.entry(line);
+        }
+        replay.finish();
+        replay
+    }
+}
+
+impl Replay {
+    fn entry(&mut self, entry: &Entry) {
+        let player = &mut self.desk.player;
+        if entry.ms > player.now {
+            player.wait(entry.ms - player.now);
+        }
+        match &*entry.dir {
+            "->" => self.ours(&entry.msg),
+            "<-" => self.theirs(&entry.msg),
+            "stderr" => {
+                for line in entry.msg.as_str().unwrap_or_default().lines() {
+                    self.desk.player.stderr(line);
+                }
+            }
+            "exit" => {
+                let code = entry.msg["code"].as_i64().and_then(|c| i32::try_from(c).ok());
+                self.desk.player.exit(code.map_or(Exit::Signal(9), Exit::Code));
+            }
+            _ => {}
+        }
+    }
+
+    /// What the recorder said to the agent, as an order, a stop or an answer of ours.
+    fn ours(&mut self, msg: &Value) {
+        self.probes();
+        let session = msg["params"]["sessionId"].as_str().unwrap_or_default().to_owned();
+        let mut order = Order::default();
+        order.settle = true;
+        order.who.agent = "agent".into();
+        order.who.cwd = msg["params"]["cwd"].as_str().unwrap_or("/ws").to_owned();
+        match msg["method"].as_str() {
+            Some("initialize") if !self.ids.values().any(|id| *id == json!(0)) => {
+                self.desk.frames();
+                self.ids.insert(msg["id"].to_string(), json!(0));
+            }
+            Some("session/new") => {
+                order.only_open = true;
+                self.order(order, msg);
+            }
+            Some("session/load") => {
+                order.only_open = true;
+                order.session = Want::Load(session);
+                self.order(order, msg);
+            }
+            Some("session/prompt") => {
+                let texts = msg["params"]["prompt"].as_array().cloned().unwrap_or_default();
+                order.prompt = texts.iter().filter_map(|b| b["text"].as_str()).collect();
+                order.session = Want::Open(session);
+                self.order(order, msg);
+            }
+            Some("session/cancel") => {
+                if let Some(run) = self.last.get(&session) {
+                    self.desk.player.take(What::Cancel { run: *run, signal: 2 });
+                }
+            }
+            Some(_) => {}
+            None => self.answer(msg),
+        }
+    }
+
+    fn order(&mut self, order: Order, msg: &Value) {
+        self.runs += 1;
+        let run = RunId(self.runs);
+        if order.only_open {
+            self.openers.push(run);
+        }
+        if let Want::Open(session) | Want::Load(session) = &order.session {
+            self.last.insert(session.clone(), run);
+        }
+        self.desk.player.prompt_as(run, order);
+        for frame in self.desk.frames() {
+            if frame["method"] == msg["method"] {
+                self.ids.insert(msg["id"].to_string(), frame["id"].clone());
+            }
+        }
+    }
+
+    fn answer(&mut self, msg: &Value) {
+        let Some((ask, offered)) = self.asks.remove(&msg["id"].to_string()) else { return };
+        let result = &msg["result"];
+        let chosen = &result["outcome"]["optionId"];
+        let kind = offered.as_array().into_iter().flatten().find(|o| o["optionId"] == *chosen);
+        let allows = kind.and_then(|o| o["kind"].as_str()).is_some_and(|k| k.starts_with("allow"));
+        let answer = match (&result["content"], &result["outcome"], &msg["error"]) {
+            (Value::String(text), ..) => Answer::Text(text.clone()),
+            (_, Value::Object(_), _) if allows => Answer::Ruled(Ruling::allow("test")),
+            (_, Value::Object(_), _) => Answer::Ruled(Ruling::deny("test", "said_no")),
+            (_, _, Value::Object(error)) if offered.is_null() => {
+                Answer::Error(error["message"].as_str().unwrap_or_default().to_owned())
+            }
+            (_, _, Value::Object(_)) => Answer::Ruled(Ruling::deny("test", "said_no")),
+            _ => Answer::Done,
+        };
+        self.desk.answer(ask, answer);
+    }
+
+    /// What the agent said.
+    fn theirs(&mut self, msg: &Value) {
+        let mut msg = msg.clone();
+        if msg["method"].is_null() {
+            // An answer to something that we would not have asked is not fed.
+            let Some(ours) = self.ids.get(&msg["id"].to_string()) else { return };
+            msg["id"] = ours.clone();
+        }
+        let from = self.desk.player.out.len();
+        self.feed(&msg);
+        if !msg["method"].is_null() && !msg["id"].is_null() {
+            let asked = self.desk.player.out[from..].iter().find_map(|o| match o {
+                Output::Ask(_, id, _) => Some(*id),
+                _ => None,
+            });
+            if let Some(ask) = asked {
+                self.asks.insert(msg["id"].to_string(), (ask, msg["params"]["options"].clone()));
+            }
+        }
+        // A new session is known by what the answer to its request says.
+        if let Some(session) = msg["result"]["sessionId"].as_str() {
+            self.last.entry(session.to_owned()).or_insert(RunId(self.runs));
+        }
+    }
+
+    fn feed(&mut self, msg: &Value) {
+        let line = msg.to_string();
+        let lines = match &mut self.damage {
+            Some(damage) => damage(line),
+            None => vec![line],
+        };
+        for line in lines {
+            self.desk.player.line(Stream::Stdout, &line);
+            self.fed.push(line);
+        }
+    }
+
+    /// Answers what only we ask.
+    fn probes(&mut self) {
+        for _ in 0..20 {
+            let frames = self.desk.frames();
+            let probes: Vec<_> = frames.into_iter().filter(|f| f["method"] == "session/set_mode").collect();
+            if probes.is_empty() {
+                return;
+            }
+            for probe in probes {
+                self.desk.send(&json!({"jsonrpc": "2.0", "id": probe["id"], "result": {}}));
+            }
+        }
+    }
+
+    /// Where the recorder stopped before the end, time brings it.
+    fn finish(&mut self) {
+        self.probes();
+        self.desk.player.take(What::Retire);
+        self.desk.player.ticks_to_the_end();
+    }
+}

@@ -1,0 +1,68 @@
+//! What each prompt of the recorded conversations came to. The table beside the recordings was read row by row against
+//! what the scripted model did and what was measured of the agents.
+
+use super::recorded::{self, Replay};
+use agentline_core::{Output, RunId, Verdict};
+use std::fmt::Write as _;
+
+const TABLE: &str = include_str!("../../captures/acp_verdicts.txt");
+
+fn rows(name: &str, replay: &Replay) -> String {
+    let mut rows = String::new();
+    for run in (1..=replay.runs).map(RunId) {
+        let outcome = replay.desk.player.outcome_of(run);
+        if replay.openers.contains(&run) && outcome.verdict == Verdict::Done {
+            continue;
+        }
+        let kind = outcome.error.as_ref().map(|e| serde_json::to_value(e.kind).expect("a word"));
+        let denied: Vec<String> =
+            outcome.denied.iter().map(|d| format!("{}:{}", d.native_tool, d.reason)).collect();
+        let dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
+        let text: String = outcome.text.chars().take(30).collect();
+        let used = outcome.usage.tokens;
+        let _ = writeln!(
+            rows,
+            "{name} {} {} {} {} {} {} {} {}",
+            run.0,
+            outcome.verdict.name(),
+            kind.map_or("-".into(), |k| k.as_str().expect("a word").to_owned()),
+            outcome.turns,
+            outcome.tool_calls,
+            dash(denied.join(",").replace(char::is_whitespace, "_")),
+            used.input.map_or("-".into(), |i| format!("{i}/{}", used.output.unwrap_or(0))),
+            dash(text.replace(char::is_whitespace, "_")),
+        );
+    }
+    rows
+}
+
+#[test]
+fn every_recorded_prompt_comes_to_what_the_table_says() {
+    let told: String = recorded::all()
+        .iter()
+        .map(|recording| {
+            let replay = recording.play();
+            replay.desk.player.check();
+            assert!(replay.desk.player.conn.gone(), "{}: something is left", recording.name);
+            rows(&recording.name, &replay)
+        })
+        .collect();
+    let wanted: Vec<&str> = TABLE.lines().filter(|line| !line.starts_with('#')).collect();
+    let told: Vec<&str> = told.lines().collect();
+    for (told, wanted) in told.iter().zip(&wanted) {
+        assert_eq!(told, wanted);
+    }
+    assert_eq!(told.len(), wanted.len());
+}
+
+#[test]
+fn no_answer_of_a_recording_is_lost() {
+    let mut runs = 0;
+    for recording in recorded::all() {
+        let replay = recording.play();
+        let done = replay.desk.player.out.iter().filter(|o| matches!(o, Output::Done(..))).count();
+        assert_eq!(done, replay.runs as usize, "{}", recording.name);
+        runs += done;
+    }
+    assert!(runs > 150, "{runs}");
+}
