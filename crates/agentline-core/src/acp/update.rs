@@ -36,17 +36,22 @@ impl Acp {
         let update = serde_json::from_str::<Update<'_>>(raw).unwrap_or_default();
         let id = self.session_meant(&asked.session);
         let Some(session) = id.and_then(|id| self.sessions.get_mut(&id)) else { return };
+        let mut about_session = ABOUT_THE_SESSION.contains(&&*update.kind);
         match &*update.kind {
             "current_mode_update" => session.modes.current = update.mode.as_ref().map(|m| m.to_string()),
             "config_option_update" => session.reconfigured(raw),
             "agent_message_chunk" => {
                 if let Chunk::Mode(mode) = self.manners.message_chunk(&first_text(update.content)) {
+                    // The mode that it is in is no news.
+                    if session.modes.current.as_ref() == Some(&mode) {
+                        return session.run.into_iter().for_each(|run| say.alive(run));
+                    }
                     session.modes.current = Some(mode);
+                    about_session = true;
                 }
             }
             _ => {}
         }
-        let about_session = ABOUT_THE_SESSION.contains(&&*update.kind);
         let Some(run) = session.run else {
             session.stray += u32::from(!about_session);
             return;

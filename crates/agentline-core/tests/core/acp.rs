@@ -2,5 +2,6 @@
 
 mod basics;
 mod desk;
+mod quirks;
 mod recorded;
 mod replay;

@@ -4,7 +4,6 @@
 use super::desk::{Desk, capabilities, gemini};
 use agentline_core::{
     Answer, AskId, Exit, Order, Output, Ruling, RunId, Stream, Surface, Talk, Want, What, acp_dialogue,
-    agents,
 };
 use serde_json::{Value, json};
 use std::{

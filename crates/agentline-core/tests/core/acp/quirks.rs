@@ -1,0 +1,335 @@
+//! Gemini's departures from the protocol: each by its name, on the recordings that show it and against the versions
+//! that do not have it.
+
+use super::{
+    desk::{Desk, gemini},
+    recorded::{self, Replay},
+};
+use crate::play::{RUN, order};
+use agentline_core::{
+    Answer, Ask, Event, Kind, ModelWish, Outcome, RunId, Surface, Talk, ToolStatus, Verdict, Want,
+};
+use serde_json::{Value, json};
+
+fn outcome(replay: &Replay, run: u32) -> &Outcome {
+    replay.desk.player.outcome_of(RunId(run))
+}
+
+fn results(replay: &Replay) -> Vec<(String, ToolStatus, String)> {
+    replay
+        .desk
+        .player
+        .events()
+        .filter_map(|event| match event {
+            Event::ToolResult { tool_use_id, status, content, .. } => {
+                Some((tool_use_id.clone(), *status, content.clone().unwrap_or_default()))
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+/// An answer of one chunk, by an agent of this version.
+fn text_of(version: &str, chunk: &str) -> (String, Vec<String>) {
+    let mut desk = Desk::gemini_of(version);
+    desk.start(RUN, "s", order());
+    let id = desk.frame()["id"].clone();
+    desk.text("s", chunk);
+    desk.text("s", "ok");
+    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    (desk.player.outcome().text.clone(), desk.story())
+}
+
+#[test]
+fn mode_text() {
+    assert_eq!(
+        text_of("0.61.0", "[MODE_UPDATE] yolo"),
+        ("ok".into(), vec!["started".into(), "mode".into(), "text".into()])
+    );
+    assert_eq!(text_of("0.61.0", "[MODE_UPDATE] is what it prints").0, "[MODE_UPDATE] is what it printsok");
+    assert_eq!(text_of("0.36.0", "[MODE_UPDATE] yolo").0, "[MODE_UPDATE] yolook");
+    // Allowing always switched the mode in the middle of a turn, which is no part of the answer.
+    let replay = recorded::find("gemini/allow_always_exec_edit").play();
+    assert!(replay.desk.player.events().any(|e| matches!(e, Event::Mode { mode } if mode == "autoEdit")));
+    assert!(!replay.desk.player.texts().concat().contains("MODE_UPDATE"));
+}
+
+#[test]
+fn announces_in_permission() {
+    let replay = recorded::find("gemini/basic_tools_default").play();
+    let tools: Vec<_> = replay
+        .desk
+        .player
+        .events()
+        .filter_map(
+            |e| if let Event::ToolUse(tool) = e { Some((&*tool.native_name, &*tool.name)) } else { None },
+        )
+        .collect();
+    assert_eq!(
+        tools,
+        [("write_file", "Write"), ("replace", "Edit"), ("read_file", "Read"), ("run_shell_command", "Bash")]
+    );
+    let files: Vec<_> = outcome(&replay, 3).files.iter().map(|f| (&*f.path, f.tool.as_deref())).collect();
+    assert_eq!(files, [("/srv/lab/runs/acp_basic_tools_default/ws/hello.txt", Some("Edit"))]);
+}
+
+#[test]
+fn silent_refusal() {
+    let replay = recorded::find("gemini/reject_and_cancel").play();
+    let denied: Vec<_> = results(&replay).into_iter().filter(|r| r.1 == ToolStatus::Denied).collect();
+    // The last two were heard of again, which is not a second result.
+    assert_eq!(denied.len(), 4, "{denied:?}");
+    for run in 2..=5 {
+        assert_eq!(outcome(&replay, run).verdict, Verdict::DoneWithDenials);
+        assert_eq!(outcome(&replay, run).denied[0].reason, "said_no");
+    }
+}
+
+#[test]
+fn cancelled_reads_completed() {
+    for name in ["reject_and_cancel", "v0.36.0_acp", "v0.45.2_acp"] {
+        let replay = recorded::find(&format!("gemini/{name}")).play();
+        let stopped: Vec<_> =
+            results(&replay).into_iter().filter(|r| r.2.starts_with("Command cancelled by user.")).collect();
+        assert_eq!(stopped.len(), 1, "{name}");
+        assert_eq!(stopped[0].1, ToolStatus::Cancelled, "{name}");
+    }
+}
+
+/// The frame that answers a question about a file that is not there.
+fn answer_for_a_missing_file(desk: &mut Desk) -> Value {
+    desk.frames();
+    let params = json!({"sessionId": "s", "path": "/ws/new.txt", "line": 3, "limit": 2});
+    desk.send(&json!({"jsonrpc": "2.0", "id": 4, "method": "fs/read_text_file", "params": params}));
+    let (ask, question) = desk.asked().pop().expect("it is asked");
+    let Ask::ReadFile { path, line, limit } = question else { panic!("{question:?}") };
+    assert_eq!((&*path, line, limit), ("/ws/new.txt", Some(3), Some(2)));
+    desk.answer(ask, Answer::Error("not_found: /ws/new.txt".into()));
+    desk.frame()
+}
+
+#[test]
+fn empty_content_for_missing_files() {
+    let mut talk = Talk::new(Surface::Acp, None);
+    talk.read_files = true;
+    let mut desk = Desk::with(gemini(&talk));
+    desk.reply("initialize", &super::desk::capabilities("0.61.0"));
+    desk.start(RUN, "s", order());
+    assert_eq!(answer_for_a_missing_file(&mut desk)["result"], json!({"content": ""}));
+
+    let mut desk = Desk::with(agentline_core::acp_dialogue(&talk));
+    desk.reply("initialize", &super::desk::capabilities("1.0.0"));
+    desk.start(RUN, "s", order());
+    assert_eq!(answer_for_a_missing_file(&mut desk)["error"]["message"], "not_found: /ws/new.txt");
+
+    let replay = recorded::find("gemini/fs_capability_empty_on_missing").play();
+    assert!(results(&replay).iter().any(|r| r.0.starts_with("write_file") && r.1 == ToolStatus::Ok));
+}
+
+/// A run that loads a session, up to the answer of the agent.
+fn loading(version: &str) -> Desk {
+    let mut desk = Desk::gemini_of(version);
+    let mut order = order();
+    order.session = Want::Load("old".into());
+    desk.player.prompt(order);
+    let params =
+        desk.reply("session/load", &json!({"modes": {"currentModeId": "plan", "availableModes": []}}));
+    assert_eq!((&params["sessionId"], &params["cwd"]), (&json!("old"), &json!("/ws")));
+    desk
+}
+
+#[test]
+fn history_after_load() {
+    let mut desk = loading("0.61.0");
+    // While history comes in between two requests, the prompt waits.
+    for round in 0..4 {
+        desk.text("old", "history");
+        assert_eq!(desk.reply("session/set_mode", &json!({}))["modeId"], "plan", "round {round}");
+    }
+    // Only two in a row with nothing in between show that it is over. What the request itself causes does not count.
+    for _ in 0..2 {
+        desk.text("old", "[MODE_UPDATE] plan");
+        desk.reply("session/set_mode", &json!({}));
+    }
+    let prompt = desk.frame();
+    assert_eq!(prompt["method"], "session/prompt");
+    desk.text("old", "new");
+    desk.end(&prompt["id"], &json!({"stopReason": "end_turn"}));
+    assert_eq!(desk.player.outcome().text, "new");
+    assert_eq!(desk.player.outcome().verdict, Verdict::Done);
+    assert_eq!(desk.story(), ["started", "session_info", "text"]);
+
+    // On the recording, nothing of twenty-seven replayed updates is told.
+    let replay = recorded::find("gemini/load_replay_next_minute").play();
+    assert_eq!(replay.desk.player.texts(), ["continued"]);
+    assert!(results(&replay).is_empty());
+    // An agent that answers when it is done is prompted at once.
+    let mut desk = Desk::unknown();
+    let mut order = order();
+    order.session = Want::Load("old".into());
+    desk.player.prompt(order);
+    let load = desk.frame();
+    desk.text("old", "history");
+    desk.end(&load["id"], &json!({}));
+    assert_eq!(desk.frame()["method"], "session/prompt");
+    assert!(desk.player.texts().is_empty());
+}
+
+#[test]
+fn session_context_replayed() {
+    let replay = recorded::find("gemini/load_replay_next_minute").play();
+    let told = format!("{:?}", replay.desk.player.out);
+    assert!(!told.contains("session_context"));
+    // In the middle of a turn words of the user are passed on, and are no text of the answer.
+    let (mut desk, id) = Desk::going();
+    let content = json!({"type": "text", "text": "<session_context>secret folder</session_context>"});
+    desk.update("s", &json!({"sessionUpdate": "user_message_chunk", "content": content}));
+    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    assert_eq!(desk.player.outcome().verdict, Verdict::Empty);
+    assert_eq!(desk.story()[1], "agent");
+}
+
+#[test]
+fn folder_as_thought() {
+    for (version, story) in [("0.36.0", "agent"), ("0.24.0", "thinking"), ("0.61.0", "thinking")] {
+        let mut desk = Desk::gemini_of(version);
+        desk.start(RUN, "s", order());
+        let content = json!({"type": "text", "text": "[current working directory /ws]"});
+        desk.update("s", &json!({"sessionUpdate": "agent_thought_chunk", "content": content}));
+        assert_eq!(desk.story()[1], story, "{version}");
+    }
+    let replay = recorded::find("gemini/v0.36.0_acp").play();
+    let thoughts = replay.desk.player.events().filter(|e| matches!(e, Event::Thinking { .. })).count();
+    assert_eq!(thoughts, 1);
+}
+
+#[test]
+fn auto_in_usage() {
+    let replay = recorded::find("gemini/basic_tools_default").play();
+    let usage = &outcome(&replay, 3).usage;
+    assert_eq!((usage.tokens.input, usage.tokens.output), (Some(400), Some(80)));
+    assert!(usage.by_model.is_empty(), "{usage:?}");
+    // Where all are models, they are told.
+    assert_eq!(outcome(&replay, 2).usage.by_model["gemini-3.8-flash"].input, Some(100));
+}
+
+#[test]
+fn models_unchecked() {
+    let models = json!({"sessionId": "s", "models": {"currentModelId": "auto",
+        "availableModels": [{"modelId": "auto"}, {"modelId": "gemini-3.8-flash"}]}});
+    let wish = |id: &str, strict| {
+        let mut desk = Desk::gemini();
+        let mut order = order();
+        order.model = Some(ModelWish::new(id, strict));
+        desk.player.prompt(order);
+        desk.reply("session/new", &models);
+        desk
+    };
+    // One outside the list is a warning with the list and the nearest, and is set all the same.
+    let mut desk = wish("gemini-3.9-flash", false);
+    assert_eq!(desk.reply("session/set_model", &json!({}))["modelId"], "gemini-3.9-flash");
+    assert_eq!(desk.frame()["method"], "session/prompt");
+    let told = format!("{:?}", desk.player.events().collect::<Vec<_>>());
+    assert!(told.contains("unknown_model") && told.contains("did you mean `gemini-3.8-flash`?"), "{told}");
+    assert!(told.contains("auto, gemini-3.8-flash"), "{told}");
+    // Strictly, nothing is set and nothing prompted.
+    let mut desk = wish("gemini-3.9-flash", true);
+    assert!(desk.frames().is_empty());
+    let error = desk.player.outcome().error.as_ref().expect("why");
+    assert_eq!((error.kind, error.phase), (Kind::UnknownModel, agentline_core::Phase::Request));
+    assert!(error.hint.as_ref().is_some_and(|h| h.contains("gemini-3.8-flash")), "{error:?}");
+    // The one that it has is not set again; one in the list is.
+    assert_eq!(wish("auto", true).frame()["method"], "session/prompt");
+    assert_eq!(wish("gemini-3.8-flash", true).frame()["method"], "session/set_model");
+    // What was set blindly fails at the prompt.
+    assert_eq!(
+        outcome(&recorded::find("gemini/errors").play(), 13).error.as_ref().unwrap().kind,
+        Kind::UnknownModel
+    );
+}
+
+#[test]
+fn status_as_code() {
+    for (name, runs) in [
+        (
+            "gemini/errors",
+            &[(2, Kind::NotAuthenticated), (3, Kind::NotAuthenticated), (4, Kind::ApiError)][..],
+        ),
+        ("gemini/v0.11.3_experimental-acp", &[(4, Kind::NotAuthenticated)]),
+        ("gemini/v0.24.0_experimental-acp", &[(4, Kind::NotAuthenticated)]),
+        ("gemini/v0.36.0_acp", &[(4, Kind::NotAuthenticated)]),
+    ] {
+        let replay = recorded::find(name).play();
+        for (run, kind) in runs {
+            let error = outcome(&replay, *run).error.clone().expect("why");
+            assert_eq!(error.kind, *kind, "{name} {run}");
+            assert!(!error.message.contains('{'), "{}", error.message);
+        }
+    }
+}
+
+#[test]
+fn empty_end_turn() {
+    let replay = recorded::find("gemini/errors").play();
+    for run in [8, 9, 11] {
+        assert_eq!(outcome(&replay, run).verdict, Verdict::Empty, "{run}");
+        assert_eq!(outcome(&replay, run).stop_reason.as_deref(), Some("end_turn"));
+    }
+    for old in ["v0.11.3_experimental-acp", "v0.24.0_experimental-acp", "v0.36.0_acp"] {
+        let replay = recorded::find(&format!("gemini/{old}")).play();
+        assert_eq!(outcome(&replay, 5).verdict, Verdict::Empty, "{old}");
+    }
+}
+
+#[test]
+fn no_shell_output() {
+    let shell = |name: &str| {
+        let all = results(&recorded::find(name).play());
+        all.into_iter().find(|r| r.0.starts_with("run_shell") && r.1 == ToolStatus::Ok).expect("a shell").2
+    };
+    assert_eq!(shell("gemini/basic_tools_default"), "");
+    assert_eq!(shell("gemini/shell_noninteractive_setting"), "visible-output");
+    assert_eq!(shell("gemini/v0.36.0_acp"), "hi");
+}
+
+#[test]
+fn shell_never_asks() {
+    let replay = recorded::find("gemini/v0.11.3_experimental-acp").play();
+    assert_eq!(outcome(&replay, 2).denied.len(), 2);
+    assert_eq!(outcome(&replay, 2).denied[0].reason, "confirmation_required");
+}
+
+#[test]
+fn authenticate_rewrites_settings() {
+    // Never unasked, whatever the agent offers.
+    let mut desk = Desk::with(gemini(&Talk::new(Surface::Acp, None)));
+    desk.player.prompt(order());
+    let mut offers = super::desk::capabilities("0.61.0");
+    offers["authMethods"] = json!([{"id": "oauth-personal"}, {"id": "gemini-api-key"}]);
+    desk.reply("initialize", &offers);
+    desk.reply("session/new", &json!({"sessionId": "s"}));
+    assert_eq!(desk.frame()["method"], "session/prompt");
+
+    let mut talk = Talk::new(Surface::Acp, None);
+    talk.authenticate = Some("oauth-personal".into());
+    let mut desk = Desk::with(gemini(&talk));
+    desk.player.prompt(order());
+    desk.reply("initialize", &offers);
+    assert_eq!(desk.reply("authenticate", &json!({}))["methodId"], "oauth-personal");
+    assert_eq!(desk.frame()["method"], "session/new");
+
+    let mut desk = Desk::with(gemini(&talk));
+    desk.player.prompt(order());
+    desk.reply("initialize", &offers);
+    desk.refuse("authenticate", -32602, "Invalid params");
+    let error = desk.player.outcome().error.clone().expect("why");
+    assert_eq!(error.kind, Kind::NotAuthenticated);
+    assert!(error.hint.unwrap().contains("gemini-api-key"));
+}
+
+#[test]
+fn a_question_about_a_file_is_over_when_it_is_allowed() {
+    let replay = recorded::find("gemini/content_blocks").play();
+    let asked: Vec<_> = results(&replay);
+    assert_eq!((asked.len(), asked[0].1), (1, ToolStatus::Ok), "{asked:?}");
+}
