@@ -27,7 +27,7 @@ pub fn model_by(respond: impl Fn(&Request) -> Step + Send + Sync + 'static) -> i
 static WIRE: Wire = Wire {
     path: "/v1/messages",
     events,
-    is_helper,
+    helped,
     error,
     offered_tools: |body| {
         items(&body["tools"]).filter_map(|tool| tool["name"].as_str()).map(str::to_owned).collect()
@@ -46,9 +46,10 @@ fn messages<'a>(body: &'a Value, role: &'a str) -> impl Iterator<Item = &'a Valu
 }
 
 /// After a turn Claude Code asks what the user might type next, in the same conversation and with the same tools.
-fn is_helper(body: &Value) -> bool {
+fn helped(body: &Value) -> Option<&'static str> {
     let last = messages(body, "user").last().map(|message| texts(&message["content"]));
-    last.into_iter().flatten().any(|text| text.starts_with("[SUGGESTION MODE"))
+    let suggests = last.into_iter().flatten().any(|text| text.starts_with("[SUGGESTION MODE"));
+    suggests.then_some("go on")
 }
 
 fn error(status: u16, message: &str) -> Value {

@@ -27,7 +27,7 @@ pub fn model_by(respond: impl Fn(&Request) -> Step + Send + Sync + 'static) -> i
 static WIRE: Wire = Wire {
     path: "/chat/completions",
     events,
-    is_helper: |_| false,
+    helped: |_| None,
     error: openai_error,
     offered_tools: |body| {
         let names = items(&body["tools"]).filter_map(|tool| tool["function"]["name"].as_str());

@@ -34,7 +34,7 @@ pub fn add_file(path: &str, content: &str) -> String {
 static WIRE: Wire = Wire {
     path: "/responses",
     events,
-    is_helper: |_| false,
+    helped,
     error: openai_error,
     offered_tools: |body| items(&body["tools"]).flat_map(names).collect(),
     user_texts: |body| {
@@ -48,6 +48,13 @@ static WIRE: Wire = Wire {
     },
     turn,
 };
+
+/// In its mode `agent` Codex lets a model judge what is risky, and asks for a verdict in JSON.
+fn helped(body: &Value) -> Option<&'static str> {
+    let verdicts = &body["text"]["format"]["schema"]["properties"]["outcome"]["enum"];
+    let judges = items(verdicts).any(|verdict| verdict == "allow");
+    judges.then_some(r#"{"outcome":"allow","risk_level":"low","rationale":"as scripted"}"#)
+}
 
 /// The name of a tool; of those in a namespace each, with the namespace before it.
 fn names(tool: &Value) -> Vec<String> {

@@ -170,8 +170,8 @@ pub(crate) struct Wire {
     pub(crate) path: &'static str,
     /// The whole event stream of an answer; the number is different for each request.
     pub(crate) events: fn(step: &Step, model: &str, number: u64) -> String,
-    /// Whether a request that offers tools is still one that the agent makes for itself.
-    pub(crate) is_helper: fn(body: &Value) -> bool,
+    /// The answer to a request that offers tools and is still one that the agent makes for itself.
+    pub(crate) helped: fn(body: &Value) -> Option<&'static str>,
     pub(crate) error: fn(status: u16, message: &str) -> Value,
     pub(crate) offered_tools: fn(body: &Value) -> Vec<String>,
     pub(crate) user_texts: fn(body: &Value) -> Vec<String>,
@@ -270,7 +270,8 @@ impl ScriptedModel {
                         &(wire.error)(404, "the scripted model has no such path"),
                     );
                 }
-                let step = if request.is_turn { respond(&request) } else { Step::text(HELPED) };
+                let helped = || Step::text((wire.helped)(&request.body).unwrap_or(HELPED));
+                let step = if request.is_turn { respond(&request) } else { helped() };
                 let model = request.body["model"].as_str().unwrap_or_default();
                 send(wire, &step, model, next.fetch_add(1, Ordering::SeqCst), connection, wait)
             }
@@ -308,7 +309,7 @@ fn read(incoming: Incoming, wire: &'static Wire, started: Instant) -> Request {
     let path = incoming.target.split('?').next().unwrap_or_default();
     let offers_tools = items(&body["tools"]).next().is_some();
     Request {
-        is_turn: path.ends_with(wire.path) && offers_tools && !(wire.is_helper)(&body),
+        is_turn: path.ends_with(wire.path) && offers_tools && (wire.helped)(&body).is_none(),
         path: incoming.target,
         headers: incoming.headers,
         body,

@@ -139,6 +139,21 @@ fn responses_items() {
     assert_eq!(turns[1].turn(), 1);
 }
 
+/// Claude Code's guess at the next prompt and Codex's judge use up no step, though they offer tools.
+#[test]
+fn helpers_with_tools() {
+    let model = anthropic::model([]).expect("a port");
+    let messages = json!([{"role": "user", "content": "[SUGGESTION MODE: what comes next?]"}]);
+    let (status, _) = post(&model, "/v1/messages", &json!({"tools": [{"name": "x"}], "messages": messages}));
+    assert_eq!((status, model.turns().len()), (200, 0));
+    let model = responses::model([]).expect("a port");
+    let schema = json!({"properties": {"outcome": {"enum": ["allow", "deny"]}}});
+    let text = json!({"format": {"type": "json_schema", "schema": schema}});
+    let (status, answer) = post(&model, "/v1/responses", &json!({"tools": [{"name": "x"}], "text": text}));
+    assert_eq!((status, model.turns().len()), (200, 0));
+    assert!(answer.contains(r#"{\"outcome\":\"allow\""#), "{answer}");
+}
+
 #[test]
 fn answers_by_what_is_asked() {
     let model = anthropic::model_by(|request| {

@@ -1,11 +1,16 @@
 //! What the end-to-end tests share: the real agents, a stage with a home of its own and a scripted model, and a look at
 //! what is left running.
 
+mod acp_agents;
+mod npm;
 mod real;
 mod stage;
 
 use agentline::Outcome;
 
+pub use acp_agents::{
+    AcpAgent, AcpStage, OPENCODE_MODEL, example_agent, real_claude_acp, real_codex_acp, real_opencode,
+};
 pub use real::{real_gemini, skipped};
 pub use stage::{MODEL, Stage};
 

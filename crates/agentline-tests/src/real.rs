@@ -21,11 +21,7 @@ static LEFT_OUT: AtomicU32 = AtomicU32::new(0);
 pub fn real_gemini() -> Option<Program> {
     GEMINI
         .get_or_init(|| {
-            if std::env::var("AGENTLINE_REAL_AGENTS").is_ok_and(|v| v == "off") {
-                assert!(
-                    std::env::var("CI").is_ok_and(|v| v == "true").eq(&false),
-                    "AGENTLINE_REAL_AGENTS=off is refused where CI=true: CI shows the real agents"
-                );
+            if left_out() {
                 return None;
             }
             let agent = agents::find("gemini").expect("it is in the list");
@@ -40,6 +36,16 @@ pub fn real_gemini() -> Option<Program> {
             }
         })
         .clone()
+}
+
+/// Whether real agents are to be left out.
+pub(crate) fn left_out() -> bool {
+    let off = std::env::var("AGENTLINE_REAL_AGENTS").is_ok_and(|v| v == "off");
+    assert!(
+        !(off && std::env::var("CI").is_ok_and(|v| v == "true")),
+        "AGENTLINE_REAL_AGENTS=off is refused where CI=true: CI shows the real agents"
+    );
+    off
 }
 
 /// Says aloud that a test with a real agent was left out, and how many so far.

@@ -1,0 +1,209 @@
+//! Real agents with ACP other than Gemini CLI, at fixed versions, each on a stage with a home and a scripted model.
+
+use crate::{npm::Package, real::left_out};
+use agentline::{Agentline, install::find_node};
+use agentline_mock::scripted::ScriptedModel;
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+const OPENCODE: Package = Package { id: "opencode", name: "opencode-ai", version: "1.18.33" };
+/// Brings Claude Code itself along, as a native program.
+const CLAUDE: Package =
+    Package { id: "claude-agent-acp", name: "@agentclientprotocol/claude-agent-acp", version: "0.99.0" };
+/// Brings Codex 0.166.0 along.
+const CODEX: Package = Package { id: "codex-acp", name: "@agentclientprotocol/codex-acp", version: "2.6.0" };
+/// The last version of the protocol's own library whose package still has the example agent in it.
+const SDK: Package = Package { id: "acp-sdk", name: "@agentclientprotocol/sdk", version: "1.9.0" };
+
+/// The model that the stage of OpenCode configures.
+pub const OPENCODE_MODEL: &str = "scripted/scripted-model";
+
+/// A program that speaks ACP when it is started with these arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AcpAgent {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<String>,
+}
+
+/// OpenCode, or `None` where real agents are left out.
+///
+/// # Panics
+/// It cannot be installed; so do its siblings below.
+#[must_use]
+pub fn real_opencode() -> Option<AcpAgent> {
+    agent(OPENCODE, |modules| {
+        // Its own program is put in place by a script that does not run here, so the platform's is taken.
+        let system = match std::env::consts::OS {
+            "macos" => "darwin",
+            other => other,
+        };
+        let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
+        let name = if cfg!(windows) { "opencode.exe" } else { "opencode" };
+        let plain = ["", "-musl", "-baseline", "-baseline-musl"];
+        let old = ["-baseline", "-baseline-musl", "", "-musl"];
+        let kinds = if has_modern_processor() { plain } else { old };
+        let places =
+            kinds.map(|kind| modules.join(format!("opencode-{system}-{arch}{kind}")).join("bin").join(name));
+        let program = places.iter().find(|place| place.exists()).unwrap_or(&places[0]);
+        AcpAgent { program: program.clone(), args: vec!["acp".into()] }
+    })
+}
+
+/// Claude Code behind its ACP adapter.
+#[must_use]
+pub fn real_claude_acp() -> Option<AcpAgent> {
+    agent(CLAUDE, |modules| AcpAgent { program: bin(modules, "claude-agent-acp"), args: Vec::new() })
+}
+
+/// Codex behind its ACP adapter.
+#[must_use]
+pub fn real_codex_acp() -> Option<AcpAgent> {
+    agent(CODEX, |modules| AcpAgent { program: bin(modules, "codex-acp"), args: Vec::new() })
+}
+
+/// The protocol's own example agent. It needs no model: it says a few things, uses two tools, asks for permission once,
+/// and takes some five seconds.
+///
+/// # Panics
+/// It cannot be installed, or there is no Node.js.
+#[must_use]
+pub fn example_agent() -> Option<AcpAgent> {
+    agent(SDK, |modules| {
+        let agentline = Agentline::from_env().expect("the tests have a home");
+        let node = find_node(agentline.here()).expect("Node.js installed it").path;
+        let script = modules.join(SDK.name).join("dist").join("examples").join("agent.js");
+        AcpAgent { program: node, args: vec![script.to_string_lossy().into_owned()] }
+    })
+}
+
+fn agent(package: Package, found: impl Fn(&Path) -> AcpAgent) -> Option<AcpAgent> {
+    if left_out() {
+        return None;
+    }
+    match package.modules() {
+        Ok(modules) => Some(found(&modules)),
+        Err(why) => panic!("{why}\nAGENTLINE_REAL_AGENTS=off leaves the tests with real agents out"),
+    }
+}
+
+fn bin(modules: &Path, name: &str) -> PathBuf {
+    modules.join(".bin").join(if cfg!(windows) { format!("{name}.cmd") } else { name.to_owned() })
+}
+
+fn has_modern_processor() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::is_x86_feature_detected!("avx2");
+    #[cfg(not(target_arch = "x86_64"))]
+    true
+}
+
+/// A home, a workspace and a model for one agent; removed with it.
+#[derive(Debug)]
+pub struct AcpStage {
+    /// The agent.
+    pub agent: AcpAgent,
+    /// What it talks to.
+    pub model: ScriptedModel,
+    dir: tempfile::TempDir,
+    env: BTreeMap<String, String>,
+}
+
+impl AcpStage {
+    /// OpenCode on a model of [`agentline_mock::openai`]. It asks for no permission unless its configuration says so.
+    ///
+    /// # Panics
+    /// The machine has no room for a stage; so do its siblings below.
+    #[must_use]
+    pub fn opencode(model: ScriptedModel) -> Option<Self> {
+        let url = model.url();
+        let stage = Self::new(real_opencode()?, model);
+        let limits = serde_json::json!({"context": 100_000, "output": 8_000});
+        let scripted = serde_json::json!({
+            "npm": "@ai-sdk/openai-compatible", "name": "Scripted",
+            "options": {"baseURL": format!("{url}/v1"), "apiKey": "no-key-of-anything"},
+            "models": {"scripted-model": {
+                "name": "Scripted", "reasoning": true, "tool_call": true, "limit": limits,
+            }},
+        });
+        let config = serde_json::json!({
+            "provider": {"scripted": scripted}, "model": OPENCODE_MODEL, "small_model": OPENCODE_MODEL,
+            "autoupdate": false, "share": "disabled",
+        });
+        stage.home_file(".config/opencode/opencode.json", &config.to_string());
+        // Without plugins it installs nothing from npm at its first start.
+        Some(stage.env("OPENCODE_PURE", "1").env("OPENCODE_DISABLE_MODELS_FETCH", "1"))
+    }
+
+    /// Claude Code on a model of [`agentline_mock::anthropic`].
+    #[must_use]
+    pub fn claude(model: ScriptedModel) -> Option<Self> {
+        let url = model.url();
+        let stage = Self::new(real_claude_acp()?, model).env("ANTHROPIC_BASE_URL", &url);
+        let stage = stage.env("ANTHROPIC_API_KEY", "no-key-of-anything").env("DISABLE_AUTOUPDATER", "1");
+        Some(stage.env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1").env("CLAUDE_CODE_MAX_RETRIES", "0"))
+    }
+
+    /// Codex on a model of [`agentline_mock::responses`].
+    #[must_use]
+    pub fn codex(model: ScriptedModel) -> Option<Self> {
+        let url = model.url();
+        let stage = Self::new(real_codex_acp()?, model);
+        let config = format!(
+            "model = \"gpt-5.5\"\nmodel_provider = \"scripted\"\n\n[model_providers.scripted]\nname = \"scripted\"\n\
+             base_url = \"{url}/v1\"\nwire_api = \"responses\"\nrequest_max_retries = 0\nstream_max_retries = 0\n"
+        );
+        stage.home_file(".codex/config.toml", &config);
+        Some(stage)
+    }
+
+    fn new(agent: AcpAgent, model: ScriptedModel) -> Self {
+        let dir = tempfile::Builder::new().prefix("agentline-acp-").tempdir().expect("a temporary folder");
+        let stage = Self { agent, model, dir, env: BTreeMap::new() };
+        for folder in [stage.home(), stage.workspace(), stage.dir.path().join("tmp")] {
+            fs::create_dir_all(folder).expect("a folder");
+        }
+        let path = std::env::var("PATH").unwrap_or_default();
+        let (home, tmp) = (stage.home(), stage.dir.path().join("tmp"));
+        stage.env("PATH", &path).env("HOME", &home.to_string_lossy()).env("TMPDIR", &tmp.to_string_lossy())
+    }
+
+    /// The user's home.
+    #[must_use]
+    pub fn home(&self) -> PathBuf {
+        self.dir.path().join("home")
+    }
+
+    /// The workspace.
+    #[must_use]
+    pub fn workspace(&self) -> PathBuf {
+        self.dir.path().join("ws")
+    }
+
+    /// The variables that the agent needs; nothing else must be in its environment.
+    #[must_use]
+    pub fn variables(&self) -> &BTreeMap<String, String> {
+        &self.env
+    }
+
+    /// Sets a variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Writes a file into the home, with the folders above it.
+    ///
+    /// # Panics
+    /// The file cannot be written.
+    pub fn home_file(&self, path: &str, content: &str) {
+        let path = self.home().join(path);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, content).expect("a file");
+    }
+}

@@ -1,0 +1,82 @@
+//! Puts one version of an npm package into the cache folder that agentline installs its agents into.
+
+use agentline::{Agentline, install::find_node};
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+/// A package at a fixed version.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Package {
+    /// How its folder begins.
+    pub(crate) id: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) version: &'static str,
+}
+
+impl Package {
+    /// Its `node_modules`, after it was installed if it was not there.
+    pub(crate) fn modules(self) -> Result<PathBuf, String> {
+        let agentline = Agentline::from_env().map_err(|e| e.to_string())?;
+        let here = agentline.here();
+        let agents = here.cache.join("agents");
+        let name = format!("{}-{}", self.id, self.version);
+        let folder = agents.join(&name);
+        if self.is_in(&folder) {
+            return Ok(folder.join("node_modules"));
+        }
+        let said = |e: std::io::Error| format!("{}: {e}", agents.display());
+        fs::create_dir_all(&agents).map_err(said)?;
+        // Tests run in several processes; one installs, and the others wait for it.
+        let lock = File::create(agents.join(format!(".{name}.lock"))).map_err(said)?;
+        lock.lock().map_err(said)?;
+        if self.is_in(&folder) {
+            return Ok(folder.join("node_modules"));
+        }
+        let node = find_node(here).ok_or("Node.js was not found")?.path;
+        let staging =
+            tempfile::Builder::new().prefix(&format!(".{name}-")).tempdir_in(&agents).map_err(said)?;
+        self.install(&node, staging.path())?;
+        if !self.is_in(staging.path()) {
+            return Err(format!("npm ended well, but {}@{} is not there", self.name, self.version));
+        }
+        if folder.exists() {
+            fs::remove_dir_all(&folder).map_err(said)?;
+        }
+        fs::rename(staging.path(), &folder).map_err(said)?;
+        // It has moved away: nothing is left to clear.
+        let _moved = staging.keep();
+        Ok(folder.join("node_modules"))
+    }
+
+    fn is_in(self, folder: &Path) -> bool {
+        let file = folder.join("node_modules").join(self.name).join("package.json");
+        let json = fs::read(file).unwrap_or_default();
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap_or_default();
+        json["version"] == self.version
+    }
+
+    /// Runs npm with the user's own configuration. Scripts of packages do not run, as for the agents of agentline.
+    fn install(self, node: &Path, folder: &Path) -> Result<(), String> {
+        let beside = node.with_file_name(if cfg!(windows) { "npm.cmd" } else { "npm" });
+        let npm = if beside.exists() { beside } else { PathBuf::from("npm") };
+        fs::write(folder.join("package.json"), "{\"private\":true}\n").map_err(|e| e.to_string())?;
+        let output = Command::new(&npm)
+            .args(["install", "--global=false", "--workspaces=false", "--ignore-scripts", "--omit=dev"])
+            .args(["--no-audit", "--no-fund", "--no-progress", "--no-package-lock", "--loglevel=error"])
+            .arg("--prefix")
+            .arg(folder)
+            .arg(format!("{}@={}", self.name, self.version))
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|e| format!("{}: {e}", npm.display()))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let what = format!("{}@{}", self.name, self.version);
+        Err(format!("npm could not install {what}:\n{}", String::from_utf8_lossy(&output.stderr)))
+    }
+}
