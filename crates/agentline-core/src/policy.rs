@@ -117,6 +117,12 @@ impl Policy {
         self.places.resolve(path)
     }
 
+    /// The files that a use of a tool would change, as the agent spells them; empty where it changes none.
+    #[must_use]
+    pub fn changed_files(ask: &PermissionAsk) -> Vec<&str> {
+        if changes_files(ask) { files(ask) } else { Vec::new() }
+    }
+
     /// Decides on one use of a tool. `resolve` finds out where a path really leads.
     #[must_use]
     pub fn decide(&self, ask: &PermissionAsk, resolve: &dyn Fn(&str) -> Resolved) -> Decision {
@@ -183,15 +189,7 @@ impl Policy {
         } else if ask.kind == ToolKind::Web {
             targets.extend(web::hosts(ask).unwrap_or_default().into_iter().map(Target::Host));
         }
-        let named = if command.is_some() { &[][..] } else { &ask.paths };
-        // Some agents give a change the bare name of the file whose path they tell beside it.
-        let bare = |path: &&str| {
-            !named
-                .iter()
-                .any(|p| place::below(&slashes(p), "").is_some() && slashes(p).ends_with(&format!("/{path}")))
-        };
-        let changed = ask.diffs.iter().map(|diff| diff.path.as_str()).filter(bare);
-        for path in named.iter().map(String::as_str).chain(changed) {
+        for path in files(ask) {
             let path_target = || Target::Path { at: resolve(path), spelled: self.places.resolve(path) };
             targets.push(if path.is_empty() { Target::Unknown } else { path_target() });
         }
@@ -236,6 +234,22 @@ impl Policy {
         let foreign = request.mcp_servers.keys().cloned().collect();
         Ok(Self { mode: request.permission_mode, rules, places, own: Vec::new(), foreign })
     }
+}
+
+/// The files that a use names. Those beside a command only say where it runs.
+fn files(ask: &PermissionAsk) -> Vec<&str> {
+    let mut files: Vec<&str> = Vec::new();
+    if ask.command.is_none() {
+        files.extend(ask.paths.iter().map(String::as_str));
+    }
+    for diff in &ask.diffs {
+        // Some agents give a change the bare name of the file whose path they tell beside it.
+        let behind_slash = format!("/{}", slashes(&diff.path));
+        if !files.iter().any(|path| *path == diff.path || slashes(path).ends_with(&behind_slash)) {
+            files.push(&diff.path);
+        }
+    }
+    files
 }
 
 /// Whether a use changes files, as far as can be known: what a command changes cannot.

@@ -2,6 +2,7 @@
 //! changed, what it cost, and whether it worked.
 
 mod agentline;
+mod answer;
 pub mod attach;
 pub mod blocking;
 pub mod cache;
@@ -12,6 +13,7 @@ pub mod doctor;
 mod drive;
 mod equip;
 mod error;
+pub mod files;
 mod follow;
 pub mod install;
 mod link;
@@ -37,6 +39,7 @@ pub mod until;
 mod workspace;
 
 pub use crate::agentline::Agentline;
+pub use crate::answer::{Answered, Answerer, Judge, Permit};
 pub use agentline_core as core;
 pub use agentline_core::*;
 pub use error::Error;

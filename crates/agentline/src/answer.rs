@@ -1,0 +1,488 @@
+//! Answers what an agent asks of its host: may this tool run, read this file, write that one.
+//!
+//! The policy comes first. Where it leaves the question open, the [`Judge`] of the run is asked, and where there is none,
+//! the mode's refusal stands. No judge is asked about what a rule or the workspace's border refuses.
+
+use crate::files::{FileError, Files};
+use agentline_core::{
+    Answer, Ask, Decision, Diff, OUTSIDE_WORKSPACE, PermissionAsk, Policy, Problem, Problems, Ruling,
+    RunRequest, ToolKind,
+};
+use std::{
+    fmt,
+    future::Future,
+    path::Path,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+};
+use tokio::task::JoinSet;
+
+/// What somebody who was asked says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Permit {
+    /// It may run, this once.
+    Allow,
+    /// It may not, for this reason.
+    Deny(String),
+}
+
+type Question = dyn Fn(PermissionAsk) -> Pin<Box<dyn Future<Output = Permit> + Send>> + Send + Sync;
+
+/// Somebody who can be asked, with the command or the change that is to be judged.
+///
+/// ```
+/// use agentline::{Judge, Permit};
+/// let judge = Judge::new(|ask| async move {
+///     match ask.command.as_deref() {
+///         Some(command) if command.contains("sudo") => Permit::Deny("no sudo here".into()),
+///         _ => Permit::Allow,
+///     }
+/// });
+/// ```
+#[derive(Clone)]
+pub struct Judge {
+    by: &'static str,
+    question: Arc<Question>,
+}
+
+impl Judge {
+    /// A function of the host. One that panics has refused.
+    pub fn new<F, A>(question: F) -> Self
+    where
+        F: Fn(PermissionAsk) -> A + Send + Sync + 'static,
+        A: Future<Output = Permit> + Send + 'static,
+    {
+        Self { by: "callback", question: Arc::new(move |ask| Box::pin(question(ask))) }
+    }
+
+    /// Says that it is a person at a terminal who answers.
+    #[must_use]
+    pub fn at_terminal(mut self) -> Self {
+        self.by = "terminal";
+        self
+    }
+
+    /// Asks. When the waiting ends early, so does the question.
+    async fn ask(&self, ask: PermissionAsk) -> Ruling {
+        let question = self.question.clone();
+        // A task of its own, so that a panic stays there.
+        let mut task = JoinSet::new();
+        task.spawn(async move { question(ask).await });
+        match task.join_next().await {
+            Some(Ok(Permit::Allow)) => Ruling::allow(self.by),
+            Some(Ok(Permit::Deny(reason))) => Ruling::deny(self.by, reason),
+            _ => Ruling::deny(self.by, "callback_failed"),
+        }
+    }
+}
+
+impl fmt::Debug for Judge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Judge").field("by", &self.by).finish_non_exhaustive()
+    }
+}
+
+/// An answer, and who decided it where something was decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Answered {
+    /// What the agent is told.
+    pub answer: Answer,
+    /// The decision behind it: always for a permission, for a file when it was refused or when somebody was asked.
+    pub ruling: Option<Ruling>,
+}
+
+impl Answered {
+    /// Whether the agent was refused something, which the outcome must tell.
+    #[must_use]
+    pub fn is_denial(&self) -> bool {
+        self.ruling.as_ref().is_some_and(|ruling| !ruling.allow)
+    }
+
+    fn plain(answer: Answer) -> Self {
+        Self { answer, ruling: None }
+    }
+
+    fn refused(ruling: Ruling) -> Self {
+        let why = ruling.rule.as_ref().or(ruling.reason.as_ref()).map_or("", String::as_str);
+        let answer = Answer::Error(format!("denied: refused by {}: {why}", ruling.by));
+        Self { answer, ruling: Some(ruling) }
+    }
+}
+
+/// Answers for one run.
+#[derive(Clone, Debug)]
+pub struct Answerer {
+    policy: Arc<Policy>,
+    files: Arc<Files>,
+    judge: Option<Judge>,
+    /// Files whose change was permitted and not made yet, as the disk spells them.
+    granted: Arc<Mutex<Vec<String>>>,
+}
+
+impl Answerer {
+    /// Answers by the policy of a request, for the workspace `cwd`.
+    ///
+    /// # Errors
+    /// A rule is none, or the workspace cannot be opened.
+    pub fn new(request: &RunRequest, cwd: &Path) -> Result<Self, Problems> {
+        let policy = Policy::new(request, cwd)?;
+        let files = Files::new(cwd, request.include_directories.iter().cloned()).map_err(|error| {
+            let message = format!("`{}` cannot be opened: {error}", cwd.display());
+            Problems(vec![Problem::new("working_dir", message).hint("name a folder that is there")])
+        })?;
+        let policy = policy.also_at(files.workspace());
+        Ok(Self { policy: Arc::new(policy), files: Arc::new(files), judge: None, granted: Arc::default() })
+    }
+
+    /// Names somebody who can be asked.
+    #[must_use]
+    pub fn judge(mut self, judge: Judge) -> Self {
+        self.judge = Some(judge);
+        self
+    }
+
+    /// Names a server whose tools are the host's own, so that they need no permission.
+    #[must_use]
+    pub fn own_server(mut self, name: impl Into<String>) -> Self {
+        self.policy = Arc::new(Arc::unwrap_or_clone(self.policy).own_server(name));
+        self
+    }
+
+    /// The policy behind it.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The files that it gives access to.
+    #[must_use]
+    pub fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// Answers one question. What is not asked of a policy or a disk is answered with an error.
+    pub async fn answer(&self, ask: Ask) -> Answered {
+        match ask {
+            Ask::Permission(ask) => self.permission(*ask).await,
+            Ask::ReadFile { path, line, limit } => self.read(path, line, limit).await,
+            Ask::WriteFile { path, text } => self.write(path, text).await,
+            _ => Answered::plain(Answer::Error("unsupported: nobody answers this here".into())),
+        }
+    }
+
+    async fn permission(&self, ask: PermissionAsk) -> Answered {
+        let changed: Vec<String> = Policy::changed_files(&ask).into_iter().map(str::to_owned).collect();
+        let ruling = match self.decide(&ask).await {
+            Decision::Ask(refusal) => self.asked(ask, refusal).await,
+            decided => decided.ruling().clone(),
+        };
+        if ruling.allow {
+            self.grant(&changed);
+        }
+        Answered { answer: Answer::Ruled(ruling.clone()), ruling: Some(ruling) }
+    }
+
+    /// Reading needs no permission of its own; only rules are asked.
+    async fn read(&self, path: String, line: Option<u64>, limit: Option<u64>) -> Answered {
+        let ask = on_file("Read", ToolKind::Read, &path);
+        let decision = self.decide(&ask).await;
+        let mut ruling = None;
+        if decision.ruling().by == "rule" && !decision.ruling().allow {
+            let found = match decision {
+                Decision::Ask(refusal) => self.asked(ask, refusal).await,
+                decided => decided.ruling().clone(),
+            };
+            if !found.allow {
+                return Answered::refused(found);
+            }
+            ruling = Some(found);
+        }
+        let files = self.files.clone();
+        match on_disk(move || files.read(&path, line, limit)).await {
+            Ok(text) => Answered { answer: Answer::Text(text), ruling },
+            Err(error) => failed(&error),
+        }
+    }
+
+    /// A change that was permitted just before is made; any other one is judged as if it had been asked for.
+    async fn write(&self, path: String, text: String) -> Answered {
+        let mut ruling = None;
+        if !self.take_grant(&path) {
+            // Its own name is not known, so that rules for writing and for editing both count.
+            let mut ask = on_file("", ToolKind::Write, &path);
+            let found = match self.decide(&ask).await {
+                Decision::Ask(refusal) => {
+                    let (files, named) = (self.files.clone(), path.clone());
+                    let mut diff = Diff::default();
+                    diff.old = on_disk(move || files.read(&named, None, None)).await.ok();
+                    (diff.path, diff.new) = (path.clone(), text.clone());
+                    ask.diffs = vec![diff];
+                    self.asked(ask, refusal).await
+                }
+                decided => decided.ruling().clone(),
+            };
+            if !found.allow {
+                return match found.reason.as_deref() {
+                    Some(OUTSIDE_WORKSPACE) => failed(&FileError::Outside(path)),
+                    _ => Answered::refused(found),
+                };
+            }
+            ruling = Some(found);
+        }
+        let files = self.files.clone();
+        match on_disk(move || files.write(&path, &text)).await {
+            Ok(()) => Answered { answer: Answer::Done, ruling },
+            Err(error) => failed(&error),
+        }
+    }
+
+    async fn decide(&self, ask: &PermissionAsk) -> Decision {
+        let (policy, files, ask) = (self.policy.clone(), self.files.clone(), ask.clone());
+        let decided =
+            tokio::task::spawn_blocking(move || policy.decide(&ask, &|path| files.resolve(path))).await;
+        decided.unwrap_or_else(|_| Decision::Deny(Ruling::deny("agentline", "internal")))
+    }
+
+    async fn asked(&self, ask: PermissionAsk, refusal: Ruling) -> Ruling {
+        match &self.judge {
+            Some(judge) => {
+                let mut ruling = judge.ask(ask).await;
+                ruling.rule = refusal.rule;
+                ruling
+            }
+            None => refusal,
+        }
+    }
+
+    fn grant(&self, paths: &[String]) {
+        let mut granted = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
+        for path in paths {
+            let real = self.files.resolve(path).path;
+            if !granted.contains(&real) {
+                granted.push(real);
+            }
+        }
+    }
+
+    fn take_grant(&self, path: &str) -> bool {
+        let real = self.files.resolve(path).path;
+        let mut granted = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = granted.iter().position(|one| *one == real);
+        found.map(|at| granted.swap_remove(at)).is_some()
+    }
+}
+
+/// A file request as a use of a tool.
+fn on_file(tool: &str, kind: ToolKind, path: &str) -> PermissionAsk {
+    let mut ask = PermissionAsk::default();
+    ask.tool = tool.to_owned();
+    ask.kind = kind;
+    ask.paths = vec![path.to_owned()];
+    ask
+}
+
+async fn on_disk<T: Send + 'static>(
+    act: impl FnOnce() -> Result<T, FileError> + Send + 'static,
+) -> Result<T, FileError> {
+    let lost = |_| Err(FileError::Io { path: String::new(), error: std::io::Error::other("interrupted") });
+    tokio::task::spawn_blocking(act).await.unwrap_or_else(lost)
+}
+
+fn failed(error: &FileError) -> Answered {
+    let outside = matches!(error, FileError::Outside(_));
+    Answered {
+        answer: Answer::Error(error.to_string()),
+        ruling: outside.then(|| Ruling::deny("agentline", OUTSIDE_WORKSPACE)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agentline_core::PermissionMode as Mode;
+
+    fn stage() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("src")).unwrap();
+        std::fs::write(dir.path().join("src/a"), "old\n").unwrap();
+        std::fs::write(dir.path().join("secret"), "s").unwrap();
+        dir
+    }
+
+    fn answerer(dir: &tempfile::TempDir, request: RunRequest) -> Answerer {
+        Answerer::new(&request, dir.path()).unwrap()
+    }
+
+    fn mode(mode: Mode) -> RunRequest {
+        RunRequest::new("x").permission_mode(mode)
+    }
+
+    fn edit(path: &str) -> Ask {
+        Ask::Permission(Box::new(on_file("Edit", ToolKind::Edit, path)))
+    }
+
+    fn command(text: &str) -> Ask {
+        let mut ask = PermissionAsk::default();
+        (ask.tool, ask.kind, ask.command) = ("Bash".into(), ToolKind::Shell, Some(text.into()));
+        Ask::Permission(Box::new(ask))
+    }
+
+    fn write(path: &str) -> Ask {
+        Ask::WriteFile { path: path.into(), text: "new\n".into() }
+    }
+
+    fn read(path: &str) -> Ask {
+        Ask::ReadFile { path: path.into(), line: None, limit: None }
+    }
+
+    fn said(answered: &Answered) -> String {
+        let ruling = answered.ruling.as_ref().unwrap();
+        let why = ruling.reason.as_deref().unwrap_or("-");
+        let rule = ruling.rule.as_deref().unwrap_or("-");
+        format!("{} {} {why} {rule}", if ruling.allow { "allow" } else { "deny" }, ruling.by)
+    }
+
+    /// A judge that says yes and counts how often it was asked.
+    fn yes() -> (Judge, Arc<Mutex<Vec<PermissionAsk>>>) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let seen = asked.clone();
+        let judge = Judge::new(move |ask| {
+            seen.lock().unwrap().push(ask);
+            async { Permit::Allow }
+        });
+        (judge, asked)
+    }
+
+    #[tokio::test]
+    async fn the_judge_is_asked_only_what_is_open() {
+        let dir = stage();
+        let (judge, asked) = yes();
+        let request = mode(Mode::Default).allow("Bash(git *)").deny("Bash(rm *)").ask("Bash(git push *)");
+        let answerer = answerer(&dir, request).judge(judge);
+        for (ask, expected, questions) in [
+            (command("git log"), "allow rule - Bash(git *)", 0),
+            (command("rm x"), "deny rule rule Bash(rm *)", 0),
+            (edit("/etc/passwd"), "deny agentline outside_workspace -", 0),
+            (command("ls"), "allow callback - -", 1),
+            (command("git push"), "allow callback - Bash(git push *)", 2),
+            (edit("src/a"), "allow callback - -", 3),
+        ] {
+            let label = format!("{ask:?}");
+            let answered = answerer.answer(ask).await;
+            assert_eq!(said(&answered), expected, "{label}");
+            assert_eq!(asked.lock().unwrap().len(), questions, "{label}");
+            assert_eq!(answered.answer, Answer::Ruled(answered.ruling.clone().unwrap()));
+        }
+        assert_eq!(asked.lock().unwrap()[0].command.as_deref(), Some("ls"));
+    }
+
+    #[tokio::test]
+    async fn without_a_judge_the_refusal_of_the_mode_stands() {
+        let dir = stage();
+        for (request, expected) in [
+            (mode(Mode::Default), "deny mode mode -"),
+            (mode(Mode::Prompt), "deny mode mode -"),
+            (mode(Mode::Auto), "allow mode auto -"),
+            (mode(Mode::Auto).ask("Bash"), "deny rule rule Bash"),
+        ] {
+            let answered = answerer(&dir, request).answer(command("ls")).await;
+            assert_eq!(said(&answered), expected);
+            assert_eq!(answered.is_denial(), expected.starts_with("deny"));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_judge_that_fails_has_refused_and_one_nobody_waits_for_ends() {
+        let dir = stage();
+        let panics = Judge::new(|_| async { panic!("on purpose") });
+        let panics_at_once = Judge::new(|_| -> std::future::Ready<Permit> { panic!("on purpose") });
+        for judge in [panics, panics_at_once] {
+            let answered = answerer(&dir, mode(Mode::Default)).judge(judge).answer(command("ls")).await;
+            assert_eq!(said(&answered), "deny callback callback_failed -");
+        }
+        let refuses = Judge::new(|_| async { Permit::Deny("not today".into()) }).at_terminal();
+        let answered = answerer(&dir, mode(Mode::Prompt)).judge(refuses).answer(command("ls")).await;
+        assert_eq!(said(&answered), "deny terminal not today -");
+
+        let (held, mut ended) = tokio::sync::mpsc::channel::<()>(1);
+        let waits = Judge::new(move |_| {
+            let held = held.clone();
+            async move {
+                let _held = held;
+                std::future::pending().await
+            }
+        });
+        let answerer = answerer(&dir, mode(Mode::Default)).judge(waits);
+        let waiting = answerer.answer(command("ls"));
+        assert!(tokio::time::timeout(std::time::Duration::from_millis(200), waiting).await.is_err());
+        drop(answerer);
+        let end = tokio::time::timeout(std::time::Duration::from_secs(20), ended.recv()).await;
+        assert_eq!(end, Ok(None), "the question still runs");
+    }
+
+    #[tokio::test]
+    async fn a_write_is_made_once_when_it_was_permitted_and_else_judged() {
+        let dir = stage();
+        let text = || std::fs::read_to_string(dir.path().join("src/a")).unwrap();
+        let strict = answerer(&dir, mode(Mode::Default));
+        assert_eq!(said(&strict.answer(write("src/a")).await), "deny mode mode -");
+        assert_eq!(text(), "old\n");
+
+        let (judge, asked) = yes();
+        let lenient = answerer(&dir, mode(Mode::Default)).judge(judge);
+        let spelled = dir.path().join("src/../src/a");
+        assert_eq!(said(&lenient.answer(edit(spelled.to_str().unwrap())).await), "allow callback - -");
+        let done = lenient.answer(write("src/a")).await;
+        assert_eq!((done.answer, done.ruling, text().as_str()), (Answer::Done, None, "new\n"));
+        assert_eq!(asked.lock().unwrap().len(), 1);
+        // The permission was for once; the next write is a question of its own, with the change to be judged.
+        assert_eq!(said(&lenient.answer(write("src/a")).await), "allow callback - -");
+        let asked = asked.lock().unwrap();
+        assert_eq!(
+            (asked[1].diffs[0].old.as_deref(), asked[1].diffs[0].new.as_str()),
+            (Some("new\n"), "new\n")
+        );
+    }
+
+    #[tokio::test]
+    async fn files_follow_rules_and_borders() {
+        let dir = stage();
+        let request = mode(Mode::Bypass).deny("Read(secret)").deny("Edit(src/**)").allow("Write(/etc/**)");
+        let answerer = answerer(&dir, request);
+        for (ask, expected, message) in [
+            (read("secret"), "deny rule rule Read(secret)", "denied: refused by rule: Read(secret)"),
+            (write("src/a"), "deny rule rule Edit(src/**)", "denied: refused by rule: Edit(src/**)"),
+            (
+                read("../x"),
+                "deny agentline outside_workspace -",
+                "outside_workspace: `../x` is not in the workspace",
+            ),
+            (
+                write("/x"),
+                "deny agentline outside_workspace -",
+                "outside_workspace: `/x` is not in the workspace",
+            ),
+            (
+                write("/etc/x"),
+                "deny agentline outside_workspace -",
+                "outside_workspace: `/etc/x` is not in the workspace",
+            ),
+        ] {
+            let answered = answerer.answer(ask).await;
+            assert_eq!(said(&answered), expected);
+            assert_eq!(answered.answer, Answer::Error(message.into()));
+        }
+        assert_eq!(answerer.answer(read("src/a")).await, Answered::plain(Answer::Text("old\n".into())));
+        let missing = answerer.answer(read("src/b")).await;
+        assert_eq!(missing, Answered::plain(Answer::Error("not_found: `src/b` is not there".into())));
+        assert!(!missing.is_denial());
+    }
+
+    #[test]
+    fn a_workspace_that_is_not_there_is_a_problem() {
+        let problems = Answerer::new(&RunRequest::new("x"), Path::new("/nowhere/at/all")).unwrap_err();
+        assert_eq!(problems.0[0].key, "working_dir");
+    }
+}

@@ -1,0 +1,287 @@
+//! Reads and writes files for an agent, in the workspace and the included folders and nowhere else.
+//!
+//! A path is followed here, link by link, to where it really leads. Then the file is opened from a handle of the folder
+//! that it must lie in, one name after the other and through no link at all. So a link that is put in the way in between
+//! does not lead out: the opening fails, and the path is followed anew.
+
+mod follow;
+#[cfg_attr(unix, path = "files/unix.rs")]
+#[cfg_attr(not(unix), path = "files/portable.rs")]
+mod os;
+
+#[cfg(test)]
+mod tests;
+
+use agentline_core::{OUTSIDE_WORKSPACE, Resolved};
+use os::Folder;
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io::{self, BufRead, BufReader, Read, Write},
+    path::{Path, PathBuf},
+};
+
+/// The most that is read at once, in bytes.
+pub const MAX_READ: u64 = 10 << 20;
+/// The longest path, in bytes.
+const LONGEST_PATH: usize = 4096;
+/// The largest file in which lines are counted.
+const LARGEST: u64 = 1 << 30;
+/// How often a path is followed anew when its links change meanwhile.
+const ATTEMPTS: usize = 16;
+
+/// The files that an agent may have.
+#[derive(Debug)]
+pub struct Files {
+    /// The workspace first, then the included folders.
+    roots: Vec<Root>,
+    max_read: u64,
+}
+
+#[derive(Debug)]
+struct Root {
+    /// Without links.
+    path: PathBuf,
+    folder: Folder,
+}
+
+/// Why a file was not read or written. The first word of the message is stable.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// It does not lie in the workspace or an included folder.
+    #[error("{OUTSIDE_WORKSPACE}: `{0}` is not in the workspace")]
+    Outside(String),
+    /// It is not there.
+    #[error("not_found: `{0}` is not there")]
+    NotFound(String),
+    /// It is a folder, a device or anything else that is no ordinary file.
+    #[error("not_a_file: `{0}` is not an ordinary file")]
+    NotAFile(String),
+    /// It is more than is read at once.
+    #[error("too_large: `{path}` has more than {limit} bytes; ask for some of its lines")]
+    TooLarge {
+        /// The file.
+        path: String,
+        /// The most that is read at once.
+        limit: u64,
+    },
+    /// It is not UTF-8. Replaced characters would be lost when the agent writes the text back.
+    #[error("not_text: `{0}` is not UTF-8")]
+    NotText(String),
+    /// The path is none.
+    #[error("invalid_path: {0}")]
+    Invalid(&'static str),
+    /// The system said no.
+    #[error("io: `{path}`: {error}")]
+    Io {
+        /// The file.
+        path: String,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+impl Files {
+    /// The files of a workspace and of other folders; those that are not there are left out.
+    ///
+    /// # Errors
+    /// The workspace cannot be opened.
+    pub fn new(workspace: &Path, included: impl IntoIterator<Item = PathBuf>) -> io::Result<Self> {
+        let open = |path: &Path| {
+            let path = path.canonicalize()?;
+            Ok::<_, io::Error>(Root { folder: Folder::open(&path)?, path })
+        };
+        let mut roots = vec![open(workspace)?];
+        roots.extend(included.into_iter().filter_map(|dir| open(&workspace.join(dir)).ok()));
+        Ok(Self { roots, max_read: MAX_READ })
+    }
+
+    /// Sets how much is read at once, in bytes.
+    #[must_use]
+    pub fn max_read(mut self, bytes: u64) -> Self {
+        self.max_read = bytes;
+        self
+    }
+
+    /// The workspace, without links.
+    #[must_use]
+    pub fn workspace(&self) -> &Path {
+        &self.roots[0].path
+    }
+
+    /// Where a path leads as the disk is now.
+    #[must_use]
+    pub fn resolve(&self, path: &str) -> Resolved {
+        let Ok(real) = self.follow(path) else { return Resolved::outside(path) };
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        match self.root_of(&real) {
+            Some((0, rest)) => Resolved::in_workspace(text(&real), text(rest)),
+            Some(_) => Resolved::included(text(&real)),
+            None => Resolved::outside(text(&real)),
+        }
+    }
+
+    /// Reads a file, or some of its lines: from `line`, counted from 1, and `limit` of them.
+    ///
+    /// # Errors
+    /// It lies outside, is not there, is no ordinary file, is too large or is not UTF-8.
+    pub fn read(&self, path: &str, line: Option<u64>, limit: Option<u64>) -> Result<String, FileError> {
+        let file = self.at(path, |root, parts| {
+            let Some((name, folders)) = parts.split_last() else { return Err(is_a_folder()) };
+            let mut folder = None;
+            for part in folders {
+                folder = Some(folder.as_ref().unwrap_or(root).enter(part)?);
+            }
+            folder.as_ref().unwrap_or(root).read(name)
+        })?;
+        let bytes = if line.is_none() && limit.is_none() {
+            self.whole(file, path)?
+        } else {
+            self.lines(file, path, line.unwrap_or(1), limit.unwrap_or(u64::MAX))?
+        };
+        String::from_utf8(bytes).map_err(|_| FileError::NotText(shown(path)))
+    }
+
+    /// Writes a whole file, and the folders above it where they are missing. It is the old text or the new one at every
+    /// moment, and keeps its mode.
+    ///
+    /// # Errors
+    /// It lies outside, is no ordinary file, or the system says no.
+    pub fn write(&self, path: &str, text: &str) -> Result<(), FileError> {
+        self.at(path, |root, parts| {
+            let Some((name, folders)) = parts.split_last() else { return Err(is_a_folder()) };
+            let mut folder = None;
+            for part in folders {
+                folder = Some(enter_or_make(folder.as_ref().unwrap_or(root), part)?);
+            }
+            replace(folder.as_ref().unwrap_or(root), name, |file| file.write_all(text.as_bytes()))
+        })
+    }
+
+    /// Does something with a file by the handle of its root and the names from there, until no link is in the way.
+    fn at<T>(&self, path: &str, act: impl Fn(&Folder, &[&OsStr]) -> io::Result<T>) -> Result<T, FileError> {
+        if path.ends_with(['/', std::path::MAIN_SEPARATOR]) || path.ends_with("/.") {
+            return Err(FileError::NotAFile(shown(path)));
+        }
+        let mut before: Option<PathBuf> = None;
+        for _ in 0..ATTEMPTS {
+            let real = self.follow(path)?;
+            let Some((root, rest)) = self.root_of(&real) else { return Err(FileError::Outside(shown(path))) };
+            let parts: Vec<&OsStr> = rest.iter().collect();
+            match act(&self.roots[root].folder, &parts) {
+                Ok(done) => return Ok(done),
+                // A link, where there was none a moment ago.
+                Err(error) if os::is_link(&error) && before.as_ref() != Some(&real) => {}
+                Err(error) => return Err(explained(path, error)),
+            }
+            before = Some(real);
+        }
+        Err(FileError::Outside(shown(path)))
+    }
+
+    fn follow(&self, path: &str) -> Result<PathBuf, FileError> {
+        if path.is_empty() {
+            return Err(FileError::Invalid("the path is empty"));
+        }
+        if path.contains('\0') {
+            return Err(FileError::Invalid("the path holds a NUL byte"));
+        }
+        if path.len() > LONGEST_PATH {
+            return Err(FileError::Invalid("the path is too long"));
+        }
+        follow::follow(&self.workspace().join(path)).map_err(|error| explained(path, error))
+    }
+
+    /// The root in which a path without links lies, and the rest of it from there.
+    fn root_of<'a>(&self, real: &'a Path) -> Option<(usize, &'a Path)> {
+        self.roots.iter().enumerate().find_map(|(i, root)| Some((i, real.strip_prefix(&root.path).ok()?)))
+    }
+
+    fn whole(&self, file: File, path: &str) -> Result<Vec<u8>, FileError> {
+        let mut bytes = Vec::new();
+        file.take(self.max_read + 1).read_to_end(&mut bytes).map_err(|error| explained(path, error))?;
+        self.not_too_large(&bytes, path)?;
+        Ok(bytes)
+    }
+
+    fn lines(&self, file: File, path: &str, from: u64, count: u64) -> Result<Vec<u8>, FileError> {
+        let mut reader = BufReader::new(file.take(LARGEST));
+        for _ in 1..from.max(1) {
+            if reader.skip_until(b'\n').map_err(|error| explained(path, error))? == 0 {
+                break;
+            }
+        }
+        let mut bytes = Vec::new();
+        for _ in 0..count {
+            let room = self.max_read + 1 - bytes.len() as u64;
+            let read = reader.by_ref().take(room).read_until(b'\n', &mut bytes);
+            if read.map_err(|error| explained(path, error))? == 0 {
+                break;
+            }
+            self.not_too_large(&bytes, path)?;
+        }
+        Ok(bytes)
+    }
+
+    fn not_too_large(&self, bytes: &[u8], path: &str) -> Result<(), FileError> {
+        if bytes.len() as u64 > self.max_read {
+            return Err(FileError::TooLarge { path: shown(path), limit: self.max_read });
+        }
+        Ok(())
+    }
+}
+
+/// Puts a new file in the place of an old one. What stands there stays until the new one is whole.
+fn replace(folder: &Folder, name: &OsStr, fill: impl Fn(&mut File) -> io::Result<()>) -> io::Result<()> {
+    // One that may not be written is not replaced either, although the folder would permit it.
+    let old = match folder.write(name) {
+        Ok(file) => Some(file.metadata()?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let draft = format!(".agentline-{}.tmp", uuid::Uuid::new_v4().simple());
+    let draft = OsStr::new(&draft);
+    let mut file = folder.create(draft)?;
+    let filled = fill(&mut file)
+        .and_then(|()| old.map_or(Ok(()), |old| os::make_alike(&file, &old)))
+        .and_then(|()| file.sync_data())
+        .and_then(|()| folder.rename(draft, name));
+    if filled.is_err() {
+        // Nobody needs half a file; what went wrong is told already.
+        let _ = folder.remove(draft);
+    }
+    filled
+}
+
+fn enter_or_make(folder: &Folder, name: &OsStr) -> io::Result<Folder> {
+    match folder.enter(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        found => return found,
+    }
+    match folder.make(name) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => folder.enter(name),
+    }
+}
+
+fn is_a_folder() -> io::Error {
+    io::ErrorKind::IsADirectory.into()
+}
+
+fn explained(path: &str, error: io::Error) -> FileError {
+    match error.kind() {
+        io::ErrorKind::NotFound => FileError::NotFound(shown(path)),
+        io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => FileError::NotAFile(shown(path)),
+        _ if os::is_not_a_file(&error) => FileError::NotAFile(shown(path)),
+        _ => FileError::Io { path: shown(path), error },
+    }
+}
+
+/// A path for a message, cut where it is very long.
+fn shown(path: &str) -> String {
+    match path.char_indices().nth(200) {
+        Some((end, _)) => format!("{}…", &path[..end]),
+        None => path.to_owned(),
+    }
+}
