@@ -385,6 +385,7 @@ impl Connection {
             Said::Stderr(text) => run.keep_stderr(&self.veil.text(&text)),
             Said::TurnText(text) => run.record_text(&self.veil.text(&text)),
             Said::ToolFact(fact) => run.learn(&fact),
+            Said::Cost(usd) => run.charge(usd, here.at),
             Said::Model(model) => run.set_model(model),
             Said::Silent => run.silent = true,
             Said::Alive => run.touch(here.at),

@@ -111,6 +111,7 @@ pub(crate) enum Said {
     Value(Box<RawValue>),
     TurnText(String),
     ToolFact(ToolFact),
+    Cost(f64),
     Model(String),
     Silent,
     Alive,
@@ -130,6 +131,8 @@ pub struct ToolFact {
     pub added: Option<u64>,
     /// Lines that it removed from its file.
     pub removed: Option<u64>,
+    /// More files that it would write.
+    pub paths: Vec<String>,
 }
 
 impl ToolFact {
@@ -219,6 +222,11 @@ impl Say {
     /// Something learned about a tool call outside the stream of events.
     pub fn tool_fact(&mut self, run: RunId, fact: ToolFact) {
         self.runs.push((Some(run), Said::ToolFact(fact)));
+    }
+
+    /// The agent's own price in US dollars for what was used since it last said one.
+    pub fn cost(&mut self, run: RunId, usd: f64) {
+        self.runs.push((Some(run), Said::Cost(usd)));
     }
 
     /// The model that really answered.

@@ -17,10 +17,20 @@ struct Claim {
     removed: Option<u64>,
 }
 
+/// A call that may write files.
+#[derive(Debug)]
+struct Call {
+    tool: String,
+    kind: ToolKind,
+    claims: Vec<Claim>,
+    /// Its result confirmed it.
+    confirmed: bool,
+}
+
 /// Collects claims while a run goes on, and settles them at its end.
 #[derive(Default, Debug)]
 pub(crate) struct Ledger {
-    open: BTreeMap<String, Claim>,
+    calls: BTreeMap<String, Call>,
     confirmed: Vec<Claim>,
     shell: bool,
 }
@@ -28,24 +38,22 @@ pub(crate) struct Ledger {
 impl Ledger {
     pub(crate) fn used(&mut self, tool: &ToolUse) {
         self.shell |= tool.kind == ToolKind::Shell;
-        if let (ToolKind::Write | ToolKind::Edit, Some(path)) = (tool.kind, &tool.path) {
-            let claim = Claim {
-                id: tool.id.clone(),
-                tool: tool.name.clone(),
-                kind: tool.kind,
-                path: path.clone(),
-                added: None,
-                removed: None,
-            };
-            self.open.insert(tool.id.clone(), claim);
+        if matches!(tool.kind, ToolKind::Write | ToolKind::Edit) {
+            let call =
+                Call { tool: tool.name.clone(), kind: tool.kind, claims: Vec::new(), confirmed: false };
+            self.calls.insert(tool.id.clone(), call);
+            self.claim(&tool.id, tool.path.as_slice());
         }
     }
 
     pub(crate) fn result(&mut self, id: &str, status: ToolStatus) {
-        if let Some(claim) = self.open.remove(id)
-            && status == ToolStatus::Ok
-        {
-            self.confirmed.push(claim);
+        match self.calls.get_mut(id).filter(|call| !call.confirmed) {
+            Some(call) if status == ToolStatus::Ok => {
+                call.confirmed = true;
+                self.confirmed.append(&mut call.claims);
+            }
+            Some(_) => drop(self.calls.remove(id)),
+            None => {}
         }
     }
 
@@ -53,11 +61,31 @@ impl Ledger {
     pub(crate) fn learn(&mut self, fact: &ToolFact) {
         if fact.cancelled {
             self.confirmed.retain(|c| c.id != fact.id);
-            self.open.remove(&fact.id);
+            self.calls.remove(&fact.id);
         }
-        for claim in self.confirmed.iter_mut().chain(self.open.values_mut()).filter(|c| c.id == fact.id) {
+        self.claim(&fact.id, &fact.paths);
+        let open = self.calls.values_mut().flat_map(|call| &mut call.claims);
+        for claim in self.confirmed.iter_mut().chain(open).filter(|c| c.id == fact.id) {
             claim.added = fact.added.or(claim.added);
             claim.removed = fact.removed.or(claim.removed);
+        }
+    }
+
+    /// A call is said to write these files.
+    fn claim(&mut self, id: &str, paths: &[String]) {
+        let Some(call) = self.calls.get_mut(id) else { return };
+        let claims = if call.confirmed { &mut self.confirmed } else { &mut call.claims };
+        for path in paths {
+            if !claims.iter().any(|c| c.id == id && c.path == *path) {
+                claims.push(Claim {
+                    id: id.to_owned(),
+                    tool: call.tool.clone(),
+                    kind: call.kind,
+                    path: path.clone(),
+                    added: None,
+                    removed: None,
+                });
+            }
         }
     }
 
@@ -185,6 +213,27 @@ mod tests {
                 ("side.txt", ChangeSource::Unknown, true)
             ]
         );
+    }
+
+    #[test]
+    fn a_call_may_write_several_files_and_say_so_late() {
+        let mut ledger = Ledger::default();
+        ledger.used(&ToolUse::new("early", "Edit", "patch", ToolKind::Edit));
+        let fact = |id: &str, paths: &[&str]| ToolFact {
+            paths: paths.iter().map(|p| (*p).to_owned()).collect(),
+            ..ToolFact::new(id)
+        };
+        ledger.learn(&fact("early", &["/w/a", "/w/b", "/w/a"]));
+        ledger.result("early", ToolStatus::Ok);
+        ledger.learn(&fact("early", &["/w/b", "/w/c"]));
+        ledger.used(&write("failed", "/w/d"));
+        ledger.learn(&fact("failed", &["/w/e"]));
+        ledger.result("failed", ToolStatus::Error);
+        ledger.learn(&fact("failed", &["/w/f"]));
+        ledger.learn(&fact("unknown", &["/w/g"]));
+        assert_eq!(ledger.reported(), ["/w/a", "/w/b", "/w/c"]);
+        ledger.learn(&ToolFact { cancelled: true, ..ToolFact::new("early") });
+        assert!(ledger.reported().is_empty());
     }
 
     #[test]

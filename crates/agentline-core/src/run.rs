@@ -65,6 +65,8 @@ pub(crate) struct Run {
     open: BTreeMap<String, OpenTool>,
     denied: Vec<Denial>,
     model: Option<String>,
+    /// What the agent itself says that it cost.
+    charged: Option<f64>,
     text: String,
     /// The text of the last turn as the agent recorded it.
     recorded: Option<String>,
@@ -117,6 +119,7 @@ impl Run {
             open: BTreeMap::new(),
             denied: Vec::new(),
             model: None,
+            charged: None,
             text: String::new(),
             recorded: None,
             tool_calls: 0,
@@ -335,6 +338,14 @@ impl Run {
         self.ledger.learn(fact);
     }
 
+    /// The agent named a price. One that is no amount of money is not known.
+    pub(crate) fn charge(&mut self, usd: f64, at: Millis) {
+        self.touch(at);
+        if usd.is_finite() && usd >= 0.0 {
+            self.charged = Some(self.charged.unwrap_or(0.0) + usd);
+        }
+    }
+
     pub(crate) fn set_model(&mut self, model: String) {
         self.model = Some(model);
     }
@@ -422,6 +433,10 @@ impl Run {
     }
 
     fn cost(&self) -> Option<f64> {
+        // The agent knows its helpers and its prices; a table knows only what was told.
+        if self.charged.is_some() {
+            return self.charged;
+        }
         let mut by_model = self.book.by_model();
         if by_model.is_empty()
             && let Some(model) = self.model.as_ref().or(self.order.who.model.as_ref())

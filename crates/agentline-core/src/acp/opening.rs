@@ -118,6 +118,8 @@ impl Acp {
         let session = self.sessions.entry(id.clone()).or_default();
         session.opened(result);
         session.servers = servers;
+        // What a stored session had cost before nobody tells.
+        session.cost = loaded.is_none().then_some(0.0);
         self.enter(run, id, say);
         match loaded {
             Some(_) if self.manners.quirks().history_after_load => self.probe(run, 0, say),

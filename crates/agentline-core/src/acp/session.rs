@@ -45,6 +45,8 @@ pub(crate) struct Session {
     pub(crate) models: Choices,
     /// What it was opened with.
     pub(crate) servers: BTreeMap<String, McpServer>,
+    /// What it had cost when the agent last said so, in US dollars; `None` where its beginning was not seen.
+    pub(crate) cost: Option<f64>,
     /// Updates that came while nobody was in it.
     pub(crate) stray: u32,
 }

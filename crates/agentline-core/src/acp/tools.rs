@@ -5,7 +5,7 @@ use super::{
     manners::{Ended, Manners},
 };
 use crate::{
-    Diff, Event, RunId, Say, ToolStatus,
+    Diff, Event, RunId, Say, ToolFact, ToolKind, ToolStatus,
     wire::{List, Str, wire},
 };
 use serde_json::value::RawValue;
@@ -53,6 +53,9 @@ pub(crate) struct ToolCall {
     pending: bool,
     told: bool,
     closed: bool,
+    /// It changes files, of which these have been told.
+    writes: bool,
+    claimed: Vec<String>,
     /// Why the host refused it.
     refused: Option<String>,
 }
@@ -151,6 +154,7 @@ impl Tools {
         if over || !call.pending || manners.input_is_whole(call) {
             announce(run, call, manners, say);
         }
+        claim(run, call, say);
         if over {
             close(run, call, &status, self.stopping, manners, say);
         }
@@ -253,7 +257,21 @@ fn announce(run: RunId, call: &mut ToolCall, manners: &dyn Manners, say: &mut Sa
         return;
     }
     let tool = manners.tool(call);
+    call.writes = matches!(tool.kind, ToolKind::Write | ToolKind::Edit);
+    call.claimed = tool.path.iter().cloned().collect();
     say.event(run, Event::ToolUse(Box::new(tool)));
+    claim(run, call, say);
+}
+
+/// Tells of the files that a call changes and that were not told with it.
+fn claim(run: RunId, call: &mut ToolCall, say: &mut Say) {
+    let diffs = call.diffs.iter().map(|diff| &diff.path);
+    let news: Vec<String> =
+        diffs.filter(|path| !path.is_empty() && !call.claimed.contains(path)).cloned().collect();
+    if call.writes && !news.is_empty() {
+        call.claimed.extend(news.iter().cloned());
+        say.tool_fact(run, ToolFact { paths: news, ..ToolFact::new(call.id.clone()) });
+    }
 }
 
 fn close(

@@ -20,6 +20,13 @@ wire! { struct Update<'a> {
 } }
 wire! { struct Cost<'a> { amount: Option<&'a RawValue> = "amount", currency: Str<'a> = "currency" } }
 
+impl Cost<'_> {
+    fn dollars(&self) -> Option<f64> {
+        let known = self.currency.is_empty() || self.currency.eq_ignore_ascii_case("USD");
+        self.amount?.get().trim_matches('"').parse().ok().filter(|usd: &f64| known && usd.is_finite())
+    }
+}
+
 /// Updates about the session itself. They may come at any time and say nothing of a turn.
 const ABOUT_THE_SESSION: &[&str] = &[
     "available_commands_update",
@@ -40,6 +47,15 @@ impl Acp {
         match &*update.kind {
             "current_mode_update" => session.modes.current = update.mode.as_ref().map(|m| m.to_string()),
             "config_option_update" => session.reconfigured(raw),
+            "usage_update" => {
+                // It is the price of the whole session, each time.
+                if let Some(total) = update.cost.as_ref().and_then(Cost::dollars) {
+                    let before = session.cost.replace(total);
+                    if let (Some(run), Some(before)) = (session.run, before) {
+                        say.cost(run, (total - before).max(0.0));
+                    }
+                }
+            }
             "agent_message_chunk" => {
                 if let Chunk::Mode(mode) = self.manners.message_chunk(&first_text(update.content)) {
                     // The mode that it is in is no news.
