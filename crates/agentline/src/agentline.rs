@@ -9,8 +9,11 @@ use crate::{
     ready::not_started,
     run::Run,
     seat::Tell,
+    typed::{Typed, TypedError, run_typed},
 };
 use agentline_core::{Agent, PriceTable, Problem, Problems, RunRequest};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Instant};
 
 /// Starts runs of agents on this machine. Cheap to clone.
@@ -118,6 +121,32 @@ impl Agentline {
             Ok(live) => Ok(live.run(ready.trip, Tell::WhenGone)),
             Err(error) => Ok(Run::over(not_started(&who, agent, &error))),
         }
+    }
+
+    /// Runs a prompt whose answer is a value of a type, and waits for it.
+    ///
+    /// # Errors
+    /// There is no such value; the error says why, and holds the outcome where there is one.
+    pub async fn run_typed<T: DeserializeOwned + JsonSchema>(
+        &self,
+        request: RunRequest,
+    ) -> Result<Typed<T>, TypedError> {
+        self.run_typed_with(request, RunOptions::new()).await
+    }
+
+    /// The same with what the program gives the run.
+    ///
+    /// # Errors
+    /// As [`run_typed`](Self::run_typed).
+    pub async fn run_typed_with<T: DeserializeOwned + JsonSchema>(
+        &self,
+        request: RunRequest,
+        options: RunOptions,
+    ) -> Result<Typed<T>, TypedError> {
+        run_typed(|schema| async move {
+            Ok(self.run_with(request, options.schema(schema)).await?.outcome().await)
+        })
+        .await
     }
 
     pub(crate) fn inner(&self) -> &Inner {

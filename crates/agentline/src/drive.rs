@@ -195,7 +195,7 @@ pub(crate) async fn drive(live: Live) {
                     drive.feed(What::Retire);
                 }
             },
-            Some((run, line)) = drive.sides.1.recv(), if !blocked => drive.side_line(run, Side::ToolHost, line),
+            Some((run, line)) = drive.sides.1.recv(), if !blocked => drive.tool_line(run, line),
             () = tokio::time::sleep_until(drive.next_look.into()), if !blocked && drive.follows() => drive.look_at_files(),
             happening = drive.process.next(&mut bytes), if !blocked && !exited => match happening {
                 Happening::Bytes(from) => {
@@ -240,7 +240,8 @@ pub(crate) async fn drive(live: Live) {
         litter.clear_away();
     }
     drop(private);
-    for (seat, mut outcome) in held {
+    for (mut seat, mut outcome) in held {
+        close_sides(&mut seat).await;
         if !taped {
             outcome.warnings.push(Notice::new("tape", "the tape could not be written to its end"));
         }
@@ -253,6 +254,14 @@ fn clear_away(seat: &Seat) {
     for file in seat.follower.leftovers() {
         // It may be gone already; nothing depends on it.
         let _ = std::fs::remove_file(file);
+    }
+}
+
+/// Ends what was served for the run.
+async fn close_sides(seat: &mut Seat) {
+    seat.keep.clear();
+    if let Some(sides) = seat.closing.take() {
+        sides.close().await;
     }
 }
 
@@ -396,6 +405,18 @@ impl Drive {
         splitter.finish(|piece| self.take(&Input { at, what: line(stream(from), piece) }));
     }
 
+    /// A line of our own tools and relays. A run without a conversation has no ear for it, but its caller has.
+    fn tool_line(&mut self, run: RunId, line: String) {
+        if self.sweeper.is_some() {
+            return self.side_line(run, Side::ToolHost, line);
+        }
+        let told: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+        if let (Some(server), Some(error)) = (told["server"].as_str(), told["error"].as_str()) {
+            let message = format!("the MCP server `{server}` does not work: {error}");
+            self.feed(What::Notice { run, notice: Notice::new("mcp_server", message) });
+        }
+    }
+
     fn side_line(&mut self, run: RunId, side: Side, text: String) {
         self.feed(What::Line { stream: Stream::Side(run, side), text: Cow::Owned(text) });
     }
@@ -507,13 +528,19 @@ impl Drive {
         if !seat.pending.is_empty() {
             seat.link.send(std::mem::take(&mut seat.pending));
         }
-        seat.keep.clear();
         self.hide();
         match seat.tell {
             Tell::WhenGone => self.held.push((seat, outcome)),
             Tell::AtOnce => {
+                seat.keep.clear();
                 clear_away(&seat);
-                seat.link.finish(*outcome);
+                if seat.closing.is_none() {
+                    return seat.link.finish(*outcome);
+                }
+                tokio::spawn(async move {
+                    close_sides(&mut seat).await;
+                    seat.link.finish(*outcome);
+                });
             }
         }
     }

@@ -15,6 +15,7 @@ mod equip;
 mod error;
 pub mod files;
 mod follow;
+mod gear;
 pub mod install;
 mod link;
 mod live;

@@ -157,7 +157,7 @@ impl Pool {
             return agentline.run_with(request, options).await;
         }
         let request = warm(request);
-        let prepared = agentline.blocking(move |inner| key::prepare(inner, request)).await?;
+        let prepared = agentline.blocking(move |inner| key::prepare(inner, request, &options)).await?;
         let wanted = match prepared {
             Ok(wanted) => wanted,
             Err(outcome) => return Ok(Run::over(*outcome)),
@@ -170,7 +170,6 @@ impl Pool {
             agentline: agentline.clone(),
             lanes: Arc::clone(&self.lanes),
             wanted: Arc::new(*wanted),
-            options,
             link: driven,
             bell,
         };
@@ -188,7 +187,10 @@ impl Pool {
         if request.prompt.trim().is_empty() {
             request.prompt = "open".into();
         }
-        let prepared = self.agentline.blocking(move |inner| key::prepare(inner, request)).await?;
+        let prepared = self
+            .agentline
+            .blocking(move |inner| key::prepare(inner, request, &RunOptions::default()))
+            .await?;
         let Ok(wanted) = prepared else { return Ok(0) };
         let wanted = Arc::new(*wanted);
         let mut opening = tokio::task::JoinSet::new();

@@ -6,12 +6,13 @@ use crate::{
     drive::{Litter, Live},
     error::Error,
     follow::Follower,
+    gear::{Gear, Served, Sides},
     link::{Bell, Driven},
     look::DiskLook,
     options::RunOptions,
     prepare,
     process::{Process, Spawn, SpawnError, Via},
-    seat::{self, Answers, Boarding, Seat, Tell},
+    seat::{Boarding, Seat, Tell},
     tape_file::TapeFile,
     workspace::Before,
 };
@@ -21,6 +22,7 @@ use agentline_core::{
 };
 use std::{
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -38,6 +40,8 @@ pub(crate) struct Asked {
     pub(crate) program: Program,
     pub(crate) cwd: PathBuf,
     pub(crate) who: Who,
+    /// The workspace, where it is one that is made for the run and removed with it.
+    pub(crate) temporary: Option<Arc<tempfile::TempDir>>,
 }
 
 /// A process that is ready to be started.
@@ -55,22 +59,29 @@ pub(crate) struct Trip {
     notices: Vec<Notice>,
     follower: Follower,
     before: Option<Before>,
-    answers: Answers,
+    pub(crate) gear: Gear,
+    /// A workspace that is removed with the run.
+    workspace: Option<Arc<tempfile::TempDir>>,
 }
 
 impl Trip {
     /// Takes the run to its place.
     pub(crate) fn board(self, link: Driven, tell: Tell) -> Boarding {
+        let mut keep: Vec<Box<dyn std::any::Any + Send>> = Vec::new();
+        keep.extend(self.workspace.map(|dir| Box::new(dir) as _));
+        let sides = self.gear.sides.as_ref();
+        keep.extend(sides.map(|sides| Box::new(sides.calls()) as _));
         let seat = Seat {
             link,
             notices: self.notices,
             follower: self.follower,
             before: self.before,
-            answers: self.answers,
-            sides: None,
-            secrets: Vec::new(),
+            answers: self.gear.answers,
+            sides: sides.map(Sides::listen),
+            closing: self.gear.sides.clone().filter(|_| self.gear.serves_alone),
+            secrets: sides.map(|sides| sides.secret().to_owned()).into_iter().collect(),
             tell,
-            keep: Vec::new(),
+            keep,
             census: None,
             started: false,
             pending: Vec::new(),
@@ -100,12 +111,25 @@ impl Inner {
         request: RunRequest,
         options: &RunOptions,
     ) -> Result<Result<Box<Ready>, NotBegun>, Error> {
-        let asked = match self.ask(request)? {
+        let mut asked = match self.ask(request)? {
             Ok(asked) => asked,
             Err(outcome) => return Ok(Err(outcome)),
         };
+        let options = &self.with_schema(&asked, options)?;
+        // A conversation takes its servers when it is opened; any other run finds them in the agent's settings.
+        let mut served = None;
+        if asked.plan.surface != Surface::Acp {
+            served = self.serve(&asked, options, &asked.plan.request.mcp_servers)?;
+        }
+        if let Some(serving) = &served {
+            asked.plan.request.mcp_servers = serving.servers().clone();
+        }
         let ready = self.start(&asked).and_then(|start| {
-            let trip = self.trip(&asked, &start.launch, &start.launch.agent_home, options)?;
+            if asked.plan.surface == Surface::Acp {
+                served = self.serve(&asked, options, &start.launch.servers)?;
+            }
+            let home = &start.launch.agent_home;
+            let trip = self.trip(&asked, &start.launch, home, options, Served::Now(served))?;
             Ok(Box::new(Ready { start, trip }))
         });
         match ready {
@@ -121,20 +145,24 @@ impl Inner {
         request: RunRequest,
         agent_home: &Path,
         options: &RunOptions,
+        sides: Option<Sides>,
     ) -> Result<Result<Box<Trip>, NotBegun>, Error> {
         let asked = match self.ask(request)? {
             Ok(asked) => asked,
             Err(outcome) => return Ok(Err(outcome)),
         };
         let launch = self.launch(&asked, agent_home, NO_SESSION)?;
-        Ok(Ok(Box::new(self.trip(&asked, &launch, agent_home, options)?)))
+        let served = Served::Already(sides);
+        Ok(Ok(Box::new(self.trip(&asked, &launch, agent_home, options, served)?)))
     }
 
     /// Checks the request and finds the agent. Blocks.
     pub(crate) fn ask(&self, request: RunRequest) -> Result<Result<Asked, NotBegun>, Error> {
         let agent = agents::find(&request.agent).map_err(Problems::from)?;
         let plan = Plan::of(request, agent)?;
-        let cwd = self.workspace(plan.request.working_dir.as_deref())?;
+        let temporary = self.temporary_workspace(&plan.request)?;
+        let cwd = temporary.as_ref().map(|dir| dir.path()).or(plan.request.working_dir.as_deref());
+        let cwd = self.workspace(cwd)?;
         let detection = self.detect(agent);
         let mut who = self.who(agent, &plan, &cwd);
         who.agent_version = detection.version.map(|v| v.to_string());
@@ -145,7 +173,7 @@ impl Inner {
             let failure = not_installed(agent, &detection.problems);
             return Ok(Err(Box::new(Outcome::not_begun(&who, Verdict::NotInstalled, failure))));
         };
-        Ok(Ok(Asked { agent, plan, program, cwd, who }))
+        Ok(Ok(Asked { agent, plan, program, cwd, who, temporary }))
     }
 
     /// The request was good, but the machine did not let us prepare the run: that is an outcome, as any other failure.
@@ -195,6 +223,7 @@ impl Inner {
         launch: &Launch,
         agent_home: &Path,
         options: &RunOptions,
+        served: Served,
     ) -> Result<Trip, Error> {
         let mut follower = Follower::new(asked.agent, agent_home, &asked.cwd);
         if let Some(session) = asked.plan.request.resume.as_ref().and(launch.session_id.as_deref()) {
@@ -202,14 +231,15 @@ impl Inner {
         }
         let before =
             Before::look(&asked.cwd, &self.here.cache.join("runs"), &self.temp_dir(), &launch.folders);
-        let _ = options;
-        Ok(Trip {
-            order: self.order(asked, launch),
-            notices: launch.warnings.clone(),
-            follower,
-            before: Some(before),
-            answers: seat::nobody(),
-        })
+        let mut order = self.order(asked, launch);
+        if let Served::Now(Some(serving)) = &served
+            && asked.plan.surface == Surface::Acp
+        {
+            order.servers.clone_from(serving.servers());
+        }
+        let gear = self.gear(asked, options, served, &mut order)?;
+        let workspace = asked.temporary.clone();
+        Ok(Trip { order, notices: launch.warnings.clone(), follower, before: Some(before), gear, workspace })
     }
 
     /// Makes ready the opening of a session that no run wants yet. Blocks.
@@ -222,7 +252,8 @@ impl Inner {
             notices: Vec::new(),
             follower: Follower::new(asked.agent, agent_home, &asked.cwd),
             before: None,
-            answers: seat::nobody(),
+            gear: Gear::none(),
+            workspace: None,
         }
     }
 
@@ -258,6 +289,16 @@ impl Inner {
             state: tokio::sync::watch::Sender::default(),
             lives_on: launch.talk.surface == Surface::Acp,
         })
+    }
+
+    /// A folder for a run that shall have none of the user's.
+    fn temporary_workspace(&self, request: &RunRequest) -> Result<Option<Arc<tempfile::TempDir>>, Error> {
+        if !request.temporary_workspace || request.working_dir.is_some() {
+            return Ok(None);
+        }
+        let parent = self.temp_dir();
+        let made = tempfile::Builder::new().prefix("agentline-workspace-").tempdir_in(&parent);
+        Ok(Some(Arc::new(made.map_err(Error::io("make a workspace in", parent))?)))
     }
 
     /// The workspace, absolute, with links resolved.

@@ -1,6 +1,6 @@
 //! One run on a live process: what the loop must have at hand to drive it, and to end it.
 
-use crate::{follow::Follower, link::Driven, process::Census, workspace::Before};
+use crate::{follow::Follower, gear::Sides, link::Driven, process::Census, workspace::Before};
 use agentline_core::{Answer, Ask, Notice, Order, Record, Ruling};
 use std::{future::Future, pin::Pin, sync::Arc};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -28,6 +28,8 @@ pub(crate) struct Seat {
     pub(crate) answers: Answers,
     /// Lines of the host's own tools.
     pub(crate) sides: Option<UnboundedReceiver<String>>,
+    /// What is served for this run, and ends with it.
+    pub(crate) closing: Option<Sides>,
     /// What must not leave in any output while this run goes on.
     pub(crate) secrets: Vec<String>,
     /// When the caller hears of the end.

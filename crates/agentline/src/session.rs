@@ -1,8 +1,8 @@
 //! A conversation: one session of a live agent, and prompts in it one after another.
 
 use crate::{
-    agentline::Agentline, error::Error, live::LiveHandle, options::RunOptions, ready::not_started, run::Run,
-    seat::Tell,
+    agentline::Agentline, error::Error, gear::Sides, live::LiveHandle, options::RunOptions,
+    ready::not_started, run::Run, seat::Tell,
 };
 use agentline_core::{Problem, Problems, RunRequest, Surface, Want};
 use std::time::Instant;
@@ -30,6 +30,8 @@ pub struct Session {
     id: String,
     request: RunRequest,
     options: RunOptions,
+    /// What the session was opened with; it is served as long as the session lives.
+    sides: Option<Sides>,
     /// One prompt at a time: agents stop the first when they are given a second.
     turn: tokio::sync::Mutex<()>,
 }
@@ -72,6 +74,9 @@ impl Agentline {
         trip.order.only_open = true;
         trip.order.settle = false;
         let (who, agent) = (trip.order.who.clone(), ready.start.agent);
+        // They end with the session, not with its opening.
+        let sides = trip.gear.sides.clone();
+        trip.gear.serves_alone = false;
         let live = LiveHandle::start(self.inner(), ready.start, &who.run_id, begun)
             .map_err(|error| Error::NotOpened(Box::new(not_started(&who, agent, &error))))?;
         let outcome = live.run(trip, Tell::AtOnce).outcome().await;
@@ -84,6 +89,7 @@ impl Agentline {
                     id,
                     request,
                     options,
+                    sides,
                     turn: tokio::sync::Mutex::default(),
                 })
             }
@@ -131,8 +137,9 @@ impl Session {
         request.session_id = None;
         request.record = None;
         let home = self.live.agent_home.clone();
-        let options = self.options.clone();
-        let made = self.agentline.blocking(move |inner| inner.make_trip(request, &home, &options)).await?;
+        let (options, sides) = (self.options.clone(), self.sides.clone());
+        let made =
+            self.agentline.blocking(move |inner| inner.make_trip(request, &home, &options, sides)).await?;
         Ok(match made {
             Ok(mut trip) => {
                 trip.order.session = Want::Open(self.id.clone());
@@ -145,5 +152,8 @@ impl Session {
     /// Ends the conversation and waits until the agent and everything that it started are gone.
     pub async fn close(self) {
         self.live.close().await;
+        if let Some(sides) = &self.sides {
+            sides.close().await;
+        }
     }
 }

@@ -98,6 +98,18 @@ impl ToolHost {
         self
     }
 
+    /// The name by which agents know it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The names of its tools.
+    #[must_use]
+    pub fn tool_names(&self) -> Vec<String> {
+        self.tools.iter().map(|tool| tool.name().to_owned()).collect()
+    }
+
     /// Whether it has no tools.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -6,9 +6,9 @@ use super::{
 };
 use crate::{
     agentline::Agentline,
+    gear::Served,
     link::{Bell, Came, Driven, Held},
     live::LiveHandle,
-    options::RunOptions,
     ready::not_started,
     seat::Tell,
 };
@@ -26,7 +26,6 @@ pub(super) struct Carrier {
     pub(super) agentline: Agentline,
     pub(super) lanes: Arc<Lanes>,
     pub(super) wanted: Arc<Wanted>,
-    pub(super) options: RunOptions,
     pub(super) link: Driven,
     pub(super) bell: Bell,
 }
@@ -81,10 +80,12 @@ impl Carrier {
 
     /// Goes the whole way on one process.
     async fn ride(&self, mut place: Place) -> Tried {
-        let (wanted, options) = (Arc::clone(&self.wanted), self.options.clone());
+        let wanted = Arc::clone(&self.wanted);
         let home = place.live.agent_home.clone();
-        let made =
-            self.agentline.blocking(move |inner| inner.trip(&wanted.asked, &wanted.launch, &home, &options));
+        let made = self.agentline.blocking(move |inner| {
+            let served = inner.serve(&wanted.asked, &wanted.options, &wanted.launch.servers)?;
+            inner.trip(&wanted.asked, &wanted.launch, &home, &wanted.options, Served::Now(served))
+        });
         let mut trip = match made.await {
             Ok(trip) => trip,
             Err(error) => {
@@ -230,7 +231,8 @@ async fn open_spare(agentline: &Agentline, place: &Place, wanted: &Arc<Wanted>) 
     };
     match outcome.filter(|outcome| outcome.error.is_none()).and_then(|outcome| outcome.session_id) {
         Some(session) => {
-            place.keep_spare(wanted.session, session);
+            // One that nobody else could use is not kept.
+            wanted.session.into_iter().for_each(|key| place.keep_spare(key, session.clone()));
             true
         }
         None => {

@@ -3,6 +3,7 @@
 use crate::{
     agentline::Inner,
     error::Error,
+    options::RunOptions,
     ready::{Asked, NO_SESSION, NotBegun},
 };
 use agentline_core::{Launch, RunRequest};
@@ -17,9 +18,10 @@ pub(super) struct Wanted {
     pub(super) asked: Asked,
     /// What would be started for it, with a placeholder for the private folder.
     pub(super) launch: Launch,
+    pub(super) options: RunOptions,
     pub(super) key: Key,
     /// Which sessions would do for it, apart from the process that they are on.
-    pub(super) session: Key,
+    pub(super) session: Option<Key>,
     /// It can be on a process beside others.
     pub(super) shares: bool,
 }
@@ -29,15 +31,23 @@ pub(super) struct Wanted {
 pub(super) struct Key([u8; 32]);
 
 /// Checks the request, finds the agent and says what a process for it would be. Blocks.
-pub(super) fn prepare(inner: &Inner, request: RunRequest) -> Result<Result<Box<Wanted>, NotBegun>, Error> {
+pub(super) fn prepare(
+    inner: &Inner,
+    request: RunRequest,
+    options: &RunOptions,
+) -> Result<Result<Box<Wanted>, NotBegun>, Error> {
     let asked = match inner.ask(request)? {
         Ok(asked) => asked,
         Err(outcome) => return Ok(Err(outcome)),
     };
+    let options = inner.with_schema(&asked, options)?;
     let launch = inner.launch(&asked, Path::new(PRIVATE), NO_SESSION)?;
     let shares = asked.agent.shares(&asked.plan);
-    let (key, session) = (process_key(&asked, &launch), session_key(&asked, &launch));
-    Ok(Ok(Box::new(Wanted { asked, launch, key, session, shares })))
+    let key = process_key(&asked, &launch);
+    // What is served for one run only cannot have been there when a session was opened beforehand.
+    let own = options.marks_session() || !launch.servers.is_empty();
+    let session = (!own).then(|| session_key(&asked, &launch));
+    Ok(Ok(Box::new(Wanted { asked, launch, options, key, session, shares })))
 }
 
 /// All that a process is started with. What belongs to a session is left out: workspace, prompt, mode, model, servers.

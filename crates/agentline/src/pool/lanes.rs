@@ -61,7 +61,7 @@ struct Waiter {
 #[derive(Clone, Copy, Debug)]
 struct Want {
     key: Key,
-    session: Key,
+    session: Option<Key>,
     shares: bool,
 }
 
@@ -169,12 +169,12 @@ impl Lanes {
                     && now.opening < self.options.opening;
             entry.key == want.key && !entry.leaving && !now.closed && room
         };
-        let has_spare = |entry: &Entry| entry.spares.iter().any(|(key, _)| *key == want.session);
+        let has_spare = |entry: &Entry| entry.spares.iter().any(|(key, _)| Some(*key) == want.session);
         let best = state.entries.iter_mut().filter(|entry| fits(entry));
         if let Some(entry) = best.min_by_key(|entry| (!has_spare(entry), entry.active)) {
             entry.active += 1;
             entry.exclusive = !want.shares;
-            let spare = entry.spares.iter().position(|(key, _)| *key == want.session);
+            let spare = entry.spares.iter().position(|(key, _)| Some(*key) == want.session);
             let spare = spare.map(|at| entry.spares.swap_remove(at).1);
             let place = Place { lanes: Arc::clone(self), id: entry.id, live: Arc::clone(&entry.live), spare };
             state.runs += 1;

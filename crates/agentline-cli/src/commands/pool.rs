@@ -1,0 +1,202 @@
+//! `agentline pool`: agents that stay warm between runs, in a small daemon.
+
+use crate::{args::ReportOutput, live, setup::Setup, stop::Stop, ui::Ui};
+use clap::{Args, Subcommand};
+
+const EXAMPLES: &str = "\
+Examples:
+  agentline pool start                          keep agents warm from now on
+  for p in one two three; do agentline run --warm \"$p\"; done
+  agentline pool status
+  agentline pool stop
+";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct PoolArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Start the daemon, if it is not running yet
+    Start(StartArgs),
+    /// Say how it stands: its agents, their runs and their memory
+    Status {
+        /// How to tell it
+        #[arg(short, long, value_name = "FORM", default_value = "text")]
+        output: ReportOutput,
+    },
+    /// Let all agents go and end the daemon
+    Stop,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct StartArgs {
+    /// How many agents are alive at once, at most
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    processes: usize,
+    /// End after this long without work, seconds or `10m`
+    #[arg(long, value_name = "TIME", default_value = "15m")]
+    idle: String,
+    /// Replace an agent that takes more memory than this, in MB
+    #[arg(long, value_name = "MB", default_value_t = 700)]
+    memory: u64,
+    /// Stay in the foreground
+    #[arg(long)]
+    foreground: bool,
+}
+
+#[cfg(not(unix))]
+pub(crate) fn run(_ui: &mut Ui, _args: PoolArgs) -> Result<u8, Stop> {
+    Err(Stop::failed("the pool's daemon is not there on this system yet; programs can use `Pool` of the library"))
+}
+
+#[cfg(unix)]
+pub(crate) fn run(ui: &mut Ui, args: PoolArgs) -> Result<u8, Stop> {
+    let (agentline, _) = {
+        let setup = Setup::read(None, None)?;
+        let config = setup.config()?;
+        setup.equip(&config)
+    };
+    match args.what {
+        What::Start(start) if start.foreground => unix::serve(ui, &agentline, &start),
+        What::Start(start) => live::start(|| unix::start(ui, &agentline, &start)),
+        What::Status { output } => live::start(|| unix::status(ui, &agentline, output)),
+        What::Stop => live::start(|| unix::stop(ui, &agentline)),
+    }
+}
+
+#[cfg(unix)]
+mod unix {
+    use super::StartArgs;
+    use crate::{args::ReportOutput, exit, live, stop::Stop, ui::Ui};
+    use agentline::{
+        Agentline, PoolOptions, Problem,
+        core::config::parse_duration,
+        daemon::{self, Client, DaemonOptions, NoDaemon},
+    };
+    use std::{
+        io::Write,
+        os::unix::process::CommandExt,
+        process::{Command, Stdio},
+        time::{Duration, Instant},
+    };
+
+    /// How long a daemon may take to be there.
+    const START: Duration = Duration::from_secs(10);
+
+    /// Starts the daemon as a process of its own and waits until it answers.
+    pub(super) async fn start(ui: &mut Ui, agentline: &Agentline, args: &StartArgs) -> Result<u8, Stop> {
+        idle(args)?;
+        match Client::status(agentline.here()).await {
+            Ok(status) => {
+                ui.say(format!("the pool is running already (process {})", status.pid));
+                return Ok(exit::DONE);
+            }
+            Err(why @ NoDaemon::OtherVersion(_)) => return Err(Stop::failed(why.to_string())),
+            Err(_) => {}
+        }
+        let program = std::env::current_exe().map_err(|error| Stop::failed(format!("who am I? {error}")))?;
+        let mut daemon = Command::new(program)
+            .args(["pool", "start", "--foreground", "--quiet", "--idle", &args.idle])
+            .args(["--processes", &args.processes.to_string(), "--memory", &args.memory.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // Signals of this terminal are not for it.
+            .process_group(0)
+            .spawn()
+            .map_err(|error| Stop::failed(format!("the pool could not be started: {error}")))?;
+        let until = Instant::now() + START;
+        loop {
+            if let Ok(status) = Client::status(agentline.here()).await {
+                ui.say(format!("the pool is running (process {}); `agentline run --warm` uses it", status.pid));
+                return Ok(exit::DONE);
+            }
+            if let Ok(Some(ended)) = daemon.try_wait() {
+                let hint = "`agentline pool start --foreground` says why";
+                return Err(Stop::failed(format!("the pool ended at once ({ended}); {hint}")));
+            }
+            if Instant::now() >= until {
+                return Err(Stop::failed("the pool does not answer"));
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Serves until it is told to stop.
+    pub(super) fn serve(ui: &mut Ui, agentline: &Agentline, args: &StartArgs) -> Result<u8, Stop> {
+        let mut options = DaemonOptions::default();
+        let mut pool = PoolOptions::default();
+        pool.max_processes = args.processes.max(1);
+        pool.max_memory = args.memory << 20;
+        options.pool = pool;
+        options.idle_exit = idle(args)?;
+        ui.say(format!("listening at {}", daemon::socket(agentline.here()).display()));
+        live::start(|| async {
+            daemon::serve(agentline.here(), options, live::stopped()).await?;
+            Ok(exit::DONE)
+        })
+    }
+
+    fn idle(args: &StartArgs) -> Result<Duration, Stop> {
+        parse_duration(&args.idle).ok().filter(|time| !time.is_zero()).ok_or_else(|| {
+            Problem::new("--idle", format!("`{}` is not a time", args.idle))
+                .hint("write seconds, or a time such as `10m`")
+                .into()
+        })
+    }
+
+    pub(super) async fn status(ui: &mut Ui, agentline: &Agentline, output: ReportOutput) -> Result<u8, Stop> {
+        let status = match Client::status(agentline.here()).await {
+            Ok(status) => status,
+            Err(why) => {
+                if output == ReportOutput::Json {
+                    writeln!(ui.out(), "null")?;
+                }
+                ui.say(format!("{why}; `agentline pool start` starts one"));
+                return Ok(exit::FAILED);
+            }
+        };
+        if output == ReportOutput::Json {
+            let json = serde_json::to_string_pretty(&status).unwrap_or_default();
+            writeln!(ui.out(), "{json}")?;
+            return Ok(exit::DONE);
+        }
+        let pool = &status.pool;
+        let out = ui.out();
+        writeln!(out, "pool       process {}, up {}", status.pid, seconds(status.age_ms))?;
+        writeln!(out, "socket     {}", status.socket.display())?;
+        let (runs, queued) = (pool.runs, pool.queued);
+        writeln!(out, "runs       {runs}, {queued} waiting, {} tried again", pool.retried)?;
+        writeln!(out, "agents     {} alive, {} started, {} recycled", pool.processes.len(), pool.started, pool.recycled)?;
+        for process in &pool.processes {
+            let version = process.version.as_deref().unwrap_or("?");
+            let pid = process.pid.map_or_else(|| "-".into(), |pid| pid.to_string());
+            let memory = process.memory.map_or_else(|| "-".into(), |bytes| format!("{} MB", bytes >> 20));
+            let state = match (process.ready, process.active) {
+                (false, _) => "starting".to_owned(),
+                (true, 0) => "idle".to_owned(),
+                (true, runs) => format!("{runs} at work"),
+            };
+            let age = seconds(process.age_ms);
+            writeln!(out, "  {} {version}  process {pid}, {state}, {} sessions, {memory}, up {age}", process.agent, process.sessions)?;
+        }
+        Ok(exit::DONE)
+    }
+
+    pub(super) async fn stop(ui: &mut Ui, agentline: &Agentline) -> Result<u8, Stop> {
+        if Client::stop(agentline.here()).await {
+            ui.say("the pool is gone, and all its agents with it");
+        } else {
+            ui.say("no pool was running");
+        }
+        Ok(exit::DONE)
+    }
+
+    fn seconds(ms: u64) -> String {
+        format!("{}.{} s", ms / 1000, ms % 1000 / 100)
+    }
+}

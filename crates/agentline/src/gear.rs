@@ -1,0 +1,269 @@
+//! What a run takes along besides its order: tools that it serves, who answers the agent's questions, who judges answers.
+
+use crate::{
+    agentline::Inner,
+    answer::Answerer,
+    attach::read_attachments,
+    error::Error,
+    options::RunOptions,
+    ready::Asked,
+    review::Reviewer,
+    schema::{STRUCTURED_OUTPUT, Schema},
+    seat::{self, Answers},
+    tools::{Offer, Serving},
+    until::Checker,
+};
+use agentline_core::{Answer, Ask, McpServer, Order, Surface};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+use tokio::{
+    sync::{
+        Notify,
+        mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    },
+    task::JoinHandle,
+};
+
+/// What a run takes along.
+pub(crate) struct Gear {
+    pub(crate) answers: Answers,
+    pub(crate) sides: Option<Sides>,
+    /// What is served is served for this run only, and ends with it.
+    pub(crate) serves_alone: bool,
+}
+
+/// What is served for a run.
+pub(crate) enum Served {
+    /// This, from now on.
+    Now(Option<Serving>),
+    /// What its session was opened with.
+    Already(Option<Sides>),
+}
+
+impl Gear {
+    /// Nothing: nobody is asked, and nothing is served.
+    pub(crate) fn none() -> Self {
+        Self { answers: seat::nobody(), sides: None, serves_alone: true }
+    }
+}
+
+/// Tools and relayed servers that are served as long as this lives, and the way of their lines to the run that they are of.
+#[derive(Debug, Clone)]
+pub(crate) struct Sides {
+    inner: Arc<SidesInner>,
+}
+
+#[derive(Debug)]
+struct SidesInner {
+    to: Arc<Mutex<To>>,
+    secret: String,
+    give_up: Arc<Notify>,
+    close: Arc<Notify>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Where lines go: to a run, or into a box until there is one.
+#[derive(Debug, Default)]
+struct To {
+    run: Option<UnboundedSender<String>>,
+    kept: Vec<String>,
+}
+
+impl To {
+    fn take(&mut self, line: String) {
+        let unsent = match &self.run {
+            Some(run) => run.send(line).err().map(|unsent| unsent.0),
+            None => Some(line),
+        };
+        self.kept.extend(unsent);
+    }
+}
+
+impl Sides {
+    fn new(mut serving: Serving) -> Self {
+        let to = Arc::<Mutex<To>>::default();
+        let (give_up, close) = (Arc::<Notify>::default(), Arc::<Notify>::default());
+        let secret = serving.token().to_owned();
+        let (from, given_up, closed) = (Arc::clone(&to), Arc::clone(&give_up), Arc::clone(&close));
+        let task = tokio::spawn(async move {
+            loop {
+                let lines = tokio::select! {
+                    lines = serving.next() => lines,
+                    () = given_up.notified() => {
+                        serving.cancel_calls();
+                        continue;
+                    }
+                    () = closed.notified() => return serving.close().await,
+                };
+                let mut to = from.lock().unwrap_or_else(PoisonError::into_inner);
+                lines.into_iter().for_each(|line| to.take(line));
+            }
+        });
+        let task = Mutex::new(Some(task));
+        Self { inner: Arc::new(SidesInner { to, secret, give_up, close, task }) }
+    }
+
+    /// The lines from now on, and those that nobody has had yet, for one run.
+    pub(crate) fn listen(&self) -> UnboundedReceiver<String> {
+        let (send, receive) = unbounded_channel();
+        let mut to = self.inner.to.lock().unwrap_or_else(PoisonError::into_inner);
+        to.run = Some(send);
+        for line in std::mem::take(&mut to.kept) {
+            to.take(line);
+        }
+        receive
+    }
+
+    /// What must be hidden.
+    pub(crate) fn secret(&self) -> &str {
+        &self.inner.secret
+    }
+
+    /// Stops serving, and waits until the programs of foreign servers are gone.
+    pub(crate) async fn close(&self) {
+        self.inner.close.notify_one();
+        let task = self.inner.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(task) = task {
+            // A task that panicked has dropped what it served.
+            let _ = task.await;
+        }
+    }
+
+    /// Ends calls that are under way when it is dropped: an agent whose run was stopped gives them up without a word.
+    pub(crate) fn calls(&self) -> Calls {
+        Calls(self.clone())
+    }
+}
+
+impl Drop for SidesInner {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            task.abort();
+        }
+    }
+}
+
+/// The calls of one run.
+pub(crate) struct Calls(Sides);
+
+impl Drop for Calls {
+    fn drop(&mut self) {
+        self.0.inner.give_up.notify_one();
+    }
+}
+
+impl Inner {
+    /// Serves tools, the value's tool, and relays of foreign servers. Call it inside a runtime.
+    pub(crate) fn serve(
+        &self,
+        asked: &Asked,
+        options: &RunOptions,
+        foreign: &BTreeMap<String, McpServer>,
+    ) -> Result<Option<Serving>, Error> {
+        let live = asked.plan.surface == Surface::Acp;
+        let schema = options.schema.as_ref().filter(|_| live);
+        let host = options.tools.clone().filter(|_| live);
+        if schema.is_none() && host.is_none() && foreign.is_empty() {
+            return Ok(None);
+        }
+        let env: BTreeMap<OsString, OsString> =
+            self.here.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let mut offer = Offer::new().cwd(&asked.cwd).env(env).supervisor(self.supervisor.clone());
+        for (name, server) in foreign {
+            offer = offer.server(name, server.clone());
+        }
+        if let Some(schema) = schema {
+            offer = offer.structured(schema.structured());
+        }
+        host.unwrap_or_default().serve(offer).map(Some)
+    }
+
+    /// What a run takes along, and what its order says of it. Blocks.
+    pub(crate) fn gear(
+        &self,
+        asked: &Asked,
+        options: &RunOptions,
+        served: Served,
+        order: &mut Order,
+    ) -> Result<Gear, Error> {
+        let request = &asked.plan.request;
+        order.attachments = read_attachments(&request.attachments, &self.here.cwd)?;
+        let is_open = matches!(served, Served::Already(_));
+        let sides = match served {
+            Served::Now(serving) => serving.map(Sides::new),
+            Served::Already(sides) => sides,
+        };
+        if asked.plan.surface != Surface::Acp {
+            return Ok(Gear { sides, ..Gear::none() });
+        }
+        let mut answerer = Answerer::new(request, &asked.cwd)?;
+        if let Some(judge) = &options.judge {
+            answerer = answerer.judge(judge.clone());
+        }
+        let has_tools =
+            options.schema.is_some() || options.tools.as_ref().is_some_and(|host| !host.is_empty());
+        if has_tools {
+            let host = options.tools.clone().unwrap_or_default();
+            answerer = answerer.own_server(host.name());
+            order.hosted = host.tool_names();
+        }
+        if is_open {
+            // They were listed when the session was opened.
+            order.hosted.clear();
+        }
+        let mut reviewer = Reviewer::new(&asked.cwd).limits(request.repair_turns, request.max_rounds);
+        if let Some(schema) = &options.schema {
+            if !is_open {
+                order.hosted.push(STRUCTURED_OUTPUT.to_owned());
+            }
+            order.prompt = format!("{}\n\n{}", order.prompt, schema.instruction(true));
+            reviewer = reviewer.schema(schema.clone(), true);
+        }
+        let by_command = || {
+            request
+                .until
+                .as_ref()
+                .map(|line| Checker::command(line, self.here.env.clone(), self.supervisor.clone()))
+        };
+        if let Some(checker) = options.until.clone().or_else(by_command) {
+            reviewer = reviewer.until(checker);
+        }
+        order.review = reviewer.is_needed();
+        let end = Instant::now() + request.timeout;
+        Ok(Gear { answers: answers(answerer, reviewer, end), sides, serves_alone: !is_open })
+    }
+
+    /// The schema of a request's file, where it names one and the caller has none. Blocks.
+    pub(crate) fn with_schema(&self, asked: &Asked, options: &RunOptions) -> Result<RunOptions, Error> {
+        let mut options = options.clone();
+        if let (None, Some(path)) = (&options.schema, &asked.plan.request.output_schema) {
+            options.schema = Some(Schema::from_file(&self.here.cwd.join(path))?);
+        }
+        Ok(options)
+    }
+}
+
+fn answers(answerer: Answerer, reviewer: Reviewer, end: Instant) -> Answers {
+    let reviewer = Arc::new(tokio::sync::Mutex::new(reviewer));
+    Arc::new(move |ask| {
+        let (answerer, reviewer) = (answerer.clone(), Arc::clone(&reviewer));
+        Box::pin(async move {
+            if let Ask::Review { text, value } = ask {
+                let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+                let reviewed = reviewer.lock().await.review(&text, value.as_deref(), left).await;
+                return (reviewed.notices, reviewed.answer);
+            }
+            let answered = answerer.answer(ask).await;
+            // What was refused is told as a decision, whatever it was that was asked.
+            let answer = match (answered.is_denial(), answered.ruling) {
+                (true, Some(ruling)) => Answer::Ruled(ruling),
+                _ => answered.answer,
+            };
+            (Vec::new(), answer)
+        })
+    })
+}
