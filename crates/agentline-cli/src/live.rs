@@ -1,7 +1,7 @@
 //! A run that somebody watches: its events are shown as they come, and signals stop it.
 
 use crate::{exit, render::Renderer, stop::Stop, ui::Ui};
-use agentline::{Agentline, Canceller, Error, Event, Record, Run, RunRequest};
+use agentline::{Canceller, Error, Event, Record, Run};
 use std::{
     future::{Future, poll_fn},
     pin::{Pin, pin},
@@ -30,6 +30,15 @@ pub(crate) fn start<T, F: Future<Output = Result<T, Stop>>>(task: impl FnOnce() 
     done
 }
 
+/// Waits until this process is told to stop.
+#[cfg(unix)]
+pub(crate) async fn stopped() {
+    match Incoming::new() {
+        Some(mut incoming) => drop(incoming.next().await),
+        None => std::future::pending().await,
+    }
+}
+
 /// A run in progress, with the signals that stop it.
 pub(crate) struct Live {
     pub(crate) run: Run,
@@ -37,10 +46,10 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Starts a run.
-    pub(crate) async fn begin(agentline: &Agentline, request: RunRequest) -> Result<Self, Error> {
+    /// Starts a run: `begin` does.
+    pub(crate) async fn begin(begin: impl Future<Output = Result<Run, Error>>) -> Result<Self, Error> {
         let signals = Signals::listen();
-        let run = agentline.run(request).await?;
+        let run = begin.await?;
         signals.stop_by(run.canceller());
         Ok(Self { run, signals })
     }

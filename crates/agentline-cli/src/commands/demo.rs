@@ -107,7 +107,7 @@ fn play_live(
     let request = stage.request(PROMPT, args.record.is_some());
     let mut renderer = Renderer::new(telling());
     let code = live::start(|| async {
-        let mut live = Live::begin(&stage_line, request).await?;
+        let mut live = Live::begin(stage_line.run(request)).await?;
         live.show(ui, &mut renderer).await
     })?;
     let is_other = program.version.is_none_or(|version| version.to_string() != agent.card().pinned);

@@ -50,7 +50,9 @@ pub(crate) struct StartArgs {
 
 #[cfg(not(unix))]
 pub(crate) fn run(_ui: &mut Ui, _args: PoolArgs) -> Result<u8, Stop> {
-    Err(Stop::failed("the pool's daemon is not there on this system yet; programs can use `Pool` of the library"))
+    Err(Stop::failed(
+        "the pool's daemon is not there on this system yet; programs can use `Pool` of the library",
+    ))
 }
 
 #[cfg(unix)]
@@ -112,7 +114,10 @@ mod unix {
         let until = Instant::now() + START;
         loop {
             if let Ok(status) = Client::status(agentline.here()).await {
-                ui.say(format!("the pool is running (process {}); `agentline run --warm` uses it", status.pid));
+                ui.say(format!(
+                    "the pool is running (process {}); `agentline run --warm` uses it",
+                    status.pid
+                ));
                 return Ok(exit::DONE);
             }
             if let Ok(Some(ended)) = daemon.try_wait() {
@@ -171,7 +176,13 @@ mod unix {
         writeln!(out, "socket     {}", status.socket.display())?;
         let (runs, queued) = (pool.runs, pool.queued);
         writeln!(out, "runs       {runs}, {queued} waiting, {} tried again", pool.retried)?;
-        writeln!(out, "agents     {} alive, {} started, {} recycled", pool.processes.len(), pool.started, pool.recycled)?;
+        writeln!(
+            out,
+            "agents     {} alive, {} started, {} recycled",
+            pool.processes.len(),
+            pool.started,
+            pool.recycled
+        )?;
         for process in &pool.processes {
             let version = process.version.as_deref().unwrap_or("?");
             let pid = process.pid.map_or_else(|| "-".into(), |pid| pid.to_string());
@@ -182,7 +193,11 @@ mod unix {
                 (true, runs) => format!("{runs} at work"),
             };
             let age = seconds(process.age_ms);
-            writeln!(out, "  {} {version}  process {pid}, {state}, {} sessions, {memory}, up {age}", process.agent, process.sessions)?;
+            writeln!(
+                out,
+                "  {} {version}  process {pid}, {state}, {} sessions, {memory}, up {age}",
+                process.agent, process.sessions
+            )?;
         }
         Ok(exit::DONE)
     }

@@ -10,7 +10,7 @@ use crate::{
     stop::Stop,
     ui::Ui,
 };
-use agentline::{Layer, Problem};
+use agentline::{Agentline, Error, Layer, Run, RunRequest};
 use clap::Args;
 use serde_json::{Map, Number, Value};
 use std::path::PathBuf;
@@ -69,7 +69,7 @@ pub(crate) struct RunArgs {
     /// JSON Schema file: the answer must be a value of it
     #[arg(long, value_name = "FILE", help_heading = "Agent")]
     schema: Option<PathBuf>,
-    /// Use an agent that is kept warm
+    /// Use an agent of `agentline pool`, where one is running
     #[arg(long, help_heading = "Agent")]
     warm: bool,
 
@@ -146,21 +146,7 @@ pub(crate) struct RunArgs {
 
 pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, Stop> {
     let setup = Setup::read(args.cwd.as_deref(), Some(Layer::flags(args.table())))?;
-    let mut problems = Vec::new();
-    if args.warm {
-        let problem = Problem::new("--warm", "this version keeps no agent warm");
-        problems.push(problem.hint("leave it out: the agent is started for the run").source("flag"));
-    }
-    let config = match setup.config() {
-        Ok(config) => config,
-        Err(found) => {
-            problems.extend(found.0);
-            return Err(Stop::Usage(problems.into()));
-        }
-    };
-    if !problems.is_empty() {
-        return Err(Stop::Usage(problems.into()));
-    }
+    let config = setup.config()?;
     for notice in &config.notices {
         ui.warn(&notice.message);
     }
@@ -169,7 +155,7 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, Stop> {
     let telling = Telling { output: args.output, messages: args.messages, mode: request.permission_mode };
     let mut renderer = Renderer::new(telling);
     live::start(|| async {
-        let mut live = Live::begin(&agentline, request).await?;
+        let mut live = Live::begin(begin(ui, &agentline, request, args.warm)).await?;
         if let Some(launched) = live.run.launched() {
             ui.detail(format!("command: {}", launched.command.join(" ")));
             if !launched.withheld.is_empty() {
@@ -179,6 +165,20 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, Stop> {
         }
         live.show(ui, &mut renderer).await
     })
+}
+
+/// Starts the run: on the pool's daemon where that was asked for and there is one, else here.
+async fn begin(ui: &mut Ui, agentline: &Agentline, request: RunRequest, warm: bool) -> Result<Run, Error> {
+    #[cfg(unix)]
+    if warm {
+        match agentline::daemon::Client::connect(agentline.here()).await {
+            Ok(pool) => return pool.run(agentline, request).await,
+            Err(why) => ui.detail(format!("{why}; the agent is started for this run")),
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = (ui, warm);
+    agentline.run(request).await
 }
 
 impl RunArgs {
