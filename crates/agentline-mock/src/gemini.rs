@@ -87,6 +87,24 @@ impl ScriptedModel {
         Ok(Self { server, requests })
     }
 
+    /// Answers each prompt by the first of these scripts whose words stand in it, from its first step, so that several
+    /// sessions of one agent, and several prompts in one session, each have their own. The empty word fits every
+    /// prompt; one that nothing fits is answered with status 500.
+    pub fn matching<'a>(scripts: impl IntoIterator<Item = (&'a str, Script)>) -> io::Result<Self> {
+        let scripts: Vec<(String, Script)> =
+            scripts.into_iter().map(|(words, script)| (words.to_owned(), script)).collect();
+        Self::by_prompt(move |request| {
+            let prompt = request.prompt();
+            match scripts.iter().find(|(words, _)| prompt.contains(words.as_str())) {
+                Some((_, script)) => script.at(request.turn_in_prompt()),
+                None => {
+                    let message = format!("no script fits the prompt `{prompt}`");
+                    Step::api_error(500, "INTERNAL", &message, Value::Null)
+                }
+            }
+        })
+    }
+
     /// The base address, without a slash at its end.
     pub fn url(&self) -> String {
         self.server.url()

@@ -373,3 +373,39 @@ fn the_demo_uses_every_kind_of_event() {
     }
     assert_eq!(demo_script().steps.len(), 5);
 }
+
+#[test]
+fn prompts_have_scripts_of_their_own() {
+    let red = Script::new([Step::call("mcp_paint_mix", json!({"a": 1})), Step::text("red")]);
+    let model = ScriptedModel::matching([("red", red), ("blue", Script::always(Step::text("blue")))])
+        .expect("a port");
+    let user = |text: &str| json!({"role": "user", "parts": [{"text": text}]});
+    let spoke = json!({"role": "model", "parts": [{"text": "…"}]});
+    let result = json!({"role": "user", "parts": [
+        {"functionResponse": {"name": "mcp_paint_mix", "response": {"output": "blue"}}},
+    ]});
+    let ask = |contents: Value| {
+        let body =
+            json!({"contents": contents, "tools": [{"functionDeclarations": [{"name": "mcp_paint_mix"}]}]});
+        post(&model, STREAM, &body)
+    };
+    let context = user("<session_context> blue skies");
+    let first = ask(json!([context, user("make it red")]));
+    assert_eq!(
+        first.events()[0]["candidates"][0]["content"]["parts"][0]["functionCall"]["name"],
+        "mcp_paint_mix"
+    );
+    // A tool's result is no prompt, whatever it says.
+    assert_eq!(ask(json!([context, user("make it red"), spoke, result])).text(), "red");
+    // A later prompt in the same session begins its own script.
+    assert_eq!(
+        ask(json!([context, user("make it red"), spoke, result, spoke, user("now blue")])).text(),
+        "blue"
+    );
+    assert_eq!(ask(json!([context, user("green")])).status, 500);
+    let image = json!({"inlineData": {"mimeType": "image/png", "data": "aGk="}});
+    ask(json!([{"role": "user", "parts": [{"text": "blue"}, image]}]));
+    let requests = model.requests_to_main();
+    assert_eq!(requests[4].attachments(), [("image/png".to_owned(), "aGk=".to_owned())]);
+    assert_eq!((requests[1].prompt().as_str(), requests[1].turn_in_prompt()), ("make it red", 1));
+}

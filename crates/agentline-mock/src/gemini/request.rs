@@ -66,6 +66,39 @@ impl Request {
         named.map(|(name, response)| (name.to_owned(), response.clone())).collect()
     }
 
+    /// The prompt that is being answered: the text of the last turn of the user that answers no tool.
+    ///
+    /// Several sessions of one agent can be told apart by it; see [`ScriptedModel::matching`](super::ScriptedModel).
+    pub fn prompt(&self) -> String {
+        let Some((_, turn)) = self.last_prompt() else { return String::new() };
+        let texts = parts(turn).filter_map(|part| part["text"].as_str());
+        texts
+            .filter(|text| !text.trim_start().starts_with("<session_context>"))
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+
+    /// How often the model has spoken since that prompt: the index of the step that a script for it needs.
+    pub fn turn_in_prompt(&self) -> usize {
+        let after = self.last_prompt().map_or(0, |(index, _)| index + 1);
+        contents(&self.body).skip(after).filter(|turn| turn["role"] == "model").count()
+    }
+
+    /// The files that came along in the turns of the user, oldest first: their type, and their content in base64.
+    pub fn attachments(&self) -> Vec<(String, String)> {
+        let turns = contents(&self.body).filter(|turn| turn["role"] == "user");
+        let data = turns.flat_map(parts).map(|part| &part["inlineData"]);
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        data.filter_map(|data| Some((text(&data["mimeType"])?, text(&data["data"])?))).collect()
+    }
+
+    fn last_prompt(&self) -> Option<(usize, &Value)> {
+        let is_prompt = |turn: &Value| {
+            turn["role"] == "user" && !parts(turn).any(|part| part["functionResponse"].is_object())
+        };
+        contents(&self.body).enumerate().filter(|(_, turn)| is_prompt(turn)).last()
+    }
+
     /// How often the model has spoken in this conversation: the index of the step that a script of its own needs.
     pub fn turn(&self) -> usize {
         contents(&self.body).filter(|turn| turn["role"] == "model").count()
