@@ -111,10 +111,13 @@ impl Agentline {
     pub async fn run_with(&self, mut request: RunRequest, options: RunOptions) -> Result<Run, Error> {
         let begun = Instant::now();
         request.needs_live |= options.needs_live();
-        let ready = match self.blocking(move |inner| inner.make_ready(request, &options)).await? {
+        let mut ready = match self.blocking(move |inner| inner.make_ready(request, &options)).await? {
             Ok(ready) => *ready,
             Err(outcome) => return Ok(Run::over(*outcome)),
         };
+        if let Err(outcome) = ready.wait_out().await {
+            return Ok(Run::over(*outcome));
+        }
         let (who, agent) = (ready.trip.order.who.clone(), ready.start.agent);
         match LiveHandle::start(&self.inner, ready.start, &who.run_id, begun) {
             // Nobody else can come once the handle is gone: the process is for this run.

@@ -95,6 +95,34 @@ pub(crate) struct Ready {
     pub(crate) trip: Trip,
 }
 
+impl Ready {
+    /// Waits until the stored session may be opened without harm to it. The outcome, where the run has no time for that.
+    pub(crate) async fn wait_out(&mut self) -> Result<(), NotBegun> {
+        let Some(when) = self.start.launch.not_before else { return Ok(()) };
+        let wait = time_until(Duration::from_millis(when).as_secs_f64());
+        let clocks = &self.trip.order.clocks;
+        let left = Duration::from_millis(clocks.deadline.unwrap_or(clocks.run).min(clocks.run));
+        if wait > left {
+            let message = format!(
+                "the session cannot be opened for another {} s without harm to it",
+                wait.as_secs() + 1
+            );
+            let failure = Failure::new(Kind::TimeoutRun, message)
+                .hint("give the run more time, try again later, or use the surface `stream-json`");
+            return Err(Box::new(Outcome::not_begun(&self.trip.order.who, Verdict::TimedOut, failure)));
+        }
+        if !wait.is_zero() {
+            let message = format!(
+                "waited {} s before the session was opened: the agent would have spoiled one that is so young",
+                wait.as_secs() + 1
+            );
+            self.trip.notices.push(Notice::new("waited_for_session", message));
+            tokio::time::sleep(wait).await;
+        }
+        Ok(())
+    }
+}
+
 /// What was asked was good, but it could not begin: that is an outcome, as any other failure.
 pub(crate) type NotBegun = Box<Outcome>;
 

@@ -66,10 +66,11 @@ impl Agentline {
             opening.prompt = "open".into();
         }
         let given = options.clone();
-        let ready = match self.blocking(move |inner| inner.make_ready(opening, &given)).await? {
+        let mut ready = match self.blocking(move |inner| inner.make_ready(opening, &given)).await? {
             Ok(ready) => *ready,
             Err(outcome) => return Err(Error::NotOpened(outcome)),
         };
+        ready.wait_out().await.map_err(Error::NotOpened)?;
         let mut trip = ready.trip;
         trip.order.only_open = true;
         trip.order.settle = false;
