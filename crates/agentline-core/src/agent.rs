@@ -1,6 +1,6 @@
 //! What every agent tells about itself. One folder under `agents` implements it; nobody else knows an agent's facts.
 
-use crate::{Dialogue, Ground, Launch, Look, Plan, Problem, Surface, Version};
+use crate::{Dialogue, Ground, Launch, Look, Plan, Problem, Prospect, Stance, Surface, Version};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -38,6 +38,18 @@ pub trait Agent: Sync + Send {
     fn shares(&self, plan: &Plan) -> bool {
         let _ = plan;
         false
+    }
+
+    /// What it does by itself with a use of a tool, before we are asked.
+    fn stance(&self, request: &crate::RunRequest, surface: Surface, prospect: &Prospect<'_>) -> Stance {
+        let _ = (request, prospect);
+        if self.abilities(surface, None).asks_permission { Stance::Asks } else { Stance::Unknown }
+    }
+
+    /// Its own name of a canonical tool.
+    fn native_tool(&self, tool: &str) -> Option<&'static str> {
+        let _ = tool;
+        None
     }
 
     /// Where the file of a session grows while a run goes on, once it can be known.

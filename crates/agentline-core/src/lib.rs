@@ -77,7 +77,7 @@ pub use naming::looks_secret;
 pub use outcome::{Denial, OUTCOME_SCHEMA, Outcome, RunError};
 pub use output::{Output, Rung};
 pub use permission::Rule;
-pub use policy::{Decision, OUTSIDE_WORKSPACE, Policy, Resolved};
+pub use policy::{Decision, Explained, OUTSIDE_WORKSPACE, Policy, Prospect, Resolved, Stance};
 pub use price::{Price, PriceTable};
 pub use problem::{Problem, Problems, nearest};
 pub use promptfoo::promptfoo_view;

@@ -4,6 +4,7 @@
 //! one rule refuses is refused as a whole, and only what rules permit in all its parts is permitted by rules.
 
 mod command;
+mod explain;
 mod glob;
 mod place;
 mod rule;
@@ -14,6 +15,7 @@ mod tests;
 
 use crate::{PermissionAsk, PermissionMode, Problem, Problems, Ruling, RunRequest, ToolKind};
 use command::Command;
+pub use explain::{Explained, Prospect, Stance};
 pub use place::Resolved;
 use place::{Places, slashes};
 use rule::{Compiled, Rank, Says, Target};

@@ -15,6 +15,7 @@ mod refusal;
 mod session_file;
 mod settings;
 mod sign_in;
+mod stance;
 mod store;
 mod stream;
 mod tools;
@@ -22,8 +23,8 @@ mod user;
 mod versions;
 
 use crate::{
-    Abilities, Agent, Card, Dialogue, Ground, Launch, Look, Plan, Problem, RunRequest, SessionSpot, SignIn,
-    Surface, Talk, Version,
+    Abilities, Agent, Card, Dialogue, Ground, Launch, Look, Plan, Problem, Prospect, RunRequest, SessionSpot,
+    SignIn, Stance, Surface, Talk, Version,
 };
 use std::{
     collections::BTreeMap,
@@ -103,6 +104,14 @@ impl Agent for Gemini {
 
     fn shares(&self, plan: &Plan) -> bool {
         plan.surface == Surface::Acp && live::starts_nothing(&plan.request)
+    }
+
+    fn stance(&self, request: &RunRequest, surface: Surface, prospect: &Prospect<'_>) -> Stance {
+        stance::stance(request, surface, prospect)
+    }
+
+    fn native_tool(&self, tool: &str) -> Option<&'static str> {
+        tools::native_names(tool).into_iter().next()
     }
 
     fn session_spot(&self, home: &Path, cwd: &Path, session: &str, look: &dyn Look) -> Option<SessionSpot> {

@@ -1,0 +1,177 @@
+//! What Gemini CLI does by itself with a tool: what it runs without asking, and what it does not even offer.
+//!
+//! Measured on 0.61.0. Without a conversation nobody can be asked, so that tools which would ask are not offered to the
+//! model. Rules are held by the CLI itself on every surface, by the policy file that is written for the run.
+
+use super::live;
+use crate::{Decision, PermissionMode, Prospect, RunRequest, Stance, Surface, ToolKind};
+
+const BY_FILE: &str = "by the policy file that is written for the run";
+const NOT_OFFERED: &str = "not offered to the model where nobody can be asked";
+const CONFINED: &str = "its file tools do not leave the workspace and the included folders";
+const LOOKS: &str = "reads and searches without asking";
+const FREE: &str = "asks nobody in its mode `yolo`";
+const EDITS: &str = "edits without asking in its mode `autoEdit`";
+const PLANS: &str = "only plans in its mode `plan`";
+const TRUSTED: &str = "runs tools of servers given for the run without asking";
+const HARMLESS: &str = "runs commands that it takes for harmless without asking";
+
+/// Programs that the CLI takes for harmless while their arguments stay in the workspace.
+const HARMLESS_PROGRAMS: &[&str] = &[
+    "cat", "cut", "echo", "expr", "false", "grep", "head", "id", "ls", "nl", "paste", "pwd", "rev", "seq",
+    "stat", "tac", "tail", "tr", "true", "uname", "uniq", "wc", "which", "whoami",
+];
+/// Commands of git that it takes for harmless.
+const HARMLESS_GIT: &[&str] = &["status", "log", "diff", "show"];
+
+pub(super) fn stance(request: &RunRequest, surface: Surface, prospect: &Prospect<'_>) -> Stance {
+    let ask = prospect.ask;
+    let live = surface == Surface::Acp;
+    if !prospect.inside && (prospect.changes_files() || prospect.looks_at_files()) {
+        return Stance::Refuses(CONFINED);
+    }
+    let harmless = ask.command.as_deref().is_some_and(is_harmless);
+    if prospect.by_rule() {
+        return match prospect.decision {
+            Decision::Deny(_) => Stance::Refuses(BY_FILE),
+            Decision::Allow(_) => Stance::Runs(BY_FILE),
+            Decision::Ask(_) if !live => Stance::Refuses(NOT_OFFERED),
+            Decision::Ask(_) if harmless => Stance::Runs(HARMLESS),
+            Decision::Ask(_) => Stance::Asks,
+        };
+    }
+    if prospect.looks_at_files() || ask.tool == "WebSearch" {
+        return Stance::Runs(LOOKS);
+    }
+    let mode = if live { live::mode(request).id } else { headless_mode(request.permission_mode).to_owned() };
+    if ask.kind == ToolKind::Mcp {
+        let given = prospect.decision.ruling().by == "agentline"
+            || ask.server.as_ref().is_some_and(|server| request.mcp_servers.contains_key(server));
+        return match mode.as_str() {
+            "yolo" => Stance::Runs(FREE),
+            "plan" => Stance::Unknown,
+            _ if live => Stance::Asks,
+            _ if given => Stance::Runs(TRUSTED),
+            _ => Stance::Refuses(NOT_OFFERED),
+        };
+    }
+    match mode.as_str() {
+        "yolo" => Stance::Runs(FREE),
+        "plan" if ask.kind == ToolKind::Web && live => Stance::Unknown,
+        "plan" => Stance::Refuses(PLANS),
+        "autoEdit" if prospect.changes_files() => Stance::Runs(EDITS),
+        _ if !live => Stance::Refuses(NOT_OFFERED),
+        _ if harmless => Stance::Runs(HARMLESS),
+        _ => Stance::Asks,
+    }
+}
+
+/// The CLI's mode where there is no conversation.
+fn headless_mode(mode: PermissionMode) -> &'static str {
+    match mode {
+        PermissionMode::Default | PermissionMode::Deny | PermissionMode::Prompt => "default",
+        PermissionMode::AcceptEdits => "autoEdit",
+        PermissionMode::Bypass | PermissionMode::Auto => "yolo",
+        PermissionMode::Plan => "plan",
+    }
+}
+
+/// Whether the CLI takes a command for harmless, as far as its text tells.
+fn is_harmless(command: &str) -> bool {
+    let mut words = command.split_whitespace();
+    let program = words.next().unwrap_or_default();
+    let stays = |word: &str| !word.starts_with(['/', '~']) && !word.contains("..");
+    let known = match program {
+        "git" => words.next().is_some_and(|word| HARMLESS_GIT.contains(&word)),
+        program => HARMLESS_PROGRAMS.contains(&program),
+    };
+    known && !command.contains(['(', ')', '<', '>', '$', '`', ';', '|', '&', '\n']) && words.all(stays)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{McpServer, PermissionAsk, Policy, agents::gemini::Gemini};
+    use std::path::Path;
+
+    fn uses() -> [(&'static str, PermissionAsk); 8] {
+        let ask = |tool: &str, kind, path: &str, command: Option<&str>, server: Option<&str>| PermissionAsk {
+            tool: tool.into(),
+            kind,
+            paths: (!path.is_empty()).then(|| path.to_owned()).into_iter().collect(),
+            command: command.map(str::to_owned),
+            server: server.map(str::to_owned),
+            ..PermissionAsk::default()
+        };
+        [
+            ("write", ask("Write", ToolKind::Write, "a", None, None)),
+            ("outside", ask("Write", ToolKind::Write, "/etc/a", None, None)),
+            ("read", ask("Read", ToolKind::Read, "a", None, None)),
+            ("status", ask("Bash", ToolKind::Shell, "", Some("git status"), None)),
+            ("rm", ask("Bash", ToolKind::Shell, "", Some("rm -rf a"), None)),
+            ("fetch", ask("WebFetch", ToolKind::Web, "", None, None)),
+            ("given", ask("get", ToolKind::Mcp, "", None, Some("given"))),
+            ("own", ask("get", ToolKind::Mcp, "", None, Some("agentline"))),
+        ]
+    }
+
+    /// What becomes of each use: `+` allowed, `-` refused, `?` asked; held by the agent, by us (`!`) or by nobody (`~`).
+    fn row(request: &RunRequest, surface: Surface) -> String {
+        let policy = Policy::new(request, Path::new("/ws")).unwrap().own_server("agentline");
+        let word = |(_, ask): (_, PermissionAsk)| {
+            let told = policy.explain(&Gemini, request, surface, &ask);
+            let sign = match told.decision {
+                "allow" => "+",
+                "deny" => "-",
+                _ => "?",
+            };
+            let side = match told.held_by {
+                "agent" => "",
+                "agentline" => "!",
+                _ => "~",
+            };
+            format!("{sign}{side}")
+        };
+        uses().map(word).join(" ")
+    }
+
+    #[test]
+    fn each_mode_on_each_surface() {
+        use PermissionMode as M;
+        let server = McpServer::Url { url: "http://localhost/".into(), headers: Default::default() };
+        // write, outside, read, git status, rm, fetch, given server, own server
+        for (mode, headless, live) in [
+            (M::Default, "- - + - - - + +", "?! - + + ?! ?! ?! +!"),
+            (M::AcceptEdits, "+ - + - - - + +", "+! - + + ?! ?! ?! +!"),
+            (M::Bypass, "+ - + + + + + +", "+ - + + + + + +"),
+            (M::Plan, "- - + - - - -~ +~", "- - + - - ?~ -~ +~"),
+            (M::Auto, "+ - + + + + + +", "+! - + + +! +! +! +!"),
+            (M::Deny, "- - +~ - - - +~ +", "-! - +~ +~ -! -! -! +!"),
+            (M::Prompt, "- - + - - - + +", "?! - + + ?! ?! ?! +!"),
+        ] {
+            let request = RunRequest::new("x").permission_mode(mode).mcp_server("given", server.clone());
+            assert_eq!(row(&request, Surface::StreamJson), headless, "{mode:?}");
+            assert_eq!(row(&request, Surface::Acp), live, "{mode:?} over ACP");
+        }
+    }
+
+    #[test]
+    fn rules_are_held_by_the_agent() {
+        let request =
+            RunRequest::new("x").allow("Write(a)").deny("Bash(rm *)").ask("Bash(git *)").ask("WebFetch");
+        assert_eq!(row(&request, Surface::StreamJson), "+ - + - - - - +");
+        assert_eq!(row(&request, Surface::Acp), "+ - + +~ - ?! ?! +!");
+    }
+
+    #[test]
+    fn harmless_commands_stay_in_the_workspace() {
+        for command in ["git status", "echo one", "cat new.txt", "ls -l src"] {
+            assert!(is_harmless(command), "{command}");
+        }
+        for command in
+            ["touch t1", "cat /etc/hostname", "echo out; ls", "git push", "cat ~/x", "ls ../x", "echo $A", ""]
+        {
+            assert!(!is_harmless(command), "{command}");
+        }
+    }
+}
