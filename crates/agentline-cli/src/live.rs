@@ -1,6 +1,6 @@
 //! A run that somebody watches: its events are shown as they come, and signals stop it.
 
-use crate::{exit, question::Desk, render::Renderer, stop::Stop, ui::Ui};
+use crate::{exit, render::Renderer, stop::Stop, ui::Ui};
 use agentline::{Canceller, Error, Event, Record, Run};
 use std::{
     future::{Future, poll_fn},
@@ -43,8 +43,6 @@ pub(crate) async fn stopped() {
 pub(crate) struct Live {
     pub(crate) run: Run,
     signals: Signals,
-    /// Where the agent's questions are put to the user.
-    desk: Option<Desk>,
 }
 
 impl Live {
@@ -53,13 +51,7 @@ impl Live {
         let signals = Signals::listen();
         let run = begin.await?;
         signals.stop_by(run.canceller());
-        Ok(Self { run, signals, desk: None })
-    }
-
-    /// Puts the agent's questions to the user.
-    pub(crate) fn asking(mut self, desk: Option<Desk>) -> Self {
-        self.desk = desk;
-        self
+        Ok(Self { run, signals })
     }
 
     /// Shows everything until the end. Returns the exit code.
@@ -103,9 +95,6 @@ impl Live {
             }
             if let Poll::Ready(Ok(signal)) = Pin::new(&mut self.signals.enough).poll(cx) {
                 return Poll::Ready(Ok(Next::Enough(signal)));
-            }
-            if let Some(desk) = &mut self.desk {
-                desk.poll(cx, ui);
             }
             match ui.flush() {
                 Ok(()) => Poll::Pending,

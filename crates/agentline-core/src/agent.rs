@@ -12,6 +12,12 @@ pub trait Agent: Sync + Send {
     /// Its names and where its program is to be had.
     fn card(&self) -> &'static Card;
 
+    /// The defaults, as TOML, that one of its names stands for besides the agent itself.
+    fn preset(&self, name: &str) -> Option<&'static str> {
+        let _ = name;
+        None
+    }
+
     /// What a surface of it can do at a version.
     fn abilities(&self, surface: Surface, version: Option<Version>) -> Abilities;
 
@@ -59,10 +65,16 @@ pub trait Agent: Sync + Send {
         cwd: &Path,
         session: &str,
         look: &dyn Look,
-    ) -> Option<SessionSpot>;
+    ) -> Option<SessionSpot> {
+        let _ = (agent_home, cwd, session, look);
+        None
+    }
 
     /// Files that a finished run left behind and that would harm the user's data if they stayed.
-    fn leftovers(&self, spot: &SessionSpot, existed_before: &[PathBuf], look: &dyn Look) -> Vec<PathBuf>;
+    fn leftovers(&self, spot: &SessionSpot, existed_before: &[PathBuf], look: &dyn Look) -> Vec<PathBuf> {
+        let _ = (spot, existed_before, look);
+        Vec::new()
+    }
 
     /// Files of a session that the agent made at its start though nobody asked for it, as far as they say nothing.
     fn litter(&self, spot: &SessionSpot, look: &dyn Look) -> Vec<PathBuf> {
@@ -86,7 +98,10 @@ pub trait Agent: Sync + Send {
         env: &BTreeMap<String, String>,
         home: &Path,
         look: &dyn Look,
-    ) -> Vec<Problem>;
+    ) -> Vec<Problem> {
+        let _ = (cwd, env, home, look);
+        Vec::new()
+    }
 
     /// Whether the agent would trust a folder without being told to.
     fn trusts(
@@ -95,7 +110,10 @@ pub trait Agent: Sync + Send {
         env: &BTreeMap<String, String>,
         home: &Path,
         look: &dyn Look,
-    ) -> Option<bool>;
+    ) -> Option<bool> {
+        let _ = (cwd, env, home, look);
+        None
+    }
 }
 
 /// How we talk with one live agent: all that its translator must know before the first line.
@@ -239,6 +257,12 @@ pub struct Abilities {
     pub stop_reason: bool,
     /// Tokens are told while the run goes on.
     pub live_usage: bool,
+    /// Functions of the calling program can be its tools.
+    pub hosted_tools: bool,
+    /// The answer can be held to a schema.
+    pub schema: bool,
+    /// It can be kept warm between runs.
+    pub warm: bool,
 }
 
 /// Where a session's file grows.

@@ -1,28 +1,64 @@
-//! The one place that lists the agents. Everyone else finds them by id.
+//! The one place that lists the agents. Everyone else finds them by name.
 
-use crate::{Agent, Problem, nearest};
+use crate::{Agent, Problem, config::AgentSettings, nearest};
+use std::collections::BTreeMap;
 
+mod adapter;
+pub mod claude;
+pub mod codex;
+mod custom;
 pub mod gemini;
+pub mod opencode;
+
+pub use custom::Custom;
 
 /// Every agent that this version drives.
-pub static AGENTS: &[&dyn Agent] = &[&gemini::Gemini];
+pub static AGENTS: &[&dyn Agent] = &[&gemini::Gemini, &claude::Claude, &codex::Codex, &opencode::OpenCode];
 
-/// Finds an agent by its id or one of its aliases.
+/// Finds an agent of ours by its id or one of its aliases.
 ///
 /// # Errors
 /// The name is not known; the problem lists the known ones.
 pub fn find(name: &str) -> Result<&'static dyn Agent, Problem> {
-    let matches = |a: &&&dyn Agent| a.card().id == name || a.card().aliases.contains(&name);
-    AGENTS.iter().find(matches).copied().ok_or_else(|| {
-        let names: Vec<&str> = AGENTS
-            .iter()
-            .flat_map(|a| [a.card().id].into_iter().chain(a.card().aliases.iter().copied()))
-            .collect();
-        let meant = nearest(name, names.iter().copied()).map(|n| format!("did you mean `{n}`? "));
-        Problem::new("agent", format!("`{name}` is not an agent that we know")).hint(format!(
-            "{}known: {}",
-            meant.unwrap_or_default(),
-            names.join(", ")
-        ))
-    })
+    Roster::default().find(name)
+}
+
+/// The agents that a caller has: ours, and those that its configuration adds.
+#[derive(Clone, Debug, Default)]
+pub struct Roster {
+    added: Vec<&'static Custom>,
+}
+
+impl Roster {
+    /// Ours, and every one that these settings give a command. A name of ours stays ours.
+    #[must_use]
+    pub fn of(settings: &BTreeMap<String, AgentSettings>) -> Self {
+        let unknown = settings.iter().filter(|(name, _)| find(name).is_err());
+        Self { added: unknown.filter_map(|(name, settings)| Custom::define(name, settings)).collect() }
+    }
+
+    /// All of them, ours first.
+    pub fn all(&self) -> impl Iterator<Item = &'static dyn Agent> {
+        AGENTS.iter().copied().chain(self.added.iter().map(|custom| *custom as &'static dyn Agent))
+    }
+
+    /// Finds an agent by its id or one of its aliases.
+    ///
+    /// # Errors
+    /// The name is not known; the problem lists the known ones.
+    pub fn find(&self, name: &str) -> Result<&'static dyn Agent, Problem> {
+        let matches = |a: &&'static dyn Agent| a.card().id == name || a.card().aliases.contains(&name);
+        self.all().find(matches).ok_or_else(|| {
+            let names: Vec<&str> = self
+                .all()
+                .flat_map(|a| [a.card().id].into_iter().chain(a.card().aliases.iter().copied()))
+                .collect();
+            let meant = nearest(name, names.iter().copied()).map(|n| format!("did you mean `{n}`? "));
+            Problem::new("agent", format!("`{name}` is not an agent that we know")).hint(format!(
+                "{}known: {}",
+                meant.unwrap_or_default(),
+                names.join(", ")
+            ))
+        })
+    }
 }

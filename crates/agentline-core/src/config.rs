@@ -17,7 +17,8 @@ mod words;
 mod tests;
 
 use crate::{
-    Notice, PermissionMode, PriceTable, Problem, Problems, RunRequest, Trust, naming::snake_case, nearest,
+    Notice, PermissionMode, PriceTable, Problem, Problems, RunRequest, Trust, agents, naming::snake_case,
+    nearest,
 };
 use check::{Findings, Given, disagreement};
 use keys::Place;
@@ -61,8 +62,6 @@ pub struct Config {
     pub prices: PriceTable,
     /// The program that ends an agent's processes when this one dies.
     pub supervisor: Option<PathBuf>,
-    /// What only the ACP surface uses.
-    pub acp: AcpSettings,
     /// What was wrong but not fatal: keys that are not known, may not stand where they stand, or do nothing yet.
     pub notices: Vec<Notice>,
     /// The layer that each setting came from, by the key's name; entries of tables have their own (`env.NODE_ENV`).
@@ -71,36 +70,32 @@ pub struct Config {
     agent_bin: Option<PathBuf>,
 }
 
-/// Settings of the ACP surface.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct AcpSettings {
-    /// Arguments of the agent's program, instead of those that we know.
-    pub agent_args: Option<Vec<String>>,
-    /// The agent's own mode, set when a session is opened.
-    pub mode_id: Option<String>,
-    /// Thoughts count as text of the answer.
-    pub emit_thought_chunks: Option<bool>,
-    /// The agent may ask us to read files in the workspace.
-    pub allow_file_reads: Option<bool>,
-    /// The agent may ask us to write files in the workspace.
-    pub allow_file_writes: Option<bool>,
-    /// The profile of the agent's sandbox on macOS.
-    pub sandbox_profile: Option<String>,
-}
-
 impl Config {
     /// Reads the layers, lowest first, on top of the built-in one.
     ///
     /// # Errors
     /// Everything that is wrong in any layer, at once.
     pub fn build(layers: &[Layer]) -> Result<Self, Problems> {
+        let config = Self::build_on(&[], layers);
+        // The name of an agent may stand for a set of defaults, which lie below all that anybody says.
+        let name = match &config {
+            Ok(config) => config.request.agent.clone(),
+            Err(_) => return config,
+        };
+        match agents::find(&name).ok().and_then(|agent| agent.preset(&name)) {
+            Some(preset) => Self::build_on(&[Layer::file(name, preset)], layers),
+            None => config,
+        }
+    }
+
+    /// Reads the layers on top of the built-in one and those of a preset.
+    fn build_on(preset: &[Layer], layers: &[Layer]) -> Result<Self, Problems> {
         let built_in = Layer::file(BUILT_IN, DEFAULTS);
         let mut config = Self::blank();
         let mut findings = Findings::default();
         let is_trusted = trusts_workspace(layers);
         let mut ranks = BTreeMap::new();
-        for (rank, layer) in [&built_in].into_iter().chain(layers).enumerate() {
+        for (rank, layer) in [&built_in].into_iter().chain(preset).chain(layers).enumerate() {
             for setting in config.lay(layer, layer.is_of_workspace && !is_trusted, &mut findings) {
                 config.origins.insert(setting.clone(), layer.name.clone());
                 ranks.insert(setting, rank);
@@ -129,7 +124,6 @@ impl Config {
             agents: BTreeMap::new(),
             prices: PriceTable::default(),
             supervisor: None,
-            acp: AcpSettings::default(),
             notices: Vec::new(),
             origins: BTreeMap::new(),
             agent_bin: None,
@@ -195,17 +189,15 @@ impl Config {
         settled
     }
 
-    /// What was set, is good, and changes nothing yet: it is for surfaces that no agent is driven by today.
+    /// What was set, is good, and changes nothing: the command of an agent that we start ourselves.
     fn without_effect(&self) -> Vec<Notice> {
-        let is_idle = |name: &str| {
-            let of_agent =
-                name.starts_with("agents.") && (name.ends_with(".args") || name.ends_with(".command"));
-            of_agent || keys::find(name).is_some_and(|key| key.is_for_acp)
-        };
-        let idle = self.origins.iter().filter(|(name, _)| is_idle(name));
-        idle.map(|(name, origin)| {
+        let known = |id: &str| agents::find(id).is_ok();
+        let idle = self.agents.iter().filter(|(id, settings)| settings.command.is_some() && known(id));
+        idle.map(|(id, _)| {
+            let name = format!("agents.{id}.command");
+            let origin = self.origins.get(&name).map_or("configuration", String::as_str);
             let message =
-                format!("`{name}` is for the surface `acp`, which does not work yet (from {origin})");
+                format!("`{name}` is not used, because we know how `{id}` is started (from {origin}); name its `program`");
             Notice::new("no_effect", message)
         })
         .collect()
@@ -233,8 +225,17 @@ impl Config {
 }
 
 /// Settings with which whoever wrote a workspace could run commands.
-const COMMANDS: &[&str] =
-    &["agents", "agent_bin", "agent_args", "supervisor", "mcp_servers", "mcp_settings_path", "env", "trust"];
+const COMMANDS: &[&str] = &[
+    "agents",
+    "agent_bin",
+    "agent_args",
+    "supervisor",
+    "mcp_servers",
+    "mcp_settings_path",
+    "env",
+    "trust",
+    "until",
+];
 
 /// Whether the user, and not the workspace itself, trusts the workspace in full.
 fn trusts_workspace(layers: &[Layer]) -> bool {

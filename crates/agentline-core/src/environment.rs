@@ -1,6 +1,6 @@
 //! What an agent sees of the caller's environment, and which values in it must never be shown.
 
-use crate::{looks_secret, veil::SHORTEST_SECRET};
+use crate::{McpServer, looks_secret, veil::SHORTEST_SECRET};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Variables that every agent sees; a trailing `*` is a prefix. An agent's own variables stand on its card.
@@ -198,6 +198,22 @@ impl Secrets {
             self.add_url(value);
         } else {
             self.add(value);
+        }
+    }
+
+    /// Adds what MCP servers are given: variables, arguments, addresses, headers.
+    pub fn add_servers<'a>(&mut self, servers: impl IntoIterator<Item = &'a McpServer>) {
+        for server in servers {
+            match server {
+                McpServer::Command { args, env, .. } => {
+                    env.values().for_each(|v| self.add_server_variable(v));
+                    self.add_arguments(args.iter().map(String::as_str));
+                }
+                McpServer::Url { url, headers } => {
+                    self.add_url(url);
+                    headers.values().for_each(|v| self.add_header(v));
+                }
+            }
         }
     }
 

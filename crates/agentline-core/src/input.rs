@@ -154,6 +154,9 @@ pub struct Order {
     /// The model that the session shall use, where the surface sets it for each session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelWish>,
+    /// What the session is opened with beyond the protocol, as JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meta: Option<String>,
     /// Tools of the host that the agent must have listed before it is prompted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hosted: Vec<String>,

@@ -1,6 +1,33 @@
-//! Moments in time as people and files write them, as times since 1970. The core has no clock; it only reads.
+//! Moments in time as people and files write them, as seconds since 1970. The core has no clock; it only reads.
 
 use crate::Millis;
+
+/// Reads RFC 3339, such as `2026-11-15T13:00:00Z` or `2026-11-15 14:00:00.5+01:00`, as seconds since 1970.
+pub(crate) fn rfc3339(text: &str) -> Option<f64> {
+    let (date, rest) = (text.get(..10)?, text.get(10..)?);
+    let rest = rest.strip_prefix(['T', 't', ' '])?;
+    let zone = rest.find(['Z', 'z', '+', '-'])?;
+    let (time, zone) = rest.split_at(zone);
+    let [hour, minute, second] = <[&str; 3]>::try_from(time.split(':').collect::<Vec<_>>()).ok()?;
+    let second: f64 =
+        second.bytes().all(|b| b.is_ascii_digit() || b == b'.').then(|| second.parse().ok())??;
+    let (hour, minute) = (two_digits(hour)?, two_digits(minute)?);
+    if hour > 23 || minute > 59 || second >= 61.0 {
+        return None;
+    }
+    let offset = match zone {
+        "Z" | "z" => 0,
+        zone => {
+            let (hours, minutes) = zone[1..].split_once(':')?;
+            let minutes = two_digits(hours)? * 60 + two_digits(minutes)?;
+            if zone.starts_with('-') { -minutes } else { minutes }
+        }
+    };
+    let minutes = days(date)? * 24 * 60 + hour * 60 + minute - offset;
+    #[expect(clippy::cast_precision_loss, reason = "a date of four digits is far below what a double holds")]
+    let whole = (minutes * 60) as f64;
+    Some(whole + second)
+}
 
 /// Reads a minute as `2026-11-15T13-05`, in UTC, as milliseconds since 1970.
 pub(crate) fn minute(text: &str) -> Option<Millis> {
@@ -42,6 +69,22 @@ fn digits(text: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_are_read_with_their_zones() {
+        assert_eq!(rfc3339("1970-01-01T00:00:00Z"), Some(0.0));
+        assert_eq!(rfc3339("2026-11-15T13:16:49Z"), Some(1_794_748_609.0));
+        assert_eq!(rfc3339("2026-11-15 14:16:49.25+01:00"), Some(1_794_748_609.25));
+        assert_eq!(rfc3339("2024-02-29t23:59:59-00:30"), Some(1_709_252_999.0));
+        for wrong in ["", "2026-11-15", "2026-11-15T13:16Z", "2026-02-29T00:00:00Z", "2026-13-01T00:00:00Z"] {
+            assert_eq!(rfc3339(wrong), None, "{wrong}");
+        }
+        for wrong in
+            ["2026-11-15T13:16:49", "2026-11-15T24:00:00Z", "é026-11-15T13:16:49Z", "2026-11-15T1:6:4Z"]
+        {
+            assert_eq!(rfc3339(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn minutes_are_read_as_files_are_named() {

@@ -132,6 +132,23 @@ impl RunRequest {
         Self { prompt: prompt.into(), ..Self::default() }
     }
 
+    /// A run with the defaults that a name such as `gemini_acp` stands for.
+    ///
+    /// ```
+    /// use agentline_core::{PermissionMode, RunRequest, Surface};
+    /// let request = RunRequest::preset("gemini_acp", "fix the failing test")?;
+    /// assert_eq!((request.surface, request.permission_mode), (Some(Surface::Acp), PermissionMode::Auto));
+    /// # Ok::<(), agentline_core::Problems>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The name is not that of an agent.
+    pub fn preset(name: &str, prompt: impl Into<String>) -> Result<Self, Problems> {
+        crate::agents::find(name)?;
+        let map = serde_json::Map::from_iter([("agent".to_owned(), name.into())]);
+        Ok(Self { prompt: prompt.into(), ..crate::Config::from_map(map)?.request })
+    }
+
     /// Checks what can be checked without knowing the agent.
     ///
     /// # Errors

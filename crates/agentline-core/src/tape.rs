@@ -3,7 +3,7 @@
 
 use crate::{
     Answer, AskId, Connection, Disk, Exit, Input, Millis, Notice, Order, Output, Problem, Record, RunId,
-    Side, Stream, Surface, Talk, Version, What, agents,
+    Side, Stream, Surface, Talk, Version, What, acp_dialogue, agents,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -182,14 +182,19 @@ impl Tape {
     /// # Errors
     /// The agent of the tape is not known here.
     pub fn play(&self, mut each: impl FnMut(Output)) -> Result<(), Problem> {
-        let agent = agents::find(&self.header.agent)?;
         let before = || Talk::new(self.header.surface.unwrap_or_default(), self.header.agent_version);
         let talk = self.header.talk.clone().unwrap_or_else(before);
         let clocks = self.inputs.iter().find_map(|input| match &input.what {
             What::Prompt { order, .. } => Some(order.clocks),
             _ => None,
         });
-        let mut connection = Connection::new(agent.dialogue(&talk), clocks.unwrap_or_default());
+        let dialogue = match agents::find(&self.header.agent) {
+            Ok(agent) => agent.dialogue(&talk),
+            // An agent from somebody's configuration has nothing of its own in the conversation.
+            Err(_) if talk.surface == Surface::Acp => acp_dialogue(&talk),
+            Err(unknown) => return Err(unknown),
+        };
+        let mut connection = Connection::new(dialogue, clocks.unwrap_or_default());
         let mut out = Vec::new();
         for input in &self.inputs {
             connection.take(input, &mut out);

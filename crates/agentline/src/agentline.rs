@@ -11,7 +11,7 @@ use crate::{
     seat::Tell,
     typed::{Typed, TypedError, run_typed},
 };
-use agentline_core::{Agent, PriceTable, Problem, Problems, RunRequest};
+use agentline_core::{Agent, PriceTable, Problem, Problems, RunRequest, agents::Roster};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Instant};
@@ -26,6 +26,7 @@ pub struct Agentline {
 pub(crate) struct Inner {
     pub(crate) here: Here,
     pub(crate) programs: BTreeMap<String, PathBuf>,
+    pub(crate) roster: Roster,
     pub(crate) prices: PriceTable,
     pub(crate) supervisor: Supervisor,
 }
@@ -55,6 +56,7 @@ impl Agentline {
         let inner = Inner {
             here,
             programs: BTreeMap::new(),
+            roster: Roster::default(),
             prices: PriceTable::built_in(),
             supervisor: Supervisor::default(),
         };
@@ -82,10 +84,28 @@ impl Agentline {
         self
     }
 
+    /// Knows these agents: ours, and those that a configuration adds.
+    #[must_use]
+    pub fn agents(mut self, roster: Roster) -> Self {
+        Arc::make_mut(&mut self.inner).roster = roster;
+        self
+    }
+
+    /// The agents that it knows.
+    #[must_use]
+    pub fn roster(&self) -> &Roster {
+        &self.inner.roster
+    }
+
     /// Whose machine this is.
     #[must_use]
     pub fn here(&self) -> &Here {
         &self.inner.here
+    }
+
+    /// The program that was named for an agent.
+    pub(crate) fn configured(&self, agent: &str) -> Option<PathBuf> {
+        self.inner.programs.get(agent).cloned()
     }
 
     /// Looks for an agent's program. Blocks for a few milliseconds.

@@ -5,12 +5,13 @@ mod render;
 pub use render::render;
 
 use crate::{
+    agentline::Agentline,
     detect::{Detection, Here, detect},
     install::{Node, find_node},
     look::DiskLook,
 };
 use agentline_core::{
-    Agent, Problem, Program, SignIn, Surface, Version, agents::AGENTS, detect::Looked, divide_environment,
+    Agent, Problem, Program, SignIn, Surface, Version, agents::Roster, detect::Looked, divide_environment,
 };
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -89,16 +90,33 @@ pub struct AgentReport {
     pub fixes: Vec<String>,
 }
 
-/// Examines this machine for a caller. Starts nothing but `node --version`.
+/// Examines this machine for a caller, as far as our own agents go. Starts nothing but `node --version`.
 #[must_use]
 pub fn doctor(here: &Here) -> Report {
+    examine_all(here, &Roster::default(), |_| here.configured.clone())
+}
+
+impl Agentline {
+    /// Examines this machine for all agents that this handle knows. Starts nothing but `node --version`.
+    #[must_use]
+    pub fn doctor(&self, cwd: &Path) -> Report {
+        let here = Here { cwd: cwd.to_owned(), ..self.here().clone() };
+        examine_all(&here, self.roster(), |id| self.configured(id))
+    }
+}
+
+fn examine_all(here: &Here, roster: &Roster, configured: impl Fn(&str) -> Option<PathBuf>) -> Report {
     let node = find_node(here);
+    let examined = |agent: &'static dyn Agent| {
+        let here = Here { configured: configured(agent.card().id), ..here.clone() };
+        examine(agent, &here, node.as_ref())
+    };
     Report {
         agentline: env!("CARGO_PKG_VERSION"),
         system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         folder: here.cwd.clone(),
         cache: Cache { path: here.cache.clone(), problem: cache_problem(&here.cache) },
-        agents: AGENTS.iter().map(|agent| examine(*agent, here, node.as_ref())).collect(),
+        agents: roster.all().map(examined).collect(),
         node,
         supervisor: None,
     }
@@ -120,7 +138,8 @@ fn examine(agent: &dyn Agent, here: &Here, node: Option<&Node>) -> AgentReport {
     problems.extend(agent.settings_problems(&here.cwd, &here.env, &here.home, &DiskLook));
 
     let sign_in = agent.sign_in(&here.cwd, &here.env, &here.home, &DiskLook);
-    let signed_in = sign_in.iter().any(|s| s.wins);
+    // Of an agent that we do not know nobody can say how it signs in.
+    let signed_in = sign_in.is_empty() || sign_in.iter().any(|s| s.wins);
     let mut fixes: Vec<String> = problems.iter().filter_map(|p| p.hint.clone()).collect();
     if !signed_in {
         let told: Vec<String> = sign_in.iter().filter_map(|s| s.fix.clone()).collect();

@@ -1,7 +1,11 @@
 //! Hands settings to where they count: to the machine's handle, and to the request of a run.
 
 use crate::{agentline::Agentline, process::Supervisor};
-use agentline_core::{Config, RunRequest, agents};
+use agentline_core::{
+    Config, RunRequest,
+    agents::{self, Roster},
+};
+use std::path::PathBuf;
 
 impl Agentline {
     /// Gives the handle what the settings say about this machine, and returns with it the run that they describe, with
@@ -9,18 +13,26 @@ impl Agentline {
     #[must_use]
     pub fn equip(mut self, config: &Config) -> (Self, RunRequest) {
         let mut request = config.request.clone();
+        let roster = Roster::of(&config.agents);
         for (agent, settings) in &config.agents {
-            if let Some(program) = &settings.program {
+            // An agent of ours has its own way to be found; any other is where its command says.
+            let unknown = roster.find(agent).is_ok_and(|agent| agent.card().package.is_empty());
+            let command = settings.command.as_ref().and_then(|words| words.first()).filter(|_| unknown);
+            if let Some(program) = command.map(PathBuf::from).or_else(|| settings.program.clone()) {
                 self = self.program(agent, program);
             }
         }
-        let id = agents::find(&request.agent).map_or(request.agent.as_str(), |agent| agent.card().id);
+        let id = roster.find(&request.agent).map_or(request.agent.as_str(), |agent| agent.card().id);
         if let Some(settings) = config.agents.get(id) {
             for (name, value) in &settings.env {
                 request.env.entry(name.clone()).or_insert_with(|| value.clone());
             }
             request.surface = request.surface.or(settings.surface);
+            if agents::find(id).is_ok() {
+                request.agent_args = request.agent_args.or_else(|| settings.args.clone());
+            }
         }
+        self = self.agents(roster);
         if let Some(program) = &config.supervisor {
             self = self.supervisor(Supervisor::Path(program.clone()));
         }

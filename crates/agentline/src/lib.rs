@@ -52,10 +52,7 @@ pub use schema::Schema;
 pub use session::Session;
 pub use typed::{Typed, TypedError, run_typed};
 
-/// The examples of the README and of the pages compile.
+/// The example of the README compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
-#[doc = include_str!("../../../docs/conversations.md")]
-#[doc = include_str!("../../../docs/tools.md")]
-#[doc = include_str!("../../../docs/pool.md")]
-struct PagesDoctests;
+struct ReadmeDoctests;

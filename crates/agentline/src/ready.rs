@@ -18,7 +18,7 @@ use crate::{
 };
 use agentline_core::{
     Agent, Clocks, Connection, Failure, Ground, Kind, Launch, Notice, Order, Outcome, Plan, Problem,
-    Problems, Program, RunRequest, Surface, TAPE_SCHEMA, TapeHeader, Veil, Verdict, Want, Who, agents,
+    Problems, Program, RunRequest, Surface, TAPE_SCHEMA, TapeHeader, Veil, Verdict, Want, Who,
 };
 use std::{
     path::{Path, PathBuf},
@@ -186,7 +186,7 @@ impl Inner {
 
     /// Checks the request and finds the agent. Blocks.
     pub(crate) fn ask(&self, request: RunRequest) -> Result<Result<Asked, NotBegun>, Error> {
-        let agent = agents::find(&request.agent).map_err(Problems::from)?;
+        let agent = self.roster.find(&request.agent).map_err(Problems::from)?;
         let plan = Plan::of(request, agent)?;
         let temporary = self.temporary_workspace(&plan.request)?;
         let cwd = temporary.as_ref().map(|dir| dir.path()).or(plan.request.working_dir.as_deref());
@@ -375,6 +375,7 @@ impl Inner {
         order.mode.clone_from(&launch.mode);
         order.model.clone_from(&launch.model);
         order.servers.clone_from(&launch.servers);
+        order.meta.clone_from(&launch.meta);
         order
     }
 

@@ -3,10 +3,11 @@
 use crate::{
     args::ReportOutput,
     exit,
+    setup::Setup,
     stop::Stop,
     ui::{Paint, Ui},
 };
-use agentline::{Abilities, Card, Surface, core::agents::AGENTS};
+use agentline::{Abilities, Card, Surface};
 use clap::Args;
 use serde::Serialize;
 use std::io::Write;
@@ -44,14 +45,20 @@ const COLUMNS: &[Column] = &[
     ("asks", |a| a.asks_permission),
     ("resume", |a| a.resumes),
     ("mcp", |a| a.mcp),
+    ("own tools", |a| a.hosted_tools),
+    ("schema", |a| a.schema),
+    ("warm", |a| a.warm),
     ("attach", |a| a.attachments),
     ("live usage", |a| a.live_usage),
     ("stop reason", |a| a.stop_reason),
 ];
 
 pub(crate) fn run(ui: &mut Ui, args: &AgentsArgs) -> Result<u8, Stop> {
-    let rows: Vec<Row> = AGENTS
-        .iter()
+    // Agents that the settings add are listed too; settings that are wrong hide only these.
+    let setup = Setup::read(None, None)?;
+    let roster = setup.config().map(|config| setup.equip(&config).0.roster().clone()).unwrap_or_default();
+    let rows: Vec<Row> = roster
+        .all()
         .map(|agent| {
             let card = agent.card();
             let abilities = |surface: &Surface| SurfaceRow {
@@ -86,9 +93,15 @@ fn table(ui: &mut Ui, rows: &[Row]) -> Result<(), Stop> {
         }
     }
     for row in rows {
-        let aliases = row.card.aliases.join(", ");
-        writeln!(ui.out(), "\n{} ({}), also called {aliases}", row.card.title, row.card.id)?;
-        writeln!(ui.out(), "  npm package {}, tested with {}", row.card.package, row.card.pinned)?;
+        let Card { id, title, aliases, package, pinned, program, .. } = row.card;
+        if package.is_empty() {
+            writeln!(ui.out(), "\n{id}, from your settings\n  started by `{program}`")?;
+            continue;
+        }
+        let also =
+            if aliases.is_empty() { String::new() } else { format!(", also called {}", aliases.join(", ")) };
+        writeln!(ui.out(), "\n{title} ({id}){also}")?;
+        writeln!(ui.out(), "  npm package {package}, tested with {pinned}")?;
     }
     Ok(())
 }

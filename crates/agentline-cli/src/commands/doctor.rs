@@ -23,13 +23,12 @@ pub(crate) fn run(ui: &mut Ui, args: &DoctorArgs) -> Result<u8, Stop> {
     let setup = Setup::read(args.cwd.as_deref(), None)?;
     // Settings that are wrong are told at the end, and the rest is looked at all the same.
     let settings = setup.config();
-    let mut here = Agentline::from_env()?.here().clone();
+    let mut agentline = Agentline::from_env()?;
     if let Ok(config) = &settings {
-        here = setup.equip(config).0.here().clone();
-        here.configured = config.agents.get(&config.request.agent).and_then(|agent| agent.program.clone());
+        agentline = setup.equip(config).0;
     }
-    here.cwd = args.cwd.as_ref().map_or_else(|| here.cwd.clone(), |dir| here.cwd.join(dir));
-    let mut report = doctor::doctor(&here);
+    let cwd = &agentline.here().cwd;
+    let mut report = agentline.doctor(&args.cwd.as_ref().map_or_else(|| cwd.clone(), |dir| cwd.join(dir)));
     report.supervisor = Some(cfg!(unix));
     match args.output {
         ReportOutput::Json => writeln!(ui.out(), "{}", serde_json::to_string(&report).unwrap_or_default())?,
@@ -39,10 +38,9 @@ pub(crate) fn run(ui: &mut Ui, args: &DoctorArgs) -> Result<u8, Stop> {
     Ok(match () {
         () if report.ok() => exit::DONE,
         () if report.agents.iter().all(|agent| !agent.installed) => exit::NOT_INSTALLED,
-        () if report
-            .agents
-            .iter()
-            .any(|agent| agent.installed && !agent.sign_in.iter().any(|way| way.wins)) =>
+        () if report.agents.iter().any(|agent| {
+            agent.installed && !agent.sign_in.is_empty() && !agent.sign_in.iter().any(|way| way.wins)
+        }) =>
         {
             exit::NOT_AUTHENTICATED
         }

@@ -4,13 +4,13 @@ use crate::{
     args::Output,
     exit,
     live::{self, Live},
-    prompt, question,
+    prompt,
     render::{Renderer, Telling},
     setup::Setup,
     stop::Stop,
     ui::Ui,
 };
-use agentline::{Agentline, Error, Judge, Layer, Run, RunOptions, RunRequest};
+use agentline::{Agentline, Error, Layer, Run, RunRequest};
 use clap::Args;
 use serde_json::{Map, Number, Value};
 use std::path::PathBuf;
@@ -57,6 +57,9 @@ pub(crate) struct RunArgs {
     /// Which model, as the agent spells it
     #[arg(short, long, help_heading = "Agent")]
     model: Option<String>,
+    /// What a model outside the agent's own list means: warn, strict [default: warn]
+    #[arg(long, value_name = "HOW", help_heading = "Agent")]
+    model_validation: Option<String>,
     /// Go on with a stored session: its id, or `latest`
     #[arg(long, value_name = "ID", help_heading = "Agent")]
     resume: Option<String>,
@@ -69,6 +72,15 @@ pub(crate) struct RunArgs {
     /// JSON Schema file: the answer must be a value of it
     #[arg(long, value_name = "FILE", help_heading = "Agent")]
     schema: Option<PathBuf>,
+    /// How often the agent may mend a value that does not fit the schema [default: 2]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Agent")]
+    repair_turns: Option<u32>,
+    /// A command that must succeed before the run is over; while it fails, the agent is sent on
+    #[arg(long, value_name = "COMMAND", help_heading = "Agent")]
+    until: Option<String>,
+    /// How often the agent is sent on at most [default: 10]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Agent")]
+    max_rounds: Option<u32>,
     /// Use an agent of `agentline pool`, where one is running
     #[arg(long, help_heading = "Agent")]
     warm: bool,
@@ -79,7 +91,7 @@ pub(crate) struct RunArgs {
     /// Folder outside the workspace that tools may use (repeatable)
     #[arg(long, value_name = "DIR", help_heading = "What it may do")]
     include_dir: Vec<PathBuf>,
-    /// default, accept-edits, bypass or plan [default: default]
+    /// default, accept-edits, bypass or plan; over ACP also auto, deny, prompt [default: default]
     #[arg(long, value_name = "MODE", help_heading = "What it may do")]
     permission_mode: Option<String>,
     /// Permit a tool, a path or a command: `Write(src/**)`, `Bash(git *)`, `WebFetch` (repeatable)
@@ -88,6 +100,9 @@ pub(crate) struct RunArgs {
     /// Refuse a tool, a path or a command (repeatable)
     #[arg(long, value_name = "RULE", help_heading = "What it may do")]
     deny: Vec<String>,
+    /// Ask before a tool, a path or a command is used; refused where nobody can be asked (repeatable)
+    #[arg(long, value_name = "RULE", help_heading = "What it may do")]
+    ask: Vec<String>,
     /// How far the workspace is trusted: run (its own settings, hooks and MCP servers are not loaded), full, no
     #[arg(long, value_name = "HOW", help_heading = "What it may do")]
     trust: Option<String>,
@@ -114,6 +129,9 @@ pub(crate) struct RunArgs {
     /// Until the agent first answers [default: 1m]
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, help_heading = "Clocks and limits")]
     startup_timeout: Option<String>,
+    /// The moment at which the run must be over: `2030-01-01T00:00:00Z`, or seconds since 1970
+    #[arg(long, value_name = "WHEN", allow_negative_numbers = true, help_heading = "Clocks and limits")]
+    deadline: Option<String>,
     /// ACP: silence after the answer before a turn is over, in milliseconds
     #[arg(long, value_name = "MS", allow_negative_numbers = true, help_heading = "Clocks and limits")]
     quiet_period: Option<String>,
@@ -136,6 +154,9 @@ pub(crate) struct RunArgs {
     /// What standard output holds
     #[arg(short, long, value_name = "FORM", default_value = "text", help_heading = "Output")]
     pub(crate) output: Output,
+    /// Show the reasoning beside the answer
+    #[arg(long, help_heading = "Output")]
+    emit_thoughts: bool,
     /// The outcome also holds the messages of the run
     #[arg(long, help_heading = "Output")]
     messages: bool,
@@ -155,8 +176,7 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, Stop> {
     let telling = Telling { output: args.output, messages: args.messages, mode: request.permission_mode };
     let mut renderer = Renderer::new(telling);
     live::start(|| async {
-        let (judge, desk) = question::at_terminal(&request).unzip();
-        let mut live = Live::begin(begin(ui, &agentline, request, args.warm, judge)).await?.asking(desk);
+        let mut live = Live::begin(begin(ui, &agentline, request, args.warm)).await?;
         if let Some(launched) = live.run.launched() {
             ui.detail(format!("command: {}", launched.command.join(" ")));
             if !launched.withheld.is_empty() {
@@ -169,17 +189,7 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, Stop> {
 }
 
 /// Starts the run: on the pool's daemon where that was asked for and there is one, else here.
-async fn begin(
-    ui: &mut Ui,
-    agentline: &Agentline,
-    request: RunRequest,
-    warm: bool,
-    judge: Option<Judge>,
-) -> Result<Run, Error> {
-    if let Some(judge) = judge {
-        // A daemon has no terminal to ask on.
-        return agentline.run_with(request, RunOptions::new().judge(judge)).await;
-    }
+async fn begin(ui: &mut Ui, agentline: &Agentline, request: RunRequest, warm: bool) -> Result<Run, Error> {
     #[cfg(unix)]
     if warm {
         match agentline::daemon::Client::connect(agentline.here()).await {
@@ -216,6 +226,13 @@ impl RunArgs {
         put("agent", text(&self.agent));
         put("surface", text(&self.surface));
         put("model", text(&self.model));
+        put("model_validation", text(&self.model_validation));
+        put("repair_turns", self.repair_turns.map(Value::from));
+        put("until", text(&self.until));
+        put("max_rounds", self.max_rounds.map(Value::from));
+        put("ask", words(&self.ask));
+        put("deadline", text(&self.deadline));
+        put("emit_thoughts", self.emit_thoughts.then_some(Value::Bool(true)));
         put("resume", text(&self.resume));
         put("session_id", text(&self.session_id));
         put("mcp_servers", words(&self.mcp));
@@ -273,7 +290,8 @@ mod tests {
             --resume latest --session-id i --mcp d=http://localhost --schema s.json -C w --include-dir d \
             --permission-mode plan --allow Read --deny Bash --trust no --sandbox --env A=1 --pass-env B --timeout 1 \
             --idle-timeout 1 --tool-timeout 1 --startup-timeout 1 --quiet-period 1 --max-turns 1 --max-tool-calls 1 \
-            --max-tokens 1 --max-output-tokens 1 --max-cost 1 --record t";
+            --max-tokens 1 --max-output-tokens 1 --max-cost 1 --record t --model-validation strict --repair-turns 1 \
+            --until true --max-rounds 1 --ask Bash --deadline 1 --emit-thoughts";
         let Command::Run(args) = Cli::parse_from(typed.split_whitespace()).command else { panic!() };
         let table = args.table();
         for key in KEYS.iter().filter(|key| key.flag.is_some()) {

@@ -30,9 +30,11 @@ impl Acp {
             Err(failure) => return self.fail(run, Some(failure), say),
         };
         let cwd = order.who.cwd.clone();
+        let meta = order.meta.as_deref().and_then(|meta| serde_json::from_str::<Value>(meta).ok());
         match order.session.clone() {
             Want::New | Want::Named(_) => {
-                let params = json!({"cwd": cwd, "mcpServers": servers});
+                let mut params = json!({"cwd": cwd, "mcpServers": servers});
+                meta.into_iter().for_each(|meta| params["_meta"] = meta);
                 self.call(run, Call::Open, "session/new", &params, say);
             }
             Want::Open(id) => self.go_on_in(run, &id, say),
@@ -41,7 +43,8 @@ impl Acp {
                 self.go_on_in(run, &id, say)
             }
             Want::Load(id) if can.loads => {
-                let params = json!({"sessionId": id, "cwd": cwd, "mcpServers": servers});
+                let mut params = json!({"sessionId": id, "cwd": cwd, "mcpServers": servers});
+                meta.into_iter().for_each(|meta| params["_meta"] = meta);
                 // The history comes before the answer too, and must find whose it is.
                 turn.session = Some(id.clone());
                 self.sessions.entry(id).or_default().run = Some(run);
@@ -316,7 +319,6 @@ impl Acp {
         let Some(id) = turn.session.clone() else { return };
         turn.step = Step::Going;
         turn.prompts += 1;
-        turn.spoke = false;
         let attachments = if first { &*turn.order.attachments } else { &[] };
         let params = json!({"sessionId": id, "prompt": blocks::prompt(prompt, attachments)});
         self.call(run, Call::Prompt, "session/prompt", &params, say);

@@ -52,9 +52,16 @@ static CARD: Card = Card::new(
 .provider("gemini-cli")
 .home_page("https://github.com/google-gemini/gemini-cli");
 
+/// What the name `gemini_acp` stands for: Gemini CLI as an adapter over ACP, with the adapter's own defaults.
+const PRESET: &str = include_str!("gemini/gemini_acp.toml");
+
 impl Agent for Gemini {
     fn card(&self) -> &'static Card {
         &CARD
+    }
+
+    fn preset(&self, name: &str) -> Option<&'static str> {
+        (name == "gemini_acp").then_some(PRESET)
     }
 
     fn abilities(&self, surface: Surface, _version: Option<Version>) -> Abilities {
@@ -77,6 +84,9 @@ impl Agent for Gemini {
                 attachments: true,
                 multi_turn: true,
                 stop_reason: true,
+                hosted_tools: true,
+                schema: true,
+                warm: true,
                 ..headless
             },
         }

@@ -7,7 +7,10 @@ use super::{
     read, tables,
     words::show_duration,
 };
-use crate::{McpServer, PermissionMode, PriceTable, Sandbox, Surface, SystemMode, Trust, naming::snake_case};
+use crate::{
+    McpServer, ModelValidation, PermissionMode, PriceTable, Sandbox, Surface, SystemMode, Trust,
+    naming::snake_case,
+};
 use serde::Serialize;
 use serde_json::Value;
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
@@ -25,7 +28,7 @@ pub struct Key {
     pub doc: &'static str,
     /// A value, as TOML.
     pub example: &'static str,
-    /// It is accepted and kept, but only the ACP surface uses it.
+    /// Only the ACP surface uses it.
     pub is_for_acp: bool,
     /// Problems never show its values.
     pub(super) is_secret: bool,
@@ -81,6 +84,7 @@ pub(super) trait Place: Clone + Serialize {
 
 impl Place for String {}
 impl Place for bool {}
+impl Place for u32 {}
 impl Place for usize {}
 impl Place for Option<String> {}
 impl Place for Option<PathBuf> {}
@@ -93,6 +97,7 @@ impl Place for Vec<String> {}
 impl Place for Vec<PathBuf> {}
 impl Place for PermissionMode {}
 impl Place for SystemMode {}
+impl Place for ModelValidation {}
 impl Place for Trust {}
 
 impl Place for Duration {
@@ -205,6 +210,8 @@ keys! {
         "The way to talk to the agent; `auto` takes the best one that can do what was asked.";
     model ("model_id") Some("model"), read::word r#""gemini-2.5-pro""# => request.model {}
         "The model, as the agent spells it.";
+    model_validation () Some("model-validation"), read::validation r#""strict""# => request.model_validation {}
+        "What a model outside the agent's own list means: with `warn` a warning, with `strict` the error `unknown_model` before anything is asked of it.";
     prompt () None, read::text r#""fix the failing test""# => request.prompt {}
         "What the agent is asked to do; for batch lines and programs.";
     prompt_file () Some("prompt-file"), read::path r#""prompt.md""# => request.prompt_file {}
@@ -222,21 +229,31 @@ keys! {
     include_directories () Some("include-dir"), read::paths r#"["../shared"]"# => request.include_directories {}
         "Folders outside the workspace that tools may use.";
     permission_mode ("approval_mode", "yolo") Some("permission-mode"), read::mode r#""accept-edits""# => request.permission_mode {}
-        "What the agent may do without asking. Also accepted: `acceptEdits`, `bypassPermissions`, `auto_edit`, `yolo`, `suggest` (= `default`), `full_auto` and `auto` (= `bypass`), `deny`, `prompt`. `yolo = true` is `bypass`.";
+        "What the agent may do without asking. Also accepted: `acceptEdits`, `bypassPermissions`, `auto_edit`, `yolo`, `suggest` (= `default`), `full_auto` (= `bypass`), and for questions over ACP `auto` (permit each once), `deny`, `prompt` (ask on a terminal, else refuse). `yolo = true` is `bypass`.";
     allow ("allowed_tools") Some("allow"), read::words r#"["Write(src/**)"]"# => request.allow {}
         "Rules that permit, on top of the mode: by tool, path or command.";
     deny ("disable_tools") Some("deny"), read::words r#"["Bash(rm *)"]"# => request.deny {}
         "Rules that refuse, on top of the mode.";
+    ask ("ask_tools") Some("ask"), read::words r#"["Bash(git push*)"]"# => request.ask {}
+        "Rules for what is asked of you, on top of the mode; refused where nobody can be asked.";
     trust () Some("trust"), read::trust r#""full""# => request.trust {}
         "How far the workspace is trusted: with `run` its own settings, hooks and MCP servers are not loaded, with `full` they are, with `no` an agent that insists on trust does not work there.";
     sandbox () Some("sandbox"), read::sandbox r#""docker""# => request.sandbox {}
         "The agent's own sandbox, or the program that makes it; `none` is `false`.";
+    sandbox_profile () None, read::word r#""permissive-open""# => request.sandbox_profile {}
+        "The profile of the agent's sandbox on macOS.";
     mcp_servers () Some("mcp"), tables::servers r#"{ docs = { url = "https://mcp.example.test/" } }"# => request.mcp_servers { is_secret: true, depth: 1 }
         "MCP servers for the run, by name: `{ url, headers }` or `{ command, args, env }`.";
     mcp_settings_path () None, read::path r#""mcp.json""# => request.mcp_settings_path {}
         "A settings file of the agent whose MCP servers are added.";
     output_schema () Some("schema"), read::path r#""answer.schema.json""# => request.output_schema {}
         "JSON Schema file: the answer must be a value of it.";
+    repair_turns () Some("repair-turns"), read::small_count "1" => request.repair_turns {}
+        "How often the agent may mend a value that does not fit the schema.";
+    until () Some("until"), read::word r#""cargo test""# => request.until {}
+        "A command that must succeed before the run is over; while it fails, the agent is sent on with what it said.";
+    max_rounds () Some("max-rounds"), read::small_count "3" => request.max_rounds {}
+        "How often the agent is sent on at most.";
     resume () Some("resume"), read::word r#""latest""# => request.resume {}
         "A session to go on with: its id, or `latest`.";
     session_id () Some("session-id"), read::word r#""7f1f2bd4-3a43-4b8e-9d0e-6a0f2f1f0c11""# => request.session_id {}
@@ -249,6 +266,8 @@ keys! {
         "Clock of silence while a tool runs.";
     startup_timeout ("startup_timeout_s", "startup_timeout_ms") Some("startup-timeout"), read::clock "30" => request.startup_timeout {}
         "Clock until the agent first answers.";
+    deadline () Some("deadline"), read::moment r#""2030-01-01T00:00:00Z""# => request.deadline {}
+        "The moment at which the run must be over, whatever it waits for.";
     retry_patience ("retry_patience_ms") None, read::clock r#""2m""# => request.retry_patience {}
         "How long an agent may go on retrying a refused request.";
     quiet_period_ms () Some("quiet-period"), read::pause "250" => request.quiet_period { is_for_acp: true }
@@ -282,23 +301,23 @@ keys! {
     max_line_bytes () None, read::size "1048576" => request.max_line_bytes {}
         "Lines of an agent that are longer are reported as unreadable.";
     agents () None, tables::agents r#"{ gemini = { program = "/opt/gemini/bin/gemini" } }"# => agents { depth: 2 }
-        "Settings of single agents: `[agents.NAME]` with `program`, `env`, `surface`, and for later `args`, `command`.";
+        "Settings of single agents: `[agents.NAME]` with `program`, `env`, `surface` and `args`, which is `agent_args`; with a `command` any agent that speaks ACP.";
     prices () None, tables::prices r#"{ models = { "my-model" = { input = 1.0, output = 4.0 } } }"# => prices { depth: 2 }
         "US dollars for a million tokens: `[prices.models.\"ID\"]` with `input`, `output` and `cached`.";
     supervisor () None, tables::program r#""/opt/agentline/bin/agentline""# => supervisor {}
         "The program that ends an agent's processes when this one dies; for programs that use the library.";
     agent_bin () None, tables::program r#""/opt/gemini/bin/gemini""# => agent_bin {}
         "The program of the run's agent: a short form of `program` in `[agents.NAME]`.";
-    agent_args () None, read::words r#"["--acp"]"# => acp.agent_args { is_for_acp: true }
-        "Arguments of the agent's program over ACP.";
-    mode_id () None, read::word r#""plan""# => acp.mode_id { is_for_acp: true }
-        "The agent's own mode, set when a session is opened.";
-    emit_thought_chunks () None, read::flag "true" => acp.emit_thought_chunks { is_for_acp: true }
-        "Thoughts count as text of the answer.";
-    allow_file_reads () None, read::flag "true" => acp.allow_file_reads { is_for_acp: true }
+    agent_args () None, read::words r#"["--acp"]"# => request.agent_args { is_for_acp: true }
+        "Arguments of the agent's program instead of those that we know.";
+    mode_id () None, read::word r#""plan""# => request.mode_id { is_for_acp: true }
+        "The agent's own mode, set when a session is opened; it stands above `permission_mode`.";
+    emit_thoughts ("emit_thought_chunks") Some("emit-thoughts"), read::flag "true" => request.emit_thoughts {}
+        "Reasoning is shown beside the answer; it is never part of it.";
+    allow_file_reads () None, read::flag "true" => request.allow_file_reads { is_for_acp: true }
         "The agent may ask us to read files in the workspace.";
-    allow_file_writes () None, read::flag "true" => acp.allow_file_writes { is_for_acp: true }
+    allow_file_writes () None, read::flag "true" => request.allow_file_writes { is_for_acp: true }
         "The agent may ask us to write files in the workspace.";
-    sandbox_profile () None, read::word r#""permissive-open""# => acp.sandbox_profile { is_for_acp: true }
-        "The profile of the agent's sandbox on macOS.";
+    authenticate () None, read::word r#""gemini-api-key""# => request.authenticate { is_for_acp: true }
+        "The agent's way of signing in that is asked for, by its own id; without it none is.";
 }

@@ -4,7 +4,9 @@ use super::{
     check::{Findings, Given},
     words::{comma_list, duration_in},
 };
-use crate::{PermissionMode, Sandbox, Surface, SystemMode, Trust, naming::snake_case};
+use crate::{
+    ModelValidation, PermissionMode, Sandbox, Surface, SystemMode, Trust, moment::rfc3339, naming::snake_case,
+};
 use serde_json::Value;
 use std::{path::PathBuf, time::Duration};
 
@@ -26,6 +28,8 @@ pub(super) const KINDS: &[(&str, &str)] = &[
     ("surface", "`auto`, `json`, `stream-json`, `acp`"),
     ("mode", "`default`, `accept-edits`, `bypass`, `plan`"),
     ("system_mode", "`append`, `replace`"),
+    ("validation", "`warn`, `strict`"),
+    ("moment", "RFC 3339 such as `\"2030-01-01T00:00:00Z\"`, or seconds since 1970"),
     ("trust", "`run`, `full`, `no`"),
     ("sandbox", "`true`, `false`, or the name of a program such as `docker`"),
     ("variables", "table, or list of `\"NAME=VALUE\"`"),
@@ -176,6 +180,24 @@ fn time(given: &Given<'_>, findings: &mut Findings) -> Option<Option<Duration>> 
     }
 }
 
+/// A moment: RFC 3339, or seconds since 1970.
+pub(super) fn moment(given: &Given<'_>, findings: &mut Findings) -> Option<f64> {
+    let read = match given.value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => rfc3339(text.trim()).or_else(|| text.trim().parse().ok()),
+        _ => None,
+    };
+    match read.filter(|seconds| seconds.is_finite() && *seconds > 0.0) {
+        Some(seconds) => Some(seconds),
+        None => findings.refuse(
+            given
+                .problem(format!("{} must be a moment", given.name))
+                .value(given.shown())
+                .hint("write it as `2030-01-01T00:00:00Z`, with its zone, or as seconds since 1970"),
+        ),
+    }
+}
+
 /// A whole number.
 pub(super) fn count(given: &Given<'_>, findings: &mut Findings) -> Option<u64> {
     let number = match given.value {
@@ -271,6 +293,15 @@ pub(super) fn system_mode(given: &Given<'_>, findings: &mut Findings) -> Option<
     choice(given, findings, &["append", "replace"], |word| match word {
         "append" => Some(SystemMode::Append),
         "replace" => Some(SystemMode::Replace),
+        _ => None,
+    })
+}
+
+/// What a model outside the agent's list means.
+pub(super) fn validation(given: &Given<'_>, findings: &mut Findings) -> Option<ModelValidation> {
+    choice(given, findings, &["warn", "strict"], |word| match word {
+        "warn" | "lenient" => Some(ModelValidation::Warn),
+        "strict" => Some(ModelValidation::Strict),
         _ => None,
     })
 }

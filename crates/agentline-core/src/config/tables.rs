@@ -17,7 +17,7 @@ pub struct AgentSettings {
     /// The program to start instead of the one that is found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<PathBuf>,
-    /// Arguments in front of our own.
+    /// Arguments over ACP, instead of those that we know; for an agent with a `command`, what follows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub args: Option<Vec<String>>,
     /// Variables added to the agent's environment, below those of the run.
@@ -26,7 +26,7 @@ pub struct AgentSettings {
     /// The surface to use when a run does not name one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub surface: Option<Surface>,
-    /// The whole command of an agent that we do not know.
+    /// The program, and its first arguments, of an agent that we do not know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
 }
@@ -124,7 +124,7 @@ pub(super) fn agents(given: &Given<'_>, findings: &mut Findings) -> Option<BTree
         let args = parts.read("args", findings, read::words);
         let env = parts.read("env", findings, variables);
         let surface = parts.read("surface", findings, read::surface);
-        let command = parts.read("command", findings, read::words);
+        let command = parts.read("command", findings, command);
         let settings = AgentSettings {
             program: program?,
             args: args?,
@@ -139,6 +139,22 @@ pub(super) fn agents(given: &Given<'_>, findings: &mut Findings) -> Option<BTree
         by_id.entry(agent_id(&name)).or_default().overlay(&settings);
     }
     Some(by_id)
+}
+
+/// A command: its program alone, or with its first arguments.
+fn command(given: &Given<'_>, findings: &mut Findings) -> Option<Vec<String>> {
+    let mut words = match given.value {
+        Value::String(_) => vec![read::word(given, findings)?],
+        _ => read::words(given, findings)?,
+    };
+    let Some(first) = words.first_mut() else {
+        return findings.refuse(
+            given.problem(format!("{} names no program", given.name)).hint("write `command = \"…\"`"),
+        );
+    };
+    let value = Value::String(first.clone());
+    *first = program(&given.part("0", &value), findings)?.to_string_lossy().into_owned();
+    Some(words)
 }
 
 /// A program: a bare name is looked for on PATH, anything else is a path.

@@ -1,5 +1,6 @@
 //! What the layers come to: order, names, places, and the built-in defaults.
 
+mod adapter;
 mod messages;
 
 use super::*;
@@ -73,22 +74,20 @@ fn the_examples_in_the_built_in_file_are_good() {
         .map(|line| format!("{line}\n"))
         .collect();
     let config = from_toml(&text);
-    let wrong: Vec<_> = config.notices.iter().filter(|notice| notice.code != "no_effect").collect();
-    assert!(wrong.is_empty(), "{wrong:?}");
+    assert_eq!(config.notices, []);
+    assert_eq!(config.agents["mine"].command.as_deref().unwrap(), ["mine"]);
     assert_eq!(config.request.limits.max_cost, Some(0.5));
     assert_eq!(config.agents["gemini"].env["NODE_OPTIONS"], "--max-old-space-size=8192");
     assert_eq!(config.prices.of("my-model").unwrap().cached, Some(0.1));
 }
 
 #[test]
-fn what_has_no_effect_yet_says_so() {
-    let config = from_toml("[agents.gemini]\nargs = ['--x']\ncommand = ['a', 'b']\nsurface = 'json'\n");
-    let told: Vec<&str> = config.notices.iter().map(|notice| &*notice.message).collect();
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(
-        told[0].contains("`agents.gemini.args`") && told[1].contains("`agents.gemini.command`"),
-        "{told:?}"
+fn what_has_no_effect_says_so() {
+    let config = from_toml(
+        "[agents.gemini]\nargs = ['--x']\ncommand = ['a', 'b']\nsurface = 'json'\n[agents.mine]\ncommand = 'm'",
     );
+    let told: Vec<&str> = config.notices.iter().map(|notice| &*notice.message).collect();
+    assert!(told.len() == 1 && told[0].contains("`agents.gemini.command`"), "{told:?}");
 }
 
 #[test]
@@ -102,9 +101,7 @@ fn every_key_reaches_its_place_from_a_file_a_map_a_flag_and_a_variable() {
         };
         let table = map(json!({ key.name: value }));
         let from_file = from_toml(&format!("{} = {}", key.name, key.example));
-        // What only a surface to come uses says so.
-        let codes: Vec<&str> = from_file.notices.iter().map(|notice| &*notice.code).collect();
-        assert_eq!(codes, vec!["no_effect"; usize::from(key.is_for_acp)], "{}", key.name);
+        assert_eq!(from_file.notices, [], "{}", key.name);
         let from_file = settings(from_file);
         assert_ne!(from_file, nothing, "`{}` is ignored", key.name);
         for layer in [
@@ -135,8 +132,7 @@ fn every_key_of_a_run_sets_the_field_of_its_name_and_no_other() {
     let elsewhere = ["agents", "prices", "supervisor", "agent_bin"];
     for key in KEYS {
         let fields = changed("", &nothing, &as_json(&from_json(json!({ key.name: example(key) }))));
-        let is_of_a_run = key.name == "quiet_period_ms" || !key.is_for_acp && !elsewhere.contains(&key.name);
-        if !is_of_a_run {
+        if elsewhere.contains(&key.name) {
             assert_eq!(fields, Vec::<String>::new(), "{}", key.name);
         } else {
             assert_eq!(fields, [key.name.trim_end_matches("_ms")], "{}", key.name);
@@ -246,11 +242,13 @@ fn every_other_name_means_the_same_as_the_key() {
         ("apiKey", json!("k"), json!({"api_key": "k"})),
         ("googleCloudProject", json!("p"), json!({"google_cloud_project": "p"})),
         ("useVertexAI", json!(true), json!({"use_vertex_ai": true})),
+        ("emit_thought_chunks", json!(true), json!({"emit_thoughts": true})),
+        ("ask_tools", json!(["Bash"]), json!({"ask": ["Bash"]})),
     ] {
         assert!(KEYS.iter().any(|key| key.aliases.contains(&alias)), "{alias}");
         assert_eq!(from_json(json!({ alias: value })), from_json(canonical), "{alias}");
     }
-    let tested = 16;
+    let tested = 18;
     assert_eq!(
         KEYS.iter().map(|key| key.aliases.len()).sum::<usize>(),
         tested,

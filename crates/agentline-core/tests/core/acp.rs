@@ -2,12 +2,6 @@
 
 mod basics;
 mod desk;
-mod harm;
-mod opening;
 mod quirks;
 mod recorded;
 mod replay;
-mod rooms;
-mod times;
-mod tools;
-mod updates;

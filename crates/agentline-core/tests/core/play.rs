@@ -4,7 +4,6 @@ use agentline_core::{
     Answer, Ask, AskId, Clocks, Connection, Dialogue, Disk, Event, Exit, Input, LineSplitter, Millis, Order,
     Outcome, Output, Piece, Record, RunId, Rung, Side, Stream, Surface, Veil, What,
     agents::{self},
-    tape_line,
 };
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -35,8 +34,6 @@ pub(crate) struct Player {
     pub(crate) out: Vec<Output>,
     /// What the disk shows when a run settles; `None` leaves the question open.
     pub(crate) disk: Option<Disk>,
-    /// Everything that was handed in, as lines of a tape, where that is wanted.
-    pub(crate) tape: Option<Vec<String>>,
     /// Session-file lines that are still to be read when a run settles.
     pub(crate) late_lines: Vec<String>,
 }
@@ -51,14 +48,8 @@ impl Player {
     }
 
     pub(crate) fn with(conn: Connection) -> Self {
-        let mut player = Self {
-            conn,
-            now: 0,
-            out: Vec::new(),
-            disk: Some(Disk::default()),
-            tape: None,
-            late_lines: Vec::new(),
-        };
+        let mut player =
+            Self { conn, now: 0, out: Vec::new(), disk: Some(Disk::default()), late_lines: Vec::new() };
         player.take(What::Up);
         player
     }
@@ -66,9 +57,7 @@ impl Player {
     /// Hands in one thing, checks that the deadline is not in the past, and answers the question to settle.
     pub(crate) fn take(&mut self, what: What<'_>) {
         let from = self.out.len();
-        let input = Input { at: self.now, what };
-        self.tape.iter_mut().for_each(|tape| tape.push(tape_line(&input)));
-        self.conn.take(&input, &mut self.out);
+        self.conn.take(&Input { at: self.now, what }, &mut self.out);
         if let Some(deadline) = self.conn.deadline() {
             assert!(deadline > self.now, "at {} the deadline is {deadline}: the shell would spin", self.now);
         }
@@ -224,11 +213,9 @@ pub(crate) fn check_outputs(out: &[Output]) {
                     "a tool_use without a result: {tools:?}"
                 );
             }
-            Output::Ask(run, id, ask) => {
+            Output::Ask(run, id, _) => {
                 assert!(!done.contains(run), "a question after the outcome");
-                // Whether an answer will do is asked again after each.
-                let again = matches!(ask, Ask::Review { .. });
-                assert!(asks.insert(*id, true).is_none() || again, "{id:?} was asked before");
+                assert!(asks.insert(*id, true).is_none(), "{id:?} was asked before");
             }
             Output::Withdraw(id) => {
                 assert_eq!(asks.insert(*id, false), Some(true), "{id:?} is not open");

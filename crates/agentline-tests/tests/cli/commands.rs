@@ -33,7 +33,8 @@ fn every_name_of_an_agent_finds_it_in_the_one_list() {
             (&found[0]["title"], &found[0]["package"]),
             (&json!("Gemini CLI"), &json!("@google/gemini-cli"))
         );
-        let done = user.agentline(&["run", "-a", name, "-o", "json", "hi"]);
+        // The fake agent of these tests has one surface, which is not that of every name.
+        let done = user.agentline(&["run", "-a", name, "--surface", "stream-json", "-o", "json", "hi"]);
         assert_eq!((done.code, &done.json()["agent"]), (0, &json!("gemini")), "{name}: {}", done.err);
         let metadata = agentline::Provider::metadata_of(name).unwrap();
         assert_eq!(serde_json::to_value(metadata).unwrap()["name"], "gemini-cli", "{name}");

@@ -65,7 +65,7 @@ fn a_tape_that_cannot_be_written_starts_nothing() {
 fn all_problems_come_at_once() {
     let user = User::new().env("AGENTLINE_MAX_TURNS", "many");
     user.write("agentline.toml", "timeout = 0\nsystem_mode = 'replce'\n");
-    let done = user.agentline(&["run", "hi", "--permission-mode", "yes", "--max-cost", "nan", "--warm"]);
+    let done = user.agentline(&["run", "hi", "--permission-mode", "yes", "--max-cost", "nan"]);
     for part in [
         "`timeout`",
         "`system_mode`",
@@ -73,7 +73,6 @@ fn all_problems_come_at_once() {
         "`AGENTLINE_MAX_TURNS`",
         "`--permission-mode`",
         "`--max-cost`",
-        "`--warm`",
     ] {
         assert!(done.err.contains(part), "{part} is missing in {}", done.err);
     }
@@ -113,7 +112,7 @@ fn yolo_and_a_mode_must_agree() {
 fn each_message_names_the_flag_and_the_way_out() {
     refused(
         &["run", "hi", "-a", "gemni"],
-        "error: `agent`: `gemni` is not an agent that we know\n  hint: did you mean `gemini`? known: gemini, gemini-cli, google:gemini-cli, gemini_acp\n",
+        "error: `agent`: `gemni` is not an agent that we know\n  hint: did you mean `gemini`? known: gemini, gemini-cli, google:gemini-cli, gemini_acp, claude, claude-code, claude_acp, codex, codex-cli, codex_acp, opencode, opencode-ai, opencode_acp\n",
     );
     refused(
         &["run", "hi", "--timeout", "soon"],
@@ -122,10 +121,6 @@ fn each_message_names_the_flag_and_the_way_out() {
     refused(
         &["run", "hi", "--surface", "acp", "--sandbox"],
         "error: `sandbox`: cannot be used over ACP: Gemini CLI never answers from inside its sandbox\n  hint: leave the sandbox out, or use the surface `stream-json` with what it can do\n",
-    );
-    refused(
-        &["run", "hi", "--warm"],
-        "error: `--warm`: this version keeps no agent warm (from flag)\n  hint: leave it out: the agent is started for the run\n",
     );
     let missing = User::new().agentline(&["run", "hi", "-C", "nowhere"]);
     assert!(
@@ -137,12 +132,12 @@ fn each_message_names_the_flag_and_the_way_out() {
 }
 
 #[test]
-fn what_no_surface_can_do_yet_is_refused_before_the_start() {
+fn what_a_surface_cannot_do_is_refused_before_the_start() {
     for args in [["--schema", "s.json"], ["--attach", "a.png"]] {
         let user = User::new();
         user.write("s.json", "{}");
         user.write("a.png", "x");
-        let done = user.agentline(&["run", "hi", args[0], args[1]]);
+        let done = user.agentline(&["run", "hi", "--surface", "json", args[0], args[1]]);
         assert_eq!((done.code, done.out.as_str()), (2, ""), "{}", done.err);
         assert!(done.err.contains("hint:"), "{}", done.err);
         assert!(!user.path("hello.txt").exists());

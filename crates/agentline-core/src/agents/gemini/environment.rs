@@ -1,9 +1,7 @@
 //! The environment of a run of Gemini CLI, and the secrets that it and the request hold.
 
 use super::{CARD, settings::expand_home, user::User};
-use crate::{
-    Divided, Ground, Launch, McpServer, Plan, Sandbox, Secrets, Trust, divide_environment, looks_secret,
-};
+use crate::{Divided, Ground, Launch, Plan, Sandbox, Secrets, Trust, divide_environment, looks_secret};
 use serde_json::Value;
 use std::{collections::BTreeMap, path::Path};
 
@@ -83,18 +81,7 @@ pub(super) fn secrets(
     if let Some(key) = &request.api_key {
         secrets.add(key);
     }
-    for server in request.mcp_servers.values() {
-        match server {
-            McpServer::Command { args, env, .. } => {
-                env.values().for_each(|v| secrets.add_server_variable(v));
-                secrets.add_arguments(args.iter().map(String::as_str));
-            }
-            McpServer::Url { url, headers } => {
-                secrets.add_url(url);
-                headers.values().for_each(|v| secrets.add_header(v));
-            }
-        }
-    }
+    secrets.add_servers(request.mcp_servers.values().chain(launch.servers.values()));
     // The user's own servers have secrets too; they are in the settings of the run by now.
     let settings: Value = serde_json::from_slice(settings).unwrap_or_default();
     for server in settings.get("mcpServers").and_then(Value::as_object).into_iter().flat_map(|s| s.values()) {

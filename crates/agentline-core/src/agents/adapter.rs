@@ -1,0 +1,306 @@
+//! The start of an agent that is spoken to over ACP and in no other way: what all of them share.
+
+use crate::{
+    Abilities, Card, Divided, Ground, Launch, Look, McpServer, Millis, ModeWish, ModelValidation, ModelWish,
+    Notice, PermissionMode, Plan, Problem, RunRequest, Sandbox, Secrets, SignIn, Surface, SystemMode, Talk,
+    ToolKind, ToolUse,
+    acp::{manners::plain_tool, tools::ToolCall},
+    divide_environment,
+};
+use serde_json::{Map, Value};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// Silence after the answer of an agent of which it is not known that nothing follows.
+const QUIET: Millis = 500;
+
+/// What one agent brings to the common start.
+pub(super) struct Own<'a> {
+    /// Its names.
+    pub(super) card: &'a Card,
+    /// Its arguments, unless the caller has others.
+    pub(super) args: Vec<String>,
+    /// Variables that it needs, above those of the caller.
+    pub(super) env: Vec<(&'static str, String)>,
+    /// The variable that takes the key of a request.
+    pub(super) key_variable: Option<&'static str>,
+    /// The mode of its sessions.
+    pub(super) mode: Option<ModeWish>,
+    /// Rules are held only where it asks; what it does without asking is seen when it is done.
+    pub(super) only_when_asked: bool,
+    /// Silence after its answer.
+    pub(super) quiet: Millis,
+    /// What its sessions are opened with beyond the protocol.
+    pub(super) meta: Option<Value>,
+    /// The caller's instructions are in there.
+    pub(super) takes_system: bool,
+    /// The included folders are in there.
+    pub(super) takes_folders: bool,
+}
+
+impl<'a> Own<'a> {
+    /// An agent that needs nothing special.
+    pub(super) fn new(card: &'a Card) -> Self {
+        Self {
+            card,
+            args: Vec::new(),
+            env: Vec::new(),
+            key_variable: None,
+            mode: None,
+            only_when_asked: false,
+            quiet: QUIET,
+            meta: None,
+            takes_system: false,
+            takes_folders: false,
+        }
+    }
+
+    /// Sets a variable.
+    pub(super) fn set(&mut self, name: &'static str, value: impl Into<String>) {
+        self.env.push((name, value.into()));
+    }
+}
+
+/// What an agent can do over ACP, as far as the protocol goes.
+pub(super) fn abilities(surface: Surface) -> Abilities {
+    if surface != Surface::Acp {
+        return Abilities::default();
+    }
+    Abilities {
+        works: true,
+        streams_text: true,
+        thinking: true,
+        tool_events: true,
+        asks_permission: true,
+        cancels_in_band: true,
+        resumes: true,
+        mcp: true,
+        attachments: true,
+        multi_turn: true,
+        stop_reason: true,
+        hosted_tools: true,
+        schema: true,
+        warm: true,
+        live_usage: false,
+    }
+}
+
+/// What no agent of this kind can do.
+pub(super) fn check(request: &RunRequest, _surface: Surface, card: &Card) -> Vec<Problem> {
+    let title = card.title;
+    let replaces = request.system_prompt.is_some() && request.system_mode == SystemMode::Replace;
+    let asked: &[(&str, bool, &str)] = &[
+        ("sandbox", request.sandbox != Sandbox::Off, "leave it out"),
+        ("session_id", request.session_id.is_some(), "leave it out: the agent names its sessions itself"),
+        ("file_references", request.file_references, "send files with `--attach`"),
+        ("extensions", request.extensions.is_some(), "leave it out"),
+        ("use_vertex_ai", request.use_vertex_ai.is_some(), "leave it out"),
+        ("google_cloud_project", request.google_cloud_project.is_some(), "leave it out"),
+        ("system_mode", replaces, "use `append`, which puts your instructions before the prompt"),
+    ];
+    let mut problems: Vec<Problem> = asked
+        .iter()
+        .filter(|(_, asked, _)| *asked)
+        .map(|(key, _, way_out)| Problem::new(*key, format!("cannot be used with {title}")).hint(*way_out))
+        .collect();
+    if request.resume.as_deref() == Some("latest") {
+        problems.push(
+            Problem::new("resume", format!("`latest` is not known of {title}"))
+                .hint("name the session by its id"),
+        );
+    }
+    problems
+}
+
+/// Turns a checked plan into what is to be started.
+pub(super) fn launch(
+    plan: &Plan,
+    ground: &Ground,
+    look: &dyn Look,
+    own: Own<'_>,
+) -> Result<Launch, Vec<Problem>> {
+    let request = &plan.request;
+    let title = own.card.title;
+    let mut problems = Vec::new();
+    let text =
+        text(plan, !own.takes_system, &ground.cwd, look).map_err(|p| problems.push(p)).unwrap_or_default();
+    let servers = servers(request, &ground.cwd, look).map_err(|p| problems.push(p)).unwrap_or_default();
+    if request.api_key.is_some() && own.key_variable.is_none() {
+        problems.push(
+            Problem::new("api_key", format!("it is not known which variable takes the key of {title}"))
+                .hint("use `--env NAME=VALUE` with the variable that it documents"),
+        );
+    }
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let mut launch =
+        Launch { program: ground.program.path.clone(), cwd: ground.cwd.clone(), ..Launch::default() };
+    launch.args.clone_from(&ground.program.args);
+    launch.args.extend(request.agent_args.clone().unwrap_or(own.args));
+    launch.stdin = text;
+    let Divided { passed, withheld } = divide_environment(&ground.env, own.card.variables, &request.pass_env);
+    launch.env = passed;
+    launch.env.insert("NO_COLOR".into(), "1".into());
+    launch.env.extend(own.env.into_iter().map(|(name, value)| (name.to_owned(), value)));
+    launch.env.extend(request.env.clone());
+    if let (Some(name), Some(key)) = (own.key_variable, &request.api_key) {
+        launch.env.insert(name.to_owned(), key.clone());
+    }
+    launch.withheld = withheld.into_iter().filter(|name| !launch.env.contains_key(name)).collect();
+    let mut secrets = Secrets::default();
+    secrets.add_variables(&ground.env);
+    secrets.add_variables(&launch.env);
+    secrets.add_servers(servers.values());
+    request.api_key.iter().for_each(|key| secrets.add(key));
+    launch.secrets = secrets.into_vec();
+    launch.agent_home.clone_from(&ground.home);
+    launch.session_id.clone_from(&request.resume);
+    launch.talk = Talk::new(plan.surface, ground.program.version);
+    launch.talk.read_files = request.allow_file_reads;
+    launch.talk.write_files = request.allow_file_writes;
+    launch.talk.authenticate.clone_from(&request.authenticate);
+    launch.mode = request.mode_id.as_ref().map(|id| ModeWish::new(id, false)).or(own.mode);
+    launch.model = request
+        .model
+        .as_ref()
+        .map(|id| ModelWish::new(id, request.model_validation == ModelValidation::Strict));
+    launch.servers = servers;
+    launch.meta = own.meta.map(|meta| meta.to_string());
+    let wanted = request.quiet_period.map(|d| Millis::try_from(d.as_millis()).unwrap_or(Millis::MAX));
+    launch.quiet = wanted.unwrap_or(own.quiet);
+    let restricts = !request.deny.is_empty()
+        || !request.ask.is_empty()
+        || request.permission_mode == PermissionMode::Plan;
+    if own.only_when_asked && restricts {
+        launch.warnings.push(Notice::new(
+            "rules_when_asked",
+            format!("rules and modes are held where {title} asks for permission; what it does without asking is only seen"),
+        ));
+    }
+    if !request.include_directories.is_empty() && !own.takes_folders {
+        launch.warnings.push(Notice::new(
+            "include_directories",
+            format!("{title} is not told of the included folders; they count where it asks for permission"),
+        ));
+    }
+    Ok(launch)
+}
+
+/// The whole text that the model shall get.
+fn text(plan: &Plan, with_system: bool, cwd: &Path, look: &dyn Look) -> Result<String, Problem> {
+    let request = &plan.request;
+    let mut parts: Vec<Cow<'_, str>> = Vec::new();
+    if let Some(system) = request.system_prompt.as_ref().filter(|_| with_system) {
+        parts.push(system.into());
+    }
+    if !request.prompt.trim().is_empty() {
+        parts.push(request.prompt.as_str().into());
+    }
+    if let Some(file) = request.prompt_file.as_ref().map(|file| cwd.join(file)) {
+        let wrong = |what: &str| {
+            Problem::new("prompt_file", format!("`{}` {what}", file.display()))
+                .hint("name a text file that is there")
+        };
+        let content = look.text(&file).ok_or_else(|| wrong("cannot be read as text"))?;
+        if content.trim().is_empty() || content.contains('\0') {
+            return Err(wrong("is empty, or holds a NUL byte"));
+        }
+        let real = look.canonical(&file).unwrap_or_else(|| file.clone());
+        let told = format!("Process the prompt in {}", file.display());
+        parts.push(if real.starts_with(cwd) { told } else { content }.into());
+    }
+    Ok(parts.join("\n\n"))
+}
+
+/// The servers of a request: those of its settings file, then those given by name.
+fn servers(
+    request: &RunRequest,
+    cwd: &Path,
+    look: &dyn Look,
+) -> Result<BTreeMap<String, McpServer>, Problem> {
+    let mut all = BTreeMap::new();
+    if let Some(path) = request.mcp_settings_path.as_ref().map(|path| cwd.join(path)) {
+        let wrong = |what: String| {
+            Problem::new("mcp_settings_path", format!("`{}` {what}", path.display()))
+                .hint("name a JSON file with an object `mcpServers`")
+        };
+        let text = look.text(&path).ok_or_else(|| wrong("cannot be read".into()))?;
+        let value: Value = serde_json::from_str(&text).map_err(|e| wrong(format!("is not JSON: {e}")))?;
+        let found = value.get("mcpServers").and_then(Value::as_object);
+        for (name, server) in found.ok_or_else(|| wrong("has no object `mcpServers`".into()))? {
+            let mut server = server.clone();
+            if let Some((table, url)) =
+                server.as_object_mut().and_then(|t| t.remove("httpUrl").map(|url| (t, url)))
+            {
+                table.insert("url".into(), url);
+            }
+            let server = serde_json::from_value(server)
+                .map_err(|_| wrong(format!("has a server `{name}` with neither `command` nor `url`")))?;
+            all.insert(name.clone(), server);
+        }
+    }
+    all.extend(request.mcp_servers.clone());
+    Ok(all)
+}
+
+/// A tool's native name, its canonical name, and what it does.
+pub(super) type Names = &'static [(&'static str, &'static str, ToolKind)];
+
+/// A call in our vocabulary: by the tool's name where the table has it, else by what the protocol says of it. Arguments
+/// get the names that they have in the canonical form.
+pub(super) fn tool(call: &ToolCall, native: &str, names: Names, arguments: &[(&str, &str)]) -> ToolUse {
+    let mut tool = plain_tool(call);
+    native.clone_into(&mut tool.native_name);
+    if let Some((_, name, kind)) = names.iter().find(|(own, ..)| *own == native) {
+        (*name).clone_into(&mut tool.name);
+        tool.kind = *kind;
+    } else if let Some(rest) = native.strip_prefix("mcp__") {
+        tool.name = format!("mcp__{rest}");
+        tool.kind = ToolKind::Mcp;
+    } else if let Some((server, rest)) = native.split_once('_').filter(|_| call.kind == "other") {
+        tool.name = format!("mcp__{server}__{rest}");
+        tool.kind = ToolKind::Mcp;
+    }
+    let raw =
+        call.raw_input.as_ref().and_then(|raw| serde_json::from_str::<Map<String, Value>>(raw.get()).ok());
+    if let Some(raw) = raw.filter(|_| !arguments.is_empty()) {
+        let renamed: Map<String, Value> = raw
+            .into_iter()
+            .map(|(name, value)| {
+                let other =
+                    arguments.iter().find(|(own, _)| *own == name).map(|(_, other)| (*other).to_owned());
+                (other.unwrap_or(name), value)
+            })
+            .collect();
+        tool.input = serde_json::value::to_raw_value(&renamed).ok();
+    }
+    tool.path = matches!(tool.kind, ToolKind::Write | ToolKind::Edit).then(|| call.first_path()).flatten();
+    tool
+}
+
+/// A folder in the user's home, or where a variable says.
+pub(super) fn home_folder(
+    env: &BTreeMap<String, String>,
+    home: &Path,
+    variable: &str,
+    folder: &str,
+) -> PathBuf {
+    env.get(variable).filter(|v| !v.is_empty()).map_or_else(|| home.join(folder), PathBuf::from)
+}
+
+/// A way of signing in that is a file.
+pub(super) fn found(path: PathBuf, look: &dyn Look, note: &str) -> SignIn {
+    SignIn::new(path.to_string_lossy(), look.exists(&path)).note(note)
+}
+
+/// The first way that is there is the one that counts.
+pub(super) fn first_wins(mut ways: Vec<SignIn>) -> Vec<SignIn> {
+    if let Some(first) = ways.iter_mut().find(|way| way.found) {
+        first.wins = true;
+    }
+    ways
+}

@@ -1,0 +1,147 @@
+//! Claude Code: spoken to through its adapter, `claude-agent-acp`, which brings Claude Code with it.
+
+mod manners;
+
+use super::adapter::{self, Own, found};
+use crate::{
+    Abilities, Agent, Card, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Rule,
+    RunRequest, SignIn, Surface, SystemMode, Talk, Trust, Version, acp::Acp,
+};
+use serde_json::json;
+use std::{collections::BTreeMap, path::Path};
+
+/// Anthropic's Claude Code.
+#[derive(Clone, Copy, Debug)]
+pub struct Claude;
+
+static CARD: Card = Card::new(
+    "claude",
+    &["claude-code", "claude_acp"],
+    "Claude Code",
+    "claude-agent-acp",
+    "CLAUDE_AGENT_ACP_PATH",
+    "@agentclientprotocol/claude-agent-acp",
+    "0.99.0",
+    20,
+    "set ANTHROPIC_API_KEY, or run `claude` once in a terminal and sign in",
+    &["ANTHROPIC_*", "CLAUDE_*", "DISABLE_AUTOUPDATER", "MAX_THINKING_TOKENS", "API_TIMEOUT_MS"],
+    &[Surface::Acp],
+    None,
+)
+.home_page("https://github.com/agentclientprotocol/claude-agent-acp");
+
+/// Tools that it uses without asking.
+const UNASKED: &[&str] = &["Read", "Glob", "Grep", "LS"];
+
+impl Agent for Claude {
+    fn card(&self) -> &'static Card {
+        &CARD
+    }
+
+    fn abilities(&self, surface: Surface, _version: Option<Version>) -> Abilities {
+        adapter::abilities(surface)
+    }
+
+    fn choose(&self, _request: &RunRequest) -> Result<Surface, Problem> {
+        Ok(Surface::Acp)
+    }
+
+    fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
+        let mut problems = adapter::check(request, surface, &CARD);
+        // Its adapter takes the whole of the instructions.
+        problems.retain(|problem| problem.key != "system_mode");
+        for (key, rules) in [("ask", &request.ask), ("deny", &request.deny)] {
+            for text in rules {
+                let Ok(rule) = Rule::parse(key, text) else { continue };
+                let native = key == "deny" && rule.pattern.is_none();
+                if UNASKED.contains(&rule.tool.as_str()) && !native {
+                    problems.push(
+                        Problem::new(
+                            key,
+                            format!("`{text}` cannot be held: Claude Code reads without asking"),
+                        )
+                        .hint(format!("write `--deny {}` to take the tool away", rule.tool)),
+                    );
+                }
+            }
+        }
+        problems
+    }
+
+    fn launch(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>> {
+        let request = &plan.request;
+        let mut own = Own::new(&CARD);
+        own.set("DISABLE_AUTOUPDATER", "1");
+        own.set("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
+        own.key_variable = Some("ANTHROPIC_API_KEY");
+        own.mode = Some(match request.permission_mode {
+            PermissionMode::Plan => ModeWish::new("plan", true),
+            PermissionMode::Bypass => ModeWish::new("bypassPermissions", false),
+            // Edits are permitted one by one, so that our rules are asked about each.
+            _ => ModeWish::new("default", true),
+        });
+        let denied: Vec<String> = request
+            .deny
+            .iter()
+            .filter_map(|text| Rule::parse("deny", text).ok())
+            .filter(|rule| rule.pattern.is_none() && rule.tool != "*")
+            .map(|rule| rule.tool)
+            .collect();
+        let mut options = json!({"disallowedTools": denied});
+        if request.trust != Trust::Full {
+            // Otherwise hooks and servers of whoever wrote the workspace are run.
+            options["settingSources"] = json!(["user"]);
+        }
+        let folders: Vec<String> = request
+            .include_directories
+            .iter()
+            .map(|folder| ground.cwd.join(folder).to_string_lossy().into_owned())
+            .collect();
+        if !folders.is_empty() {
+            options["additionalDirectories"] = json!(folders);
+        }
+        let mut meta = json!({"claudeCode": {"options": options}});
+        if let Some(system) = &request.system_prompt {
+            meta["systemPrompt"] = match request.system_mode {
+                SystemMode::Replace => json!(system),
+                SystemMode::Append => json!({"append": system}),
+            };
+            own.takes_system = true;
+        }
+        own.takes_folders = true;
+        own.meta = Some(meta);
+        adapter::launch(plan, ground, look, own)
+    }
+
+    fn dialogue(&self, talk: &Talk) -> Box<dyn Dialogue> {
+        Box::new(Acp::new(talk, Box::new(manners::ClaudeManners)))
+    }
+
+    fn sign_in(
+        &self,
+        _cwd: &Path,
+        env: &BTreeMap<String, String>,
+        home: &Path,
+        look: &dyn Look,
+    ) -> Vec<SignIn> {
+        let set = |name: &str| SignIn::new(name, env.get(name).is_some_and(|v| !v.is_empty()));
+        let folder = adapter::home_folder(env, home, "CLAUDE_CONFIG_DIR", ".claude");
+        let mut ways: Vec<SignIn> = [
+            "CLAUDE_CODE_USE_BEDROCK",
+            "CLAUDE_CODE_USE_VERTEX",
+            "ANTHROPIC_AUTH_TOKEN",
+            "ANTHROPIC_API_KEY",
+            "CLAUDE_CODE_OAUTH_TOKEN",
+        ]
+        .map(set)
+        .into();
+        ways.push(found(folder.join(".credentials.json"), look, "the sign-in of `claude`"));
+        if cfg!(target_os = "macos") {
+            ways.push(
+                SignIn::new("the keychain", false)
+                    .note("not looked into; a sign-in of `claude` may be there"),
+            );
+        }
+        adapter::first_wins(ways)
+    }
+}

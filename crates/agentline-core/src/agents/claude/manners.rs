@@ -1,0 +1,86 @@
+//! Claude Code's manners over ACP: it says the tools' own names, and gives what they return in a fence.
+
+use crate::{
+    Failure, Kind, ToolKind, ToolUse,
+    acp::{
+        manners::{Manners, message_of, plain_failure, plain_output},
+        tools::ToolCall,
+    },
+    agents::adapter::{self, Names},
+    rpc::RpcError,
+    wire::{Str, wire},
+};
+
+/// Its tools: they have the canonical names.
+const NAMES: Names = &[
+    ("Write", "Write", ToolKind::Write),
+    ("Edit", "Edit", ToolKind::Edit),
+    ("MultiEdit", "MultiEdit", ToolKind::Edit),
+    ("NotebookEdit", "NotebookEdit", ToolKind::Edit),
+    ("Read", "Read", ToolKind::Read),
+    ("Glob", "Glob", ToolKind::Search),
+    ("Grep", "Grep", ToolKind::Search),
+    ("LS", "LS", ToolKind::Search),
+    ("Bash", "Bash", ToolKind::Shell),
+    ("BashOutput", "BashOutput", ToolKind::Other),
+    ("WebFetch", "WebFetch", ToolKind::Web),
+    ("WebSearch", "WebSearch", ToolKind::Web),
+    ("Task", "Task", ToolKind::Agent),
+    ("Agent", "Task", ToolKind::Agent),
+    ("TodoWrite", "TodoWrite", ToolKind::Other),
+];
+
+/// What the kinds of its errors mean.
+const ERRORS: &[(&str, Kind)] = &[
+    ("authentication_failed", Kind::NotAuthenticated),
+    ("rate_limit", Kind::RateLimited),
+    ("overloaded", Kind::RateLimited),
+    ("model_not_found", Kind::UnknownModel),
+    ("prompt_too_long", Kind::ContextOverflow),
+];
+
+wire! { struct Data<'a> { kind: Str<'a> = "errorKind" } }
+
+/// How Claude Code speaks ACP.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClaudeManners;
+
+impl Manners for ClaudeManners {
+    fn failure(&self, error: &RpcError<'_>) -> Failure {
+        let data = error.data.map_or("null", |data| data.get());
+        let told = serde_json::from_str::<Data<'_>>(data).map(|data| data.kind.own()).unwrap_or_default();
+        let text = message_of(error);
+        let by_kind = ERRORS.iter().find(|(name, _)| *name == told).map(|(_, kind)| *kind);
+        let by_text = text.contains("Prompt is too long").then_some(Kind::ContextOverflow);
+        by_kind.or(by_text).map_or_else(|| plain_failure(error), |kind| Failure::new(kind, text))
+    }
+
+    fn tool(&self, call: &ToolCall) -> ToolUse {
+        adapter::tool(call, &native_name(call), NAMES, &[])
+    }
+
+    fn server(&self, call: &ToolCall) -> Option<String> {
+        let native = native_name(call);
+        let (server, _) = native.strip_prefix("mcp__")?.split_once("__")?;
+        Some(server.to_owned())
+    }
+
+    fn output(&self, call: &ToolCall) -> Option<String> {
+        let raw = call.raw_output.as_ref().map(|raw| raw.get()).filter(|raw| raw.starts_with('"'));
+        let whole = raw.and_then(|raw| serde_json::from_str::<Str<'_>>(raw).ok()).map(Str::own);
+        whole.or_else(|| plain_output(call).map(|text| without_fence(&text)))
+    }
+}
+
+fn native_name(call: &ToolCall) -> String {
+    call.name.clone().unwrap_or_else(|| call.first_title.clone())
+}
+
+/// The text inside of a fence that stands around all of it.
+fn without_fence(text: &str) -> String {
+    let inner = text.strip_prefix("```").and_then(|rest| rest.split_once('\n')).map(|(_, rest)| rest);
+    inner
+        .and_then(|inner| inner.trim_end().strip_suffix("```"))
+        .map_or(text, |inner| inner.strip_suffix('\n').unwrap_or(inner))
+        .to_owned()
+}

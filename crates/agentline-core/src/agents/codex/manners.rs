@@ -1,0 +1,54 @@
+//! Codex's manners over ACP: output comes beside the updates, and warnings come as text of the answer.
+
+use crate::{
+    ToolKind, ToolUse,
+    acp::{
+        manners::{Chunk, Manners, plain_tool},
+        tools::ToolCall,
+    },
+    wire::{Str, wire},
+};
+use serde_json::value::RawValue;
+
+wire! { struct Meta<'a> { delta: Delta<'a> = "terminal_output_delta" } }
+wire! { struct Delta<'a> { data: Option<Str<'a>> = "data" } }
+wire! { struct Call<'a> { server: Str<'a> = "server", tool: Str<'a> = "tool", arguments: Option<&'a RawValue> = "arguments" } }
+
+/// How Codex speaks ACP.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CodexManners;
+
+impl Manners for CodexManners {
+    fn message_chunk(&self, text: &str) -> Chunk {
+        // A warning is a piece of its own, with a blank line behind it; no piece of an answer is.
+        let warning = text.starts_with("Warning: ") && text.ends_with("\n\n");
+        if warning { Chunk::Noise } else { Chunk::Plain }
+    }
+
+    fn streamed(&self, meta: &RawValue) -> Option<String> {
+        serde_json::from_str::<Meta<'_>>(meta.get()).ok()?.delta.data.map(Str::own)
+    }
+
+    fn tool(&self, call: &ToolCall) -> ToolUse {
+        let mut tool = plain_tool(call);
+        if let Some((server, name, arguments)) = of_server(call) {
+            tool.name = format!("mcp__{server}__{name}");
+            tool.native_name.clone_from(&call.first_title);
+            tool.kind = ToolKind::Mcp;
+            tool.input = arguments;
+        }
+        tool
+    }
+
+    fn server(&self, call: &ToolCall) -> Option<String> {
+        of_server(call).map(|(server, ..)| server)
+    }
+}
+
+/// A call of a server's tool: the server, the tool, and its arguments.
+fn of_server(call: &ToolCall) -> Option<(String, String, Option<Box<RawValue>>)> {
+    call.first_title.strip_prefix("mcp.")?;
+    let told = serde_json::from_str::<Call<'_>>(call.raw_input.as_ref()?.get()).ok()?;
+    let found = (told.server.own(), told.tool.own(), told.arguments.map(ToOwned::to_owned));
+    (!found.0.is_empty() && !found.1.is_empty()).then_some(found)
+}

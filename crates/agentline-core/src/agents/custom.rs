@@ -1,0 +1,100 @@
+//! Any agent that speaks ACP, known by nothing but the command that the configuration gives it.
+
+use super::adapter::{self, Own};
+use crate::{
+    Abilities, Agent, Card, Dialogue, Ground, Launch, Look, Plan, Problem, RunRequest, SignIn, Surface, Talk,
+    Version, acp, config::AgentSettings,
+};
+use std::{collections::BTreeMap, path::Path, sync::Mutex};
+
+/// An agent from the configuration: `[agents.NAME]` with a `command`.
+#[derive(Debug)]
+pub struct Custom {
+    card: &'static Card,
+    args: Vec<String>,
+    surface: Option<Surface>,
+}
+
+/// What makes two definitions the same agent.
+type Definition = (String, Vec<String>, Option<Surface>);
+
+/// Every definition that was ever met. They live as long as the program, so that an agent is a plain reference; there
+/// are as many as configurations name, and no more.
+static DEFINED: Mutex<BTreeMap<String, Vec<(Definition, &'static Custom)>>> = Mutex::new(BTreeMap::new());
+
+impl Custom {
+    /// The agent of these settings; `None` where they name no program.
+    #[must_use]
+    pub fn define(name: &str, settings: &AgentSettings) -> Option<&'static Self> {
+        let program = settings.program.as_ref().map(|p| p.to_string_lossy().into_owned());
+        let mut words = settings.command.clone().unwrap_or_default();
+        if words.is_empty() {
+            words.push(program?);
+        }
+        words.extend(settings.args.clone().unwrap_or_default());
+        let definition: Definition = (name.to_owned(), words, settings.surface);
+        let mut defined = DEFINED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let known = defined.entry(name.to_owned()).or_default();
+        if let Some((_, custom)) = known.iter().find(|(other, _)| *other == definition) {
+            return Some(custom);
+        }
+        let custom = Box::leak(Box::new(Self::new(&definition)));
+        known.push((definition, custom));
+        Some(custom)
+    }
+
+    fn new((name, words, surface): &Definition) -> Self {
+        let name: &'static str = name.clone().leak();
+        let program: &'static str = words.first().cloned().unwrap_or_default().leak();
+        let hint: &'static str = format!("sign in as `{name}` itself asks for").leak();
+        let card = Card::new(name, &[], name, program, "", "", "", 0, hint, &[], &[Surface::Acp], None);
+        Self {
+            card: Box::leak(Box::new(card)),
+            args: words.iter().skip(1).cloned().collect(),
+            surface: *surface,
+        }
+    }
+}
+
+impl Agent for Custom {
+    fn card(&self) -> &'static Card {
+        self.card
+    }
+
+    fn abilities(&self, surface: Surface, _version: Option<Version>) -> Abilities {
+        adapter::abilities(surface)
+    }
+
+    fn choose(&self, _request: &RunRequest) -> Result<Surface, Problem> {
+        Ok(Surface::Acp)
+    }
+
+    fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
+        let mut problems = adapter::check(request, surface, self.card);
+        if let Some(wrong) = self.surface.filter(|s| *s != Surface::Acp) {
+            problems.push(
+                Problem::new(
+                    format!("agents.{}.surface", self.card.id),
+                    format!("`{wrong}` cannot be spoken with an agent that we do not know"),
+                )
+                .hint("write `surface = \"acp\"`, or leave it out"),
+            );
+        }
+        problems
+    }
+
+    fn launch(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>> {
+        let mut own = Own::new(self.card);
+        own.args.clone_from(&self.args);
+        own.only_when_asked = true;
+        adapter::launch(plan, ground, look, own)
+    }
+
+    fn dialogue(&self, talk: &Talk) -> Box<dyn Dialogue> {
+        Box::new(acp::Acp::new(talk, Box::new(acp::manners::Plain)))
+    }
+
+    fn sign_in(&self, _: &Path, _: &BTreeMap<String, String>, _: &Path, _: &dyn Look) -> Vec<SignIn> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,192 @@
+//! OpenCode: spoken to by `opencode acp`. What it may do without asking is told by a variable; the rest it asks.
+
+mod manners;
+
+use super::adapter::{self, Own, found};
+use crate::{
+    Abilities, Agent, Card, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Rule,
+    RunRequest, SignIn, Surface, Talk, Trust, Version, acp::Acp,
+};
+use serde_json::{Map, Value, json};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// OpenCode.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenCode;
+
+static CARD: Card = Card::new(
+    "opencode",
+    &["opencode-ai", "opencode_acp"],
+    "OpenCode",
+    "opencode",
+    "OPENCODE_PATH",
+    "opencode-ai",
+    "1.18.33",
+    0,
+    "run `opencode auth login`, or set the variable of your model's service, such as ANTHROPIC_API_KEY",
+    &[
+        "OPENCODE_*",
+        "ANTHROPIC_*",
+        "OPENAI_*",
+        "GEMINI_API_KEY",
+        "GOOGLE_*",
+        "OPENROUTER_API_KEY",
+        "GROQ_API_KEY",
+        "XAI_API_KEY",
+        "MISTRAL_API_KEY",
+        "DEEPSEEK_API_KEY",
+        "AZURE_*",
+    ],
+    &[Surface::Acp],
+    None,
+)
+.home_page("https://opencode.ai");
+
+/// Tools that it uses without asking: they change nothing and run nothing.
+const FREE: &[&str] = &["read", "glob", "grep", "list", "todowrite", "todoread", "skill", "lsp"];
+
+/// Which of its permissions a tool of a rule belongs to.
+const PERMISSIONS: &[(&[&str], &str)] = &[
+    (&["Write", "Edit", "MultiEdit", "write", "edit", "patch"], "edit"),
+    (&["Bash", "Shell", "bash"], "bash"),
+    (&["Read", "read"], "read"),
+    (&["Glob", "glob"], "glob"),
+    (&["Grep", "grep"], "grep"),
+    (&["LS", "list"], "list"),
+    (&["WebFetch", "webfetch"], "webfetch"),
+    (&["WebSearch", "websearch"], "websearch"),
+    (&["Task", "Agent", "task"], "task"),
+];
+
+impl Agent for OpenCode {
+    fn card(&self) -> &'static Card {
+        &CARD
+    }
+
+    fn abilities(&self, surface: Surface, _version: Option<Version>) -> Abilities {
+        adapter::abilities(surface)
+    }
+
+    fn choose(&self, _request: &RunRequest) -> Result<Surface, Problem> {
+        Ok(Surface::Acp)
+    }
+
+    fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
+        let mut problems = adapter::check(request, surface, &CARD);
+        problems.extend(permissions(request).err().unwrap_or_default());
+        problems
+    }
+
+    fn launch(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>> {
+        let request = &plan.request;
+        let mut own = Own::new(&CARD);
+        own.args = vec!["acp".to_owned()];
+        own.set("OPENCODE_DISABLE_AUTOUPDATE", "1");
+        own.set("OPENCODE_PERMISSION", permissions(request)?.to_string());
+        if request.trust != Trust::Full {
+            own.set("OPENCODE_DISABLE_PROJECT_CONFIG", "1");
+        }
+        let plans = request.permission_mode == PermissionMode::Plan;
+        own.mode = Some(ModeWish::new(if plans { "plan" } else { "build" }, plans));
+        adapter::launch(plan, ground, look, own)
+    }
+
+    fn dialogue(&self, talk: &Talk) -> Box<dyn Dialogue> {
+        Box::new(Acp::new(talk, Box::new(manners::OpenCodeManners)))
+    }
+
+    fn sign_in(
+        &self,
+        _cwd: &Path,
+        env: &BTreeMap<String, String>,
+        home: &Path,
+        look: &dyn Look,
+    ) -> Vec<SignIn> {
+        let folder = |name: &str, plain: &str| {
+            env.get(name)
+                .filter(|v| !v.is_empty())
+                .map_or_else(|| home.join(plain), PathBuf::from)
+                .join("opencode")
+        };
+        let mut ways = vec![found(
+            folder("XDG_DATA_HOME", ".local/share").join("auth.json"),
+            look,
+            "keys of `opencode auth login`",
+        )];
+        let config = folder("XDG_CONFIG_HOME", ".config");
+        for name in ["opencode.json", "opencode.jsonc"] {
+            let path = env.get("OPENCODE_CONFIG").map_or_else(|| config.join(name), PathBuf::from);
+            if look.text(&path).is_some_and(|text| text.contains("\"provider\"")) {
+                ways.push(found(path, look, "a provider of your own"));
+            }
+        }
+        let keys = env.keys().filter(|name| {
+            name.ends_with("_API_KEY")
+                && CARD.variables.iter().any(|v| {
+                    v.strip_suffix('*').map_or(*v == name.as_str(), |prefix| name.starts_with(prefix))
+                })
+        });
+        ways.extend(keys.map(|name| SignIn::new(name.clone(), true)));
+        adapter::first_wins(ways)
+    }
+}
+
+/// What it may do without asking, as its own permissions.
+fn permissions(request: &RunRequest) -> Result<Value, Vec<Problem>> {
+    let mut all = Map::new();
+    if request.permission_mode == PermissionMode::Bypass && request.deny.is_empty() && request.ask.is_empty()
+    {
+        return Ok(json!({"*": "allow"}));
+    }
+    all.insert("*".into(), "ask".into());
+    all.extend(FREE.iter().map(|name| ((*name).to_owned(), "allow".into())));
+    let mut problems = Vec::new();
+    for (key, rules) in [("ask", &request.ask), ("deny", &request.deny)] {
+        for text in rules {
+            let Ok(rule) = Rule::parse(key, text) else { continue };
+            let Some((_, name)) = PERMISSIONS.iter().find(|(tools, _)| tools.contains(&rule.tool.as_str()))
+            else {
+                continue;
+            };
+            match &rule.pattern {
+                None => _ = all.insert((*name).to_owned(), key.into()),
+                // What it asks about anyway is decided by us; of the rest it says too little to be judged.
+                Some(_) if FREE.contains(name) => problems.push(
+                    Problem::new(
+                        key,
+                        format!(
+                            "`{text}` cannot be held: OpenCode does not say what it reads before it reads"
+                        ),
+                    )
+                    .hint(format!("write `{}` without brackets", rule.tool)),
+                ),
+                Some(_) => {}
+            }
+        }
+    }
+    if problems.is_empty() { Ok(all.into()) } else { Err(problems) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_harmless_is_asked_and_rules_are_told() {
+        let all =
+            permissions(&RunRequest::new("x").deny("WebFetch").ask("Read").deny("Write(src/**)")).unwrap();
+        assert_eq!(
+            (&all["*"], &all["glob"], &all["read"], &all["webfetch"]),
+            (&json!("ask"), &json!("allow"), &json!("ask"), &json!("deny"))
+        );
+        assert_eq!(all.get("edit"), None, "each edit is asked about and judged");
+        let bypass = RunRequest::new("x").permission_mode(PermissionMode::Bypass);
+        assert_eq!(permissions(&bypass).unwrap(), json!({"*": "allow"}));
+        assert_eq!(permissions(&bypass.deny("Bash(rm *)")).unwrap()["*"], "ask");
+        let refused = permissions(&RunRequest::new("x").deny("Read(secret/**)")).unwrap_err();
+        assert_eq!(refused[0].key, "deny");
+    }
+}

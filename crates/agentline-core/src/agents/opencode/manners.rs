@@ -1,0 +1,104 @@
+//! OpenCode's manners over ACP: tools are named by their first title, and a command's exit code stands in its metadata.
+
+use crate::{
+    Failure, Kind, ToolKind, ToolUse,
+    acp::{
+        manners::{Ended, Manners, Quirks, message_of, plain_failure},
+        tools::ToolCall,
+    },
+    agents::adapter::{self, Names},
+    rpc::RpcError,
+    wire::wire,
+};
+
+/// Its tools: native name, canonical name, kind.
+const NAMES: Names = &[
+    ("write", "Write", ToolKind::Write),
+    ("edit", "Edit", ToolKind::Edit),
+    ("patch", "Edit", ToolKind::Edit),
+    ("read", "Read", ToolKind::Read),
+    ("bash", "Bash", ToolKind::Shell),
+    ("glob", "Glob", ToolKind::Search),
+    ("grep", "Grep", ToolKind::Search),
+    ("list", "LS", ToolKind::Search),
+    ("webfetch", "WebFetch", ToolKind::Web),
+    ("websearch", "WebSearch", ToolKind::Web),
+    ("todowrite", "TodoWrite", ToolKind::Other),
+    ("todoread", "TodoRead", ToolKind::Other),
+    ("task", "Task", ToolKind::Agent),
+    ("skill", "Skill", ToolKind::Other),
+    ("invalid", "invalid", ToolKind::Other),
+];
+
+/// Arguments that other agents call otherwise.
+const ARGUMENTS: &[(&str, &str)] = &[
+    ("filePath", "file_path"),
+    ("filepath", "file_path"),
+    ("oldString", "old_string"),
+    ("newString", "new_string"),
+    ("replaceAll", "replace_all"),
+];
+
+wire! { struct Raw<'a> { metadata: Metadata<'a> = "metadata" } }
+wire! { struct Metadata<'a> { exit: Option<&'a serde_json::value::RawValue> = "exit" } }
+
+/// How OpenCode speaks ACP.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenCodeManners;
+
+impl Manners for OpenCodeManners {
+    fn quirks(&self) -> Quirks {
+        Quirks { usage_of_last_call: true, ..Quirks::default() }
+    }
+
+    fn failure(&self, error: &RpcError<'_>) -> Failure {
+        let text = message_of(error);
+        let lower = text.to_lowercase();
+        let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+        let kind = if has(&["api-key", "api key", "unauthorized", "authentication"]) {
+            Kind::NotAuthenticated
+        } else if has(&["model not found", "internal error: model:"]) {
+            Kind::UnknownModel
+        } else if has(&["rate limit", "too many requests", "overloaded"]) {
+            Kind::RateLimited
+        } else {
+            return plain_failure(error);
+        };
+        Failure::new(kind, text)
+    }
+
+    fn tool(&self, call: &ToolCall) -> ToolUse {
+        adapter::tool(call, &native_name(call), NAMES, ARGUMENTS)
+    }
+
+    fn server(&self, call: &ToolCall) -> Option<String> {
+        // `server_tool`: where the name of the server ends is not told, so it is taken to hold no underscore.
+        let native = native_name(call);
+        let known = NAMES.iter().any(|(name, ..)| *name == native);
+        native.split_once('_').filter(|_| !known).map(|(server, _)| server.to_owned())
+    }
+
+    fn ended(&self, call: &ToolCall, failed: bool, _output: &str) -> Ended {
+        let raw = call.raw_output.as_ref().map_or("null", |raw| raw.get());
+        let exit = serde_json::from_str::<Raw<'_>>(raw).ok().and_then(|raw| raw.metadata.exit);
+        let code = exit.and_then(|exit| exit.get().parse::<i64>().ok());
+        // A call of a tool that is not there is a tool of its own, which always works.
+        let invalid = call.title == "Invalid Tool" || call.title == "invalid";
+        if failed || invalid || code.is_some_and(|code| code != 0) { Ended::Failed } else { Ended::Ok }
+    }
+}
+
+/// The tool's own name: the title under which it is first told. A permission may be asked for before that.
+fn native_name(call: &ToolCall) -> String {
+    let by_kind = match &*call.kind {
+        "execute" => "bash",
+        "edit" => "edit",
+        "read" => "read",
+        "fetch" => "webfetch",
+        _ => "",
+    };
+    let told = |name: &str| {
+        NAMES.iter().any(|(native, ..)| *native == name) || (name.contains('_') && !name.contains(['/', ' ']))
+    };
+    if told(&call.first_title) || by_kind.is_empty() { call.first_title.clone() } else { by_kind.to_owned() }
+}
