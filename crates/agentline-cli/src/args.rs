@@ -3,7 +3,7 @@
 use crate::{
     commands::{
         agents::AgentsArgs, completions::CompletionsArgs, config::ConfigArgs, demo::DemoArgs,
-        doctor::DoctorArgs, pool::PoolArgs, replay::ReplayArgs, run::RunArgs,
+        doctor::DoctorArgs, policy::PolicyArgs, pool::PoolArgs, replay::ReplayArgs, run::RunArgs,
     },
     exit,
     ui::Color,
@@ -86,6 +86,8 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// List the agents and what each of them can do
     Agents(AgentsArgs),
+    /// Show what each agent will do with a policy
+    Policy(PolicyArgs),
     /// Keep agents warm between runs
     Pool(PoolArgs),
     /// Watch a whole run with no account: the real agent against a scripted model

@@ -8,6 +8,7 @@ mod commands;
 mod exit;
 mod live;
 mod prompt;
+mod question;
 mod render;
 mod setup;
 mod stop;
@@ -32,6 +33,7 @@ pub fn main_impl() -> ExitCode {
         Command::Replay(args) => commands::replay::run(&mut ui, &args),
         Command::Doctor(args) => commands::doctor::run(&mut ui, &args),
         Command::Agents(args) => commands::agents::run(&mut ui, &args),
+        Command::Policy(args) => commands::policy::run(&mut ui, &args),
         Command::Pool(args) => commands::pool::run(&mut ui, args),
         Command::Demo(args) => commands::demo::run(&mut ui, &args),
         Command::Config(args) => commands::config::run(&mut ui, &args),

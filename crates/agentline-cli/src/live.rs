@@ -1,6 +1,6 @@
 //! A run that somebody watches: its events are shown as they come, and signals stop it.
 
-use crate::{exit, render::Renderer, stop::Stop, ui::Ui};
+use crate::{exit, question::Desk, render::Renderer, stop::Stop, ui::Ui};
 use agentline::{Canceller, Error, Event, Record, Run};
 use std::{
     future::{Future, poll_fn},
@@ -43,6 +43,8 @@ pub(crate) async fn stopped() {
 pub(crate) struct Live {
     pub(crate) run: Run,
     signals: Signals,
+    /// Where the agent's questions are put to the user.
+    desk: Option<Desk>,
 }
 
 impl Live {
@@ -51,7 +53,13 @@ impl Live {
         let signals = Signals::listen();
         let run = begin.await?;
         signals.stop_by(run.canceller());
-        Ok(Self { run, signals })
+        Ok(Self { run, signals, desk: None })
+    }
+
+    /// Puts the agent's questions to the user.
+    pub(crate) fn asking(mut self, desk: Option<Desk>) -> Self {
+        self.desk = desk;
+        self
     }
 
     /// Shows everything until the end. Returns the exit code.
@@ -95,6 +103,9 @@ impl Live {
             }
             if let Poll::Ready(Ok(signal)) = Pin::new(&mut self.signals.enough).poll(cx) {
                 return Poll::Ready(Ok(Next::Enough(signal)));
+            }
+            if let Some(desk) = &mut self.desk {
+                desk.poll(cx, ui);
             }
             match ui.flush() {
                 Ok(()) => Poll::Pending,

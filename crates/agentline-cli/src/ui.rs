@@ -127,6 +127,14 @@ impl Ui {
         }
     }
 
+    /// A line on standard error that an answer is typed behind. A spinner would paint over it.
+    pub(crate) fn prompt(&mut self, line: &str) {
+        self.rest();
+        // Nothing is left to tell it to when standard error cannot be written.
+        let mut err = io::stderr().lock();
+        let _ = write!(err, "{line}").and_then(|()| err.flush());
+    }
+
     /// A line on standard error that `--quiet` leaves out.
     pub(crate) fn say(&mut self, line: impl AsRef<str>) {
         if !self.quiet {

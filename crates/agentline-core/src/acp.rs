@@ -92,6 +92,8 @@ struct Turn {
     /// Why they were not listed.
     unlisted: Option<String>,
     told_late: bool,
+    /// There was text since the last prompt.
+    spoke: bool,
     replayed: u32,
 }
 
@@ -151,14 +153,17 @@ impl Acp {
 
     /// One line of stdout, which is nearly always one message.
     fn stdout(&mut self, text: &str, say: &mut Say) {
+        // Half a pair would not be noticed before a text is read, and would lose it.
+        if (text.contains("\\ud") || text.contains("\\uD"))
+            && let Some(mended) = mend_surrogates(text)
+        {
+            return self.stdout(&mended, say);
+        }
         if let Some(message) = rpc::read(text) {
             return self.message(message, text, say);
         }
         if text.trim().is_empty() {
             return;
-        }
-        if let Some(mended) = mend_surrogates(text) {
-            return self.stdout(&mended, say);
         }
         for part in parts(text) {
             match part {
@@ -238,6 +243,7 @@ impl Dialogue for Acp {
             listed: BTreeSet::new(),
             unlisted: None,
             told_late: false,
+            spoke: false,
             replayed: 0,
         };
         self.turns.insert(run, turn);

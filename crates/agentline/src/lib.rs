@@ -52,7 +52,10 @@ pub use schema::Schema;
 pub use session::Session;
 pub use typed::{Typed, TypedError, run_typed};
 
-/// The example of the README compiles.
+/// The examples of the README and of the pages compile.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
-struct ReadmeDoctests;
+#[doc = include_str!("../../../docs/conversations.md")]
+#[doc = include_str!("../../../docs/tools.md")]
+#[doc = include_str!("../../../docs/pool.md")]
+struct PagesDoctests;

@@ -4,13 +4,13 @@ use crate::{
     args::Output,
     exit,
     live::{self, Live},
-    prompt,
+    prompt, question,
     render::{Renderer, Telling},
     setup::Setup,
     stop::Stop,
     ui::Ui,
 };
-use agentline::{Agentline, Error, Layer, Run, RunRequest};
+use agentline::{Agentline, Error, Judge, Layer, Run, RunOptions, RunRequest};
 use clap::Args;
 use serde_json::{Map, Number, Value};
 use std::path::PathBuf;
@@ -176,7 +176,8 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, Stop> {
     let telling = Telling { output: args.output, messages: args.messages, mode: request.permission_mode };
     let mut renderer = Renderer::new(telling);
     live::start(|| async {
-        let mut live = Live::begin(begin(ui, &agentline, request, args.warm)).await?;
+        let (judge, desk) = question::at_terminal(&request).unzip();
+        let mut live = Live::begin(begin(ui, &agentline, request, args.warm, judge)).await?.asking(desk);
         if let Some(launched) = live.run.launched() {
             ui.detail(format!("command: {}", launched.command.join(" ")));
             if !launched.withheld.is_empty() {
@@ -189,7 +190,17 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, Stop> {
 }
 
 /// Starts the run: on the pool's daemon where that was asked for and there is one, else here.
-async fn begin(ui: &mut Ui, agentline: &Agentline, request: RunRequest, warm: bool) -> Result<Run, Error> {
+async fn begin(
+    ui: &mut Ui,
+    agentline: &Agentline,
+    request: RunRequest,
+    warm: bool,
+    judge: Option<Judge>,
+) -> Result<Run, Error> {
+    if let Some(judge) = judge {
+        // A daemon has no terminal to ask on.
+        return agentline.run_with(request, RunOptions::new().judge(judge)).await;
+    }
     #[cfg(unix)]
     if warm {
         match agentline::daemon::Client::connect(agentline.here()).await {

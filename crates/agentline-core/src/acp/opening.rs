@@ -319,6 +319,7 @@ impl Acp {
         let Some(id) = turn.session.clone() else { return };
         turn.step = Step::Going;
         turn.prompts += 1;
+        turn.spoke = false;
         let attachments = if first { &*turn.order.attachments } else { &[] };
         let params = json!({"sessionId": id, "prompt": blocks::prompt(prompt, attachments)});
         self.call(run, Call::Prompt, "session/prompt", &params, say);

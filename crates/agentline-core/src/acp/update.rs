@@ -133,9 +133,10 @@ impl Acp {
         }
     }
 
-    fn chunk(&self, run: RunId, update: &Update<'_>, raw: &str, say: &mut Say) {
+    fn chunk(&mut self, run: RunId, update: &Update<'_>, raw: &str, say: &mut Say) {
         let thought = &*update.kind == "agent_thought_chunk";
         let Some(content) = update.content else { return say.event(run, Event::agent(raw)) };
+        let mut spoke = false;
         for piece in pieces(content) {
             let text = match piece {
                 Piece::Text(text) => text,
@@ -154,9 +155,15 @@ impl Acp {
                     (Chunk::Mode(mode), _) => Event::Mode { mode },
                     (Chunk::Noise, _) => Event::agent(raw),
                     (Chunk::Plain, true) => Event::Thinking { text },
-                    (Chunk::Plain, false) => Event::Text { text },
+                    (Chunk::Plain, false) => {
+                        spoke |= !text.trim().is_empty();
+                        Event::Text { text }
+                    }
                 },
             );
+        }
+        if let Some(turn) = self.turns.get_mut(&run) {
+            turn.spoke |= spoke;
         }
         say.alive(run);
     }

@@ -104,9 +104,6 @@ impl Connection {
 
     fn watch_process(&mut self, at: Millis, out: &mut Vec<Output>) {
         match self.life {
-            Life::Starting(since) if self.runs.is_empty() && at >= since + self.clocks.startup => {
-                self.close(at, out)
-            }
             Life::Closing(rung, until) if at >= until => match rung {
                 Rung::CloseStdin => self.climb(Rung::Interrupt, at, out),
                 Rung::Interrupt => self.climb(Rung::Terminate, at, out),
@@ -118,9 +115,10 @@ impl Connection {
         }
     }
 
-    /// Nobody is here and nobody may come: the process can go.
+    /// Nobody is here, and nobody may come or it never came up: the process can go.
     pub(super) fn leave_when_empty(&mut self, at: Millis, out: &mut Vec<Output>) {
-        if self.runs.is_empty() && self.retiring {
+        let overdue = matches!(self.life, Life::Starting(since) if at >= since + self.clocks.startup);
+        if self.runs.is_empty() && (self.retiring || overdue) {
             self.close(at, out);
         }
     }

@@ -2,6 +2,12 @@
 
 mod basics;
 mod desk;
+mod harm;
+mod opening;
 mod quirks;
 mod recorded;
 mod replay;
+mod rooms;
+mod times;
+mod tools;
+mod updates;

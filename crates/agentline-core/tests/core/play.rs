@@ -4,6 +4,7 @@ use agentline_core::{
     Answer, Ask, AskId, Clocks, Connection, Dialogue, Disk, Event, Exit, Input, LineSplitter, Millis, Order,
     Outcome, Output, Piece, Record, RunId, Rung, Side, Stream, Surface, Veil, What,
     agents::{self},
+    tape_line,
 };
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -34,6 +35,8 @@ pub(crate) struct Player {
     pub(crate) out: Vec<Output>,
     /// What the disk shows when a run settles; `None` leaves the question open.
     pub(crate) disk: Option<Disk>,
+    /// Everything that was handed in, as lines of a tape, where that is wanted.
+    pub(crate) tape: Option<Vec<String>>,
     /// Session-file lines that are still to be read when a run settles.
     pub(crate) late_lines: Vec<String>,
 }
@@ -48,8 +51,14 @@ impl Player {
     }
 
     pub(crate) fn with(conn: Connection) -> Self {
-        let mut player =
-            Self { conn, now: 0, out: Vec::new(), disk: Some(Disk::default()), late_lines: Vec::new() };
+        let mut player = Self {
+            conn,
+            now: 0,
+            out: Vec::new(),
+            disk: Some(Disk::default()),
+            tape: None,
+            late_lines: Vec::new(),
+        };
         player.take(What::Up);
         player
     }
@@ -57,7 +66,9 @@ impl Player {
     /// Hands in one thing, checks that the deadline is not in the past, and answers the question to settle.
     pub(crate) fn take(&mut self, what: What<'_>) {
         let from = self.out.len();
-        self.conn.take(&Input { at: self.now, what }, &mut self.out);
+        let input = Input { at: self.now, what };
+        self.tape.iter_mut().for_each(|tape| tape.push(tape_line(&input)));
+        self.conn.take(&input, &mut self.out);
         if let Some(deadline) = self.conn.deadline() {
             assert!(deadline > self.now, "at {} the deadline is {deadline}: the shell would spin", self.now);
         }
@@ -213,9 +224,11 @@ pub(crate) fn check_outputs(out: &[Output]) {
                     "a tool_use without a result: {tools:?}"
                 );
             }
-            Output::Ask(run, id, _) => {
+            Output::Ask(run, id, ask) => {
                 assert!(!done.contains(run), "a question after the outcome");
-                assert!(asks.insert(*id, true).is_none(), "{id:?} was asked before");
+                // Whether an answer will do is asked again after each.
+                let again = matches!(ask, Ask::Review { .. });
+                assert!(asks.insert(*id, true).is_none() || again, "{id:?} was asked before");
             }
             Output::Withdraw(id) => {
                 assert_eq!(asks.insert(*id, false), Some(true), "{id:?} is not open");

@@ -2,8 +2,8 @@
 
 use crate::play::{Player, RUN, order};
 use agentline_core::{
-    Answer, Ask, AskId, Clocks, Connection, Dialogue, Order, Output, RunId, Surface, Talk, What,
-    acp_dialogue, agents,
+    Answer, Ask, AskId, Clocks, Connection, Dialogue, Input, Order, Output, RunId, Surface, Talk, What,
+    acp_dialogue, agents, tape_line,
 };
 use serde_json::{Value, json};
 
@@ -44,7 +44,19 @@ impl Desk {
     }
 
     pub(crate) fn with(dialogue: Box<dyn Dialogue>) -> Self {
-        Self { player: Player::with(Connection::new(dialogue, Clocks::default())), seen: 0 }
+        let mut player = Player::with(Connection::new(dialogue, Clocks::default()));
+        player.tape = Some(vec![tape_line(&Input { at: 0, what: What::Up })]);
+        Self { player, seen: 0 }
+    }
+
+    /// Gemini before its first word.
+    pub(crate) fn bare() -> Self {
+        Self::with(gemini(&Talk::new(Surface::Acp, None)))
+    }
+
+    /// What a player has played already.
+    pub(crate) fn of(player: Player) -> Self {
+        Self { player, seen: 0 }
     }
 
     /// Every frame that went out since the last call, as JSON.

@@ -2,6 +2,7 @@
 //! the agent is fed when we have asked what it answers.
 
 use super::desk::{Desk, capabilities, gemini};
+use crate::play::Player;
 use agentline_core::{
     Answer, AskId, Exit, Order, Output, Ruling, RunId, Stream, Surface, Talk, Want, What, acp_dialogue,
 };
@@ -72,33 +73,38 @@ pub(crate) struct Replay {
     /// The run that was in a session last.
     last: BTreeMap<String, RunId>,
     pub(crate) runs: u32,
-    /// All lines of stdout as they were fed.
-    pub(crate) fed: Vec<String>,
     /// Runs that only opened a session.
     pub(crate) openers: Vec<RunId>,
-    damage: Option<Box<dyn FnMut(String) -> Vec<String>>>,
+    damage: Option<Damage>,
 }
+
+/// What becomes of a line on its way.
+pub(crate) type Damage = Box<dyn FnMut(String) -> Vec<String>>;
 
 impl Recorded {
     pub(crate) fn play(&self) -> Replay {
         self.play_with(None)
     }
 
-    /// Plays it with every line of stdout changed on its way.
-    pub(crate) fn play_with(&self, damage: Option<Box<dyn FnMut(String) -> Vec<String>>>) -> Replay {
+    /// A desk for its agent, with what the recorder offered it.
+    pub(crate) fn desk(&self) -> Desk {
         let can = self.lines.iter().find(|l| l.msg["method"] == "initialize");
         let fs = |what: &str| can.is_some_and(|l| l.msg["params"]["clientCapabilities"]["fs"][what] == true);
         let mut talk = Talk::new(Surface::Acp, None);
         (talk.read_files, talk.write_files) = (fs("readTextFile"), fs("writeTextFile"));
         // Those that are not Gemini's show how far an agent is understood of which nothing is known.
-        let dialogue = if self.agent == "gemini" { gemini(&talk) } else { acp_dialogue(&talk) };
+        Desk::with(if self.agent == "gemini" { gemini(&talk) } else { acp_dialogue(&talk) })
+    }
+
+    /// Plays it with every line of stdout changed on its way.
+    pub(crate) fn play_with(&self, damage: Option<Damage>) -> Replay {
+        let can = self.lines.iter().find(|l| l.msg["method"] == "initialize");
         let mut replay = Replay {
-            desk: Desk::with(dialogue),
+            desk: self.desk(),
             ids: BTreeMap::new(),
             asks: BTreeMap::new(),
             last: BTreeMap::new(),
             runs: 0,
-            fed: Vec::new(),
             openers: Vec::new(),
             damage,
         };
@@ -115,6 +121,19 @@ impl Recorded {
 }
 
 impl Replay {
+    /// What a player has played already.
+    pub(crate) fn of(player: Player, runs: u32) -> Self {
+        Self {
+            desk: Desk::of(player),
+            ids: BTreeMap::new(),
+            asks: BTreeMap::new(),
+            last: BTreeMap::new(),
+            runs,
+            openers: Vec::new(),
+            damage: None,
+        }
+    }
+
     fn entry(&mut self, entry: &Entry) {
         let player = &mut self.desk.player;
         if entry.ms > player.now {
@@ -243,7 +262,6 @@ impl Replay {
         };
         for line in lines {
             self.desk.player.line(Stream::Stdout, &line);
-            self.fed.push(line);
         }
     }
 

@@ -1,0 +1,276 @@
+//! `agentline policy explain`: what each agent will do under a policy, and who holds it to that.
+
+use crate::{
+    args::ReportOutput,
+    exit,
+    setup::Setup,
+    stop::Stop,
+    ui::{Paint, Ui},
+};
+use agentline::{
+    Agent, Explained, Layer, PermissionAsk, Policy, Problem, Rule, RunRequest, Surface, ToolKind,
+    core::agents::{self, AGENTS},
+};
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::{io::Write, path::PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  agentline policy explain                                  the policy of the settings, on every surface
+  agentline policy explain --permission-mode prompt --deny 'Bash(rm *)' -a gemini --surface acp
+  agentline policy explain --allow 'Write(src/**)' 'Write(src/main.rs)' 'Bash(git push)'
+
+The column `held by` says who makes sure of it: the agent itself, agentline when the agent asks it, or nobody.
+";
+
+/// The server that stands for the program's own tools.
+const OWN: &str = "agentline";
+/// What is explained when nothing is named.
+const USES: &[&str] = &[
+    "Write(src/new.txt)",
+    "Edit(src/old.txt)",
+    "Write(../outside.txt)",
+    "Read(README.md)",
+    "Bash(git status)",
+    "Bash(rm -rf build)",
+    "WebFetch(https://example.org/)",
+    "mcp__docs__search",
+    "mcp__agentline__tool",
+];
+
+#[derive(Debug, Args)]
+pub(crate) struct PolicyArgs {
+    #[command(subcommand)]
+    command: PolicyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum PolicyCommand {
+    /// Show what each agent will do with a policy, tool by tool
+    Explain(Box<ExplainArgs>),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+struct ExplainArgs {
+    /// Uses to explain: `Write(src/main.rs)`, `Bash(git push)`, `mcp__server__tool` [default: one of each kind]
+    #[arg(value_name = "USE")]
+    uses: Vec<String>,
+    /// Only this agent
+    #[arg(short, long)]
+    agent: Option<String>,
+    /// Only this surface: json, stream-json, acp
+    #[arg(long)]
+    surface: Option<String>,
+    /// The workspace [default: the current directory]
+    #[arg(short = 'C', long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    /// Folder outside the workspace that tools may use (repeatable)
+    #[arg(long, value_name = "DIR")]
+    include_dir: Vec<PathBuf>,
+    /// default, accept-edits, bypass, plan, auto, deny or prompt
+    #[arg(long, value_name = "MODE")]
+    permission_mode: Option<String>,
+    /// Permit a tool, a path or a command (repeatable)
+    #[arg(long, value_name = "RULE")]
+    allow: Vec<String>,
+    /// Refuse a tool, a path or a command (repeatable)
+    #[arg(long, value_name = "RULE")]
+    deny: Vec<String>,
+    /// Ask about a tool, a path or a command (repeatable)
+    #[arg(long, value_name = "RULE")]
+    ask: Vec<String>,
+    /// What standard output holds
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    output: ReportOutput,
+    /// The same as `-o json`
+    #[arg(long)]
+    json: bool,
+}
+
+/// One surface of one agent.
+#[derive(Serialize)]
+struct Report {
+    agent: &'static str,
+    surface: Surface,
+    /// Why a run would not begin.
+    problems: Vec<Problem>,
+    uses: Vec<Row>,
+}
+
+/// One use.
+#[derive(Serialize)]
+struct Row {
+    #[serde(rename = "use")]
+    text: String,
+    #[serde(flatten)]
+    told: Explained,
+}
+
+pub(crate) fn run(ui: &mut Ui, args: &PolicyArgs) -> Result<u8, Stop> {
+    let PolicyCommand::Explain(args) = &args.command;
+    let config = Setup::read(args.cwd.as_deref(), Some(Layer::flags(args.table())))?.config()?;
+    let mut request = config.request;
+    // A prompt is no part of a policy, but without one no request is good.
+    request.prompt = "x".into();
+    request.ask.extend(args.ask.iter().cloned());
+    let here =
+        std::env::current_dir().map_err(|error| Stop::failed(format!("no current folder: {error}")))?;
+    let cwd = request.working_dir.as_ref().map_or_else(|| here.clone(), |dir| here.join(dir));
+    let policy = Policy::new(&request, &cwd)?.own_server(OWN);
+    let named = |text: &String| use_of(text).map(|ask| (text.clone(), ask));
+    let uses: Result<Vec<_>, Problem> = match args.uses.as_slice() {
+        [] => USES.iter().map(|text| named(&(*text).to_owned())).collect(),
+        uses => uses.iter().map(named).collect(),
+    };
+    let uses = uses?;
+    let mut reports = Vec::new();
+    for (agent, surface) in args.wanted()? {
+        reports.push(report(agent, surface, &request, &policy, &uses));
+    }
+    if args.json || args.output == ReportOutput::Json {
+        let all = json!({
+            "permission_mode": request.permission_mode, "allow": request.allow, "deny": request.deny,
+            "ask": request.ask, "cwd": cwd, "agents": reports,
+        });
+        writeln!(ui.out(), "{all}")?;
+        return Ok(exit::DONE);
+    }
+    for report in &reports {
+        table(ui, report)?;
+    }
+    Ok(exit::DONE)
+}
+
+fn report(
+    agent: &'static dyn Agent,
+    surface: Surface,
+    request: &RunRequest,
+    policy: &Policy,
+    uses: &[(String, PermissionAsk)],
+) -> Report {
+    let rows = uses.iter().map(|(text, ask)| {
+        let mut ask = ask.clone();
+        ask.native_tool = agent.native_tool(&ask.tool).unwrap_or_default().to_owned();
+        Row { text: text.clone(), told: policy.explain(agent, request, surface, &ask) }
+    });
+    let uses = rows.collect();
+    Report { agent: agent.card().id, surface, problems: agent.check(request, surface), uses }
+}
+
+fn table(ui: &mut Ui, report: &Report) -> Result<(), Stop> {
+    let title = ui.paint_out(Paint::Bold, &format!("{} over {}", report.agent, report.surface));
+    writeln!(ui.out(), "{title}")?;
+    for problem in &report.problems {
+        writeln!(ui.out(), "  would not begin: {problem}")?;
+    }
+    let width = report.uses.iter().map(|row| row.text.chars().count()).max().unwrap_or(0).max(3);
+    let by_of =
+        |told: &Explained| told.rule.clone().map_or_else(|| told.by.clone(), |rule| format!("rule {rule}"));
+    let by_width = report.uses.iter().map(|row| by_of(&row.told).chars().count()).max().unwrap_or(0);
+    writeln!(ui.out(), "  {:<width$}  result  {:<by_width$}  held by", "use", "by")?;
+    for Row { text, told } in &report.uses {
+        let paint = match told.decision {
+            "allow" => Paint::Green,
+            "deny" => Paint::Red,
+            _ => Paint::Yellow,
+        };
+        let result = ui.paint_out(paint, &format!("{:<6}", told.decision));
+        let note = told.note.as_deref().map_or_else(String::new, |note| format!(": {note}"));
+        let by = by_of(told);
+        writeln!(ui.out(), "  {text:<width$}  {result}  {by:<by_width$}  {}{note}", told.held_by)?;
+    }
+    writeln!(ui.out())?;
+    Ok(())
+}
+
+/// A use as it is typed, in the form of a rule.
+fn use_of(text: &str) -> Result<PermissionAsk, Problem> {
+    let rule = Rule::parse("USE", text)?;
+    let mut ask = PermissionAsk::default();
+    let on = rule.pattern.unwrap_or_default();
+    ask.kind = match rule.tool.as_str() {
+        "Write" => ToolKind::Write,
+        "Edit" | "MultiEdit" | "NotebookEdit" => ToolKind::Edit,
+        "Read" => ToolKind::Read,
+        "Glob" | "Grep" | "LS" => ToolKind::Search,
+        "Bash" | "Shell" => ToolKind::Shell,
+        "WebFetch" | "WebSearch" => ToolKind::Web,
+        "Task" | "Agent" => ToolKind::Agent,
+        name if name.starts_with("mcp__") => ToolKind::Mcp,
+        _ => ToolKind::Other,
+    };
+    match ask.kind {
+        ToolKind::Shell => ask.command = Some(on),
+        ToolKind::Web => ask.input = serde_json::value::to_raw_value(&json!({"url": on})).ok(),
+        ToolKind::Mcp => ask.server = rule.tool.split("__").nth(1).map(str::to_owned),
+        _ if on.is_empty() => {}
+        _ => ask.paths = vec![on],
+    }
+    ask.tool = rule.tool;
+    Ok(ask)
+}
+
+impl ExplainArgs {
+    /// The agents and surfaces that are to be explained.
+    fn wanted(&self) -> Result<Vec<(&'static dyn Agent, Surface)>, Problem> {
+        let chosen = match &self.agent {
+            Some(name) => vec![agents::find(name)?],
+            None => AGENTS.to_vec(),
+        };
+        let mut wanted = Vec::new();
+        for agent in chosen {
+            let surfaces = agent.card().surfaces.iter().copied();
+            let fits = |surface: &Surface| self.surface.as_deref().is_none_or(|name| name == surface.name());
+            wanted.extend(surfaces.filter(fits).map(|surface| (agent, surface)));
+        }
+        if wanted.is_empty() {
+            let name = self.surface.as_deref().unwrap_or_default();
+            return Err(Problem::new("--surface", format!("`{name}` is not a surface of an agent here"))
+                .hint("write json, stream-json or acp"));
+        }
+        Ok(wanted)
+    }
+
+    /// What was typed, under the names of the settings.
+    fn table(&self) -> Map<String, Value> {
+        let mut table = Map::new();
+        let paths = |list: &[PathBuf]| -> Vec<String> {
+            list.iter().map(|path| path.to_string_lossy().into_owned()).collect()
+        };
+        for (key, list) in [
+            ("allow", self.allow.clone()),
+            ("deny", self.deny.clone()),
+            ("include_directories", paths(&self.include_dir)),
+        ] {
+            if !list.is_empty() {
+                table.insert(key.to_owned(), list.into());
+            }
+        }
+        if let Some(mode) = &self.permission_mode {
+            table.insert("permission_mode".into(), mode.clone().into());
+        }
+        if let Some(dir) = &self.cwd {
+            table.insert("working_dir".into(), dir.to_string_lossy().into());
+        }
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_use_that_is_explained_by_itself_is_one() {
+        for text in USES {
+            let ask = use_of(text).unwrap();
+            assert_ne!(ask.kind, ToolKind::Other, "{text}");
+        }
+        assert_eq!(use_of("Bash(git push)").unwrap().command.as_deref(), Some("git push"));
+        assert_eq!(use_of("mcp__docs__search").unwrap().server.as_deref(), Some("docs"));
+        assert!(use_of("Bash(").is_err());
+    }
+}

@@ -1,0 +1,417 @@
+//! Asks whoever sits at the terminal whether a tool may run, and takes the answer from there.
+//!
+//! The agent's words are shown with everything escaped that could paint over the question.
+
+use crate::ui::Ui;
+use agentline::{Diff, Judge, PermissionAsk, PermissionMode, Permit, Policy, RunRequest, ToolKind};
+use std::{
+    io::{self, BufRead, IsTerminal},
+    path::Path,
+    task::{Context, Poll},
+};
+use tokio::sync::{
+    mpsc::{UnboundedReceiver, unbounded_channel},
+    oneshot,
+};
+
+/// How many lines of a change are shown before somebody asks for all of them.
+const SHORT: usize = 20;
+
+/// Where questions are shown.
+pub(crate) trait Screen {
+    /// A whole line.
+    fn line(&mut self, line: &str);
+    /// A line that the answer is typed behind.
+    fn prompt(&mut self, line: &str);
+}
+
+impl Screen for Ui {
+    fn line(&mut self, line: &str) {
+        Self::line(self, line);
+    }
+
+    fn prompt(&mut self, line: &str) {
+        Self::prompt(self, line);
+    }
+}
+
+/// A question that waits for its answer.
+struct Open {
+    ask: PermissionAsk,
+    reply: oneshot::Sender<Permit>,
+}
+
+/// Where the questions of a run arrive, and the answers of the terminal.
+pub(crate) struct Desk {
+    questions: UnboundedReceiver<Open>,
+    lines: UnboundedReceiver<String>,
+    current: Option<Open>,
+    /// What was permitted for the whole run, as rules.
+    always: Vec<String>,
+}
+
+/// Somebody at this terminal, for a run that may ask; `None` where there is no terminal to ask on.
+pub(crate) fn at_terminal(request: &RunRequest) -> Option<(Judge, Desk)> {
+    let may_ask = request.permission_mode == PermissionMode::Prompt || !request.ask.is_empty();
+    if !may_ask || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return None;
+    }
+    let (typed, lines) = unbounded_channel();
+    // A thread that nobody waits for: a read of a terminal cannot be given up.
+    let reader = move || {
+        for line in io::stdin().lock().lines() {
+            if line.ok().and_then(|line| typed.send(line).ok()).is_none() {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new().name("terminal".into()).spawn(reader).ok()?;
+    Some(Desk::new(lines))
+}
+
+impl Desk {
+    fn new(lines: UnboundedReceiver<String>) -> (Judge, Self) {
+        let (put, questions) = unbounded_channel();
+        let judge = Judge::new(move |ask| {
+            let (reply, answer) = oneshot::channel();
+            // Without a desk the answer never comes, which is a refusal.
+            let _ = put.send(Open { ask, reply });
+            async move { answer.await.unwrap_or_else(|_| Permit::Deny("nobody_answered".into())) }
+        });
+        (judge.at_terminal(), Self { questions, lines, current: None, always: Vec::new() })
+    }
+
+    /// Shows questions and takes answers as they come. It is never done; whoever polls it stops when the run is over.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, screen: &mut impl Screen) {
+        loop {
+            if self.current.as_mut().is_some_and(|open| open.reply.poll_closed(cx).is_ready()) {
+                screen.line("the question is withdrawn");
+                self.current = None;
+            }
+            let Some(open) = &self.current else {
+                let Poll::Ready(Some(open)) = self.questions.poll_recv(cx) else { return };
+                self.begin(open, screen);
+                continue;
+            };
+            match self.lines.poll_recv(cx) {
+                Poll::Pending => return,
+                Poll::Ready(None) => self.reply(Permit::Deny("nobody_answered".into())),
+                Poll::Ready(Some(line)) => match line.trim().to_lowercase().as_str() {
+                    "y" | "yes" => self.reply(Permit::Allow),
+                    "" | "n" | "no" => self.reply(Permit::Deny("refused".into())),
+                    "a" | "always" if !rules(&open.ask).is_empty() => {
+                        self.always.extend(rules(&open.ask));
+                        self.reply(Permit::Allow);
+                    }
+                    "d" | "details" => {
+                        details(&open.ask).iter().for_each(|line| screen.line(line));
+                        screen.prompt(&choices(&open.ask));
+                    }
+                    _ => screen.prompt(&choices(&open.ask)),
+                },
+            }
+        }
+    }
+
+    fn begin(&mut self, open: Open, screen: &mut impl Screen) {
+        if self.is_always(&open.ask) {
+            // Whoever asked may have gone; then nothing is to be told.
+            let _ = open.reply.send(Permit::Allow);
+            return;
+        }
+        // What was typed before the question was seen is no answer to it.
+        while self.lines.try_recv().is_ok() {}
+        question(&open.ask).iter().for_each(|line| screen.line(line));
+        screen.prompt(&choices(&open.ask));
+        self.current = Some(open);
+    }
+
+    fn reply(&mut self, permit: Permit) {
+        if let Some(open) = self.current.take() {
+            let _ = open.reply.send(permit);
+        }
+    }
+
+    /// Whether an earlier answer was for this, too.
+    fn is_always(&self, ask: &PermissionAsk) -> bool {
+        let mut request = RunRequest::new("").permission_mode(PermissionMode::Deny);
+        request.allow.clone_from(&self.always);
+        // Borders were looked at before anybody was asked.
+        let policy = Policy::new(&request, Path::new("/"));
+        policy.is_ok_and(|policy| policy.decide(ask, &|path| policy.resolve(path)).ruling().allow)
+    }
+}
+
+/// The rules that `always` stands for; none where it would say too much.
+fn rules(ask: &PermissionAsk) -> Vec<String> {
+    if let Some(command) = &ask.command {
+        let program = command.split_whitespace().next().unwrap_or_default();
+        let simple = |c: char| c.is_ascii_alphanumeric() || "._/-".contains(c);
+        let one = !command.contains(['\n', ';', '|', '&', '(', '`', '$', '<', '>']);
+        let known = one && !program.is_empty() && program.chars().all(simple);
+        return known.then(|| format!("Bash({program} *)")).into_iter().collect();
+    }
+    match (&ask.server, ask.kind) {
+        (Some(server), _) => {
+            let tool = ask.tool.strip_prefix(&format!("mcp__{server}__")).unwrap_or(&ask.tool);
+            vec![format!("mcp__{server}__{tool}")]
+        }
+        (None, ToolKind::Write | ToolKind::Edit) => vec!["Write".into(), "Edit".into()],
+        (None, _) => vec![ask.tool.clone()],
+    }
+    .into_iter()
+    .filter(|rule| agentline::Rule::parse("allow", rule).is_ok())
+    .collect()
+}
+
+fn choices(ask: &PermissionAsk) -> String {
+    let rules = rules(ask);
+    let always = if rules.is_empty() {
+        String::new()
+    } else {
+        format!(", a(lways in this run: {})", plain(&rules.join(", ")))
+    };
+    format!("allow? y(es), N(o){always}, d(etails): ")
+}
+
+/// What is asked, in short.
+fn question(ask: &PermissionAsk) -> Vec<String> {
+    let mut lines = vec![format!("the agent wants to use {}", named(ask))];
+    if let Some(command) = &ask.command {
+        lines.extend(command.lines().map(|line| format!("    {}", plain(line))));
+    } else if ask.diffs.is_empty() {
+        lines.extend(ask.paths.iter().map(|path| format!("    {}", plain(path))));
+    }
+    for diff in &ask.diffs {
+        lines.extend(changed(diff, SHORT));
+    }
+    lines
+}
+
+/// All that is known.
+fn details(ask: &PermissionAsk) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut put = |what: &str, text: &str| {
+        if !text.is_empty() {
+            lines.push(format!("  {what:<9} {}", plain(text)));
+        }
+    };
+    put("tool", &ask.tool);
+    put("its name", &ask.native_tool);
+    put("server", ask.server.as_deref().unwrap_or_default());
+    put("title", &ask.title);
+    put("command", ask.command.as_deref().unwrap_or_default());
+    ask.paths.iter().for_each(|path| put("file", path));
+    put("arguments", ask.input.as_deref().map_or("", |input| input.get()));
+    for diff in &ask.diffs {
+        lines.extend(changed(diff, usize::MAX));
+    }
+    lines
+}
+
+fn named(ask: &PermissionAsk) -> String {
+    let name = if ask.tool.is_empty() { "a tool" } else { &ask.tool };
+    match &ask.server {
+        Some(server) => format!("{} of the MCP server {}", plain(name), plain(server)),
+        None => plain(name),
+    }
+}
+
+/// What a change takes away and adds, between what stays the same at both ends.
+fn changed(diff: &Diff, most: usize) -> Vec<String> {
+    let old: Vec<&str> = diff.old.as_deref().unwrap_or_default().lines().collect();
+    let new: Vec<&str> = diff.new.lines().collect();
+    let same = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+    let (old, new) = (&old[same..], &new[same..]);
+    let end = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
+    let (old, new) = (&old[..old.len() - end], &new[..new.len() - end]);
+    let kind = if diff.old.is_none() { "new file" } else { "change" };
+    let mut lines = vec![format!("    {} ({kind}, line {})", plain(&diff.path), same + 1)];
+    let all = old.iter().map(|line| ('-', line)).chain(new.iter().map(|line| ('+', line)));
+    lines.extend(all.take(most).map(|(sign, line)| format!("    {sign} {}", plain(line))));
+    let hidden = (old.len() + new.len()).saturating_sub(most);
+    if hidden > 0 {
+        lines.push(format!("    … {hidden} more lines"));
+    }
+    lines
+}
+
+/// A text in which nothing moves the cursor, hides letters or turns their order around.
+fn plain(text: &str) -> String {
+    let turns = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+    let mut out = String::new();
+    for c in text.chars() {
+        if (c.is_control() && c != '\t') || turns(c) {
+            out.extend(c.escape_unicode());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::sync::mpsc::UnboundedSender;
+
+    #[derive(Default)]
+    struct Paper(Vec<String>);
+
+    impl Screen for Paper {
+        fn line(&mut self, line: &str) {
+            self.0.push(line.to_owned());
+        }
+
+        fn prompt(&mut self, line: &str) {
+            self.0.push(line.to_owned());
+        }
+    }
+
+    struct Stage {
+        desk: Desk,
+        keys: Option<UnboundedSender<String>>,
+        put: UnboundedSender<Open>,
+        paper: Paper,
+    }
+
+    impl Stage {
+        fn new() -> Self {
+            let (keys, lines) = unbounded_channel();
+            let (put, questions) = unbounded_channel();
+            let desk = Desk { questions, lines, current: None, always: Vec::new() };
+            Self { desk, keys: Some(keys), put, paper: Paper::default() }
+        }
+
+        fn ask(&mut self, ask: PermissionAsk) -> oneshot::Receiver<Permit> {
+            let (reply, answer) = oneshot::channel();
+            self.put.send(Open { ask, reply }).ok().unwrap();
+            self.poll();
+            answer
+        }
+
+        fn type_in(&mut self, line: &str) {
+            self.keys.as_ref().unwrap().send(line.to_owned()).unwrap();
+            self.poll();
+        }
+
+        fn poll(&mut self) {
+            self.desk.poll(&mut Context::from_waker(std::task::Waker::noop()), &mut self.paper);
+        }
+
+        fn shown(&mut self) -> String {
+            std::mem::take(&mut self.paper.0).join("\n")
+        }
+    }
+
+    fn command(text: &str) -> PermissionAsk {
+        let mut ask = PermissionAsk::default();
+        (ask.tool, ask.kind, ask.command) = ("Bash".into(), ToolKind::Shell, Some(text.into()));
+        ask
+    }
+
+    fn refused(word: &str) -> Permit {
+        Permit::Deny(word.into())
+    }
+
+    #[test]
+    fn answers_are_taken_by_their_letters() {
+        for (keys, permit) in [
+            ("y", Permit::Allow),
+            (" YES ", Permit::Allow),
+            ("n", refused("refused")),
+            ("", refused("refused")),
+            ("a", Permit::Allow),
+        ] {
+            let mut stage = Stage::new();
+            let mut answer = stage.ask(command("rm -rf build"));
+            assert!(answer.try_recv().is_err());
+            stage.type_in(keys);
+            assert_eq!(answer.try_recv(), Ok(permit), "{keys}");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_is_shown_and_more_on_request() {
+        let mut stage = Stage::new();
+        let mut answer = stage.ask(command("rm -rf build"));
+        assert_eq!(
+            stage.shown(),
+            "the agent wants to use Bash\n    rm -rf build\n\
+             allow? y(es), N(o), a(lways in this run: Bash(rm *)), d(etails): "
+        );
+        stage.type_in("what?");
+        assert!(stage.shown().starts_with("allow?"));
+        stage.type_in("d");
+        assert!(stage.shown().contains("  command   rm -rf build"));
+        assert!(answer.try_recv().is_err());
+    }
+
+    #[test]
+    fn always_is_for_the_run_and_says_what_it_covers() {
+        let mut stage = Stage::new();
+        let _first = stage.ask(command("git log"));
+        stage.type_in("a");
+        stage.shown();
+        let mut second = stage.ask(command("git status"));
+        assert_eq!((second.try_recv(), stage.shown().as_str()), (Ok(Permit::Allow), ""));
+        let mut third = stage.ask(command("git status; rm x"));
+        assert!(third.try_recv().is_err() && !stage.shown().contains("always"));
+        // It is not offered there, so it is no answer.
+        stage.type_in("a");
+        assert!(third.try_recv().is_err());
+        stage.type_in("n");
+        let mut tool = PermissionAsk::default();
+        (tool.tool, tool.server, tool.kind) = ("get".into(), Some("docs".into()), ToolKind::Mcp);
+        let _fourth = stage.ask(tool.clone());
+        assert!(stage.shown().contains("mcp__docs__get"));
+        stage.type_in("a");
+        assert_eq!(stage.ask(tool).try_recv(), Ok(Permit::Allow));
+    }
+
+    #[test]
+    fn a_change_is_shown_where_it_differs() {
+        let mut ask = PermissionAsk::default();
+        (ask.tool, ask.kind) = ("Edit".into(), ToolKind::Edit);
+        let mut diff = Diff::default();
+        diff.path = "src/a".into();
+        diff.old = Some("one\ntwo\nthree\n".into());
+        diff.new = "one\n2\nzwei\nthree\n".into();
+        let long: String = (0..30).map(|i| format!("{i}\n")).collect();
+        let mut new = Diff::default();
+        (new.path, new.new) = ("b".into(), long);
+        ask.diffs = vec![diff, new];
+        let mut stage = Stage::new();
+        let _answer = stage.ask(ask);
+        let shown = stage.shown();
+        assert!(shown.contains("    src/a (change, line 2)\n    - two\n    + 2\n    + zwei\n    b (new file, line 1)\n    + 0\n"), "{shown}");
+        assert!(shown.contains("    + 19\n    … 10 more lines\n"), "{shown}");
+        stage.type_in("d");
+        assert!(stage.shown().contains("    + 29"));
+    }
+
+    #[test]
+    fn nothing_that_the_agent_says_paints_over_the_question() {
+        let mut stage = Stage::new();
+        let _answer = stage.ask(command("rm x\u{1b}[1A\u{1b}[2Kls\r \u{202e}txt.exe"));
+        let shown = stage.shown();
+        assert!(shown.contains("rm x\\u{1b}[1A\\u{1b}[2Kls\\u{d} \\u{202e}txt.exe"), "{shown}");
+    }
+
+    #[test]
+    fn early_keys_no_reader_and_a_gone_asker_permit_nothing() {
+        let mut stage = Stage::new();
+        stage.type_in("y");
+        let mut answer = stage.ask(command("ls"));
+        assert!(answer.try_recv().is_err(), "typed before the question");
+        drop(stage.keys.take());
+        stage.poll();
+        assert_eq!(answer.try_recv(), Ok(refused("nobody_answered")));
+
+        let mut stage = Stage::new();
+        drop(stage.ask(command("ls")));
+        stage.poll();
+        assert!(stage.shown().ends_with("the question is withdrawn"));
+        assert!(stage.desk.current.is_none());
+    }
+}

@@ -1,0 +1,234 @@
+//! What must hold whatever an agent writes: nonsense is told and never answered, any cut of the bytes gives the same,
+//! and every damaged conversation has one outcome for each of its runs.
+
+use super::{
+    desk::{Desk, capabilities},
+    recorded::{self, Recorded, Replay},
+};
+use crate::play::{Dice, Player, RUN, order};
+use agentline_core::{Event, Exit, LineSplitter, Output, Piece, RunId, Stream, Surface, Talk, Verdict, What};
+use serde_json::json;
+
+#[test]
+fn nonsense_is_told_never_answered_and_breaks_nothing() {
+    let (mut desk, id) = Desk::going();
+    let lines = [
+        ("plain text", 1),
+        ("{\"jsonrpc\":\"2.0\",\"id\":1,\"resu", 1),
+        ("42", 1),
+        ("[]", 1),
+        ("{}", 1),
+        ("null", 1),
+        ("", 0),
+        ("   ", 0),
+        ("\u{fffd}\u{fffd} bytes that were no text", 1),
+        // An answer to nobody, an unknown notification, a complaint: read, and of no consequence.
+        (r#"{"jsonrpc":"2.0","id":99,"result":{}}"#, 0),
+        (r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#, 0),
+        (r#"{"jsonrpc":"2.0","method":"_auth/status_update","params":{"authStatus":{}}}"#, 0),
+        (r#"{"jsonrpc":"2.0","method":"session/update"}"#, 0),
+        (r#"{"jsonrpc":"2.0","method":7,"params":[]}"#, 0),
+    ];
+    for (line, unreadable) in lines {
+        let before = desk.player.events().filter(|e| matches!(e, Event::Unreadable { .. })).count();
+        desk.player.stdout(line);
+        let after = desk.player.events().filter(|e| matches!(e, Event::Unreadable { .. })).count();
+        assert_eq!(after - before, unreadable, "{line}");
+        assert!(desk.frames().is_empty(), "{line} was answered");
+    }
+    // Half a line and a whole one behind it: only the half is lost. Half a surrogate pair is no reason to lose a line.
+    let whole = |text: &str| {
+        let content = format!(r#"{{"type":"text","text":"{text}"}}"#);
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{{"sessionUpdate":"agent_message_chunk","content":{content}}}}}}}"#
+        )
+    };
+    desk.player.stdout(&format!("{{\"jsonrpc\":\"2.0\",\"me{}", whole("kept ")));
+    desk.player.stdout(&whole("\\ud83d too"));
+    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    desk.player.check();
+    assert_eq!(desk.player.outcome().text, "kept \u{fffd} too");
+    assert_eq!(desk.player.outcome().verdict, Verdict::Done);
+    assert_eq!(desk.player.outcome().unreadable_lines, 8);
+}
+
+#[test]
+fn a_notification_of_a_session_is_told_to_its_run() {
+    let (mut desk, _) = Desk::going();
+    desk.send(&json!({"jsonrpc": "2.0", "method": "_x/progress", "params": {"sessionId": "s", "n": 1}}));
+    assert_eq!(desk.story(), ["started", "agent"]);
+}
+
+#[test]
+fn questions_of_nobody_are_answered_all_the_same() {
+    let (mut desk, id) = Desk::going();
+    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    for session in ["s", "unknown"] {
+        let params = json!({"sessionId": session, "toolCall": {"toolCallId": "t"}, "options": []});
+        desk.frames();
+        desk.send(
+            &json!({"jsonrpc": "2.0", "id": null, "method": "session/request_permission", "params": params}),
+        );
+        assert_eq!(
+            desk.frame(),
+            json!({"jsonrpc": "2.0", "id": null, "result": {"outcome": {"outcome": "cancelled"}}})
+        );
+    }
+    assert!(desk.asked().is_empty());
+}
+
+fn told(replay: &Replay) -> String {
+    let run_of = |o: &Output| !matches!(o, Output::Frame(_));
+    format!("{:?}", replay.desk.player.out.iter().filter(|o| run_of(o)).collect::<Vec<_>>())
+}
+
+/// Feeds a line as bytes that are cut at these places.
+fn cut(line: &str, dice: &mut Dice) -> Vec<String> {
+    let bytes = format!("{line}\n").into_bytes();
+    let mut splitter = LineSplitter::new(64 << 20);
+    let mut lines = Vec::new();
+    let mut from = 0;
+    let mut cuts: Vec<usize> = (0..1 + dice.below(6)).map(|_| dice.below(bytes.len())).collect();
+    cuts.extend([bytes.len()]);
+    cuts.sort_unstable();
+    for to in cuts {
+        splitter.push(&bytes[from..to], |piece| match piece {
+            Piece::Line(text) => lines.push(text.into_owned()),
+            other => panic!("{other:?}"),
+        });
+        from = to;
+    }
+    lines
+}
+
+#[test]
+fn any_cut_of_the_bytes_gives_the_same() {
+    for recording in recorded::all() {
+        let wanted = told(&recording.play());
+        for seed in 0..3 {
+            let mut dice = Dice::new(seed + 40);
+            let replay = recording.play_with(Some(Box::new(move |line| cut(&line, &mut dice))));
+            assert!(told(&replay) == wanted, "{} with seed {seed}", recording.name);
+        }
+    }
+}
+
+#[test]
+fn the_same_conversation_comes_to_the_same() {
+    for recording in recorded::all() {
+        assert!(told(&recording.play()) == told(&recording.play()), "{}", recording.name);
+    }
+}
+
+/// Damages a line in one of seven ways, or loses or doubles it.
+fn damage(line: String, dice: &mut Dice) -> Vec<String> {
+    let mut bytes = line.into_bytes();
+    let at = dice.below(bytes.len());
+    let end = (at + 1 + dice.below(40)).min(bytes.len());
+    match dice.below(24) {
+        0 if !bytes.is_empty() => bytes[at] ^= 1 << dice.below(8),
+        1 => bytes.truncate(at),
+        2 => drop(bytes.drain(at..end)),
+        3 => {
+            let piece = bytes[at..end].to_vec();
+            let to = dice.below(bytes.len());
+            drop(bytes.splice(to..to, piece));
+        }
+        4 => bytes.insert(at, [b'\n', b'{', b'"', b'\\', 0, 0xff, b'}', b'['][dice.below(8)]),
+        5 => return Vec::new(),
+        6 => {
+            let line = String::from_utf8_lossy(&bytes).into_owned();
+            return vec![line.clone(), line];
+        }
+        _ => {}
+    }
+    String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect()
+}
+
+fn check_all(recording: &Recorded, replay: &Replay) {
+    let player = &replay.desk.player;
+    player.check();
+    assert!(player.conn.gone(), "{}", recording.name);
+    for run in 1..=replay.runs {
+        player.outcome_of(RunId(run));
+    }
+}
+
+#[test]
+fn every_damaged_conversation_has_its_outcomes() {
+    let mut runs = 0;
+    for recording in recorded::all() {
+        for seed in 0..25 {
+            let mut dice = Dice::new(seed * 7 + 1);
+            let replay = recording.play_with(Some(Box::new(move |line| damage(line, &mut dice))));
+            check_all(&recording, &replay);
+            runs += replay.runs;
+        }
+    }
+    assert!(runs > 4000, "{runs}");
+}
+
+#[test]
+fn from_any_moment_time_or_a_stop_or_the_end_of_the_process_ends_it() {
+    for recording in recorded::all().into_iter().filter(|r| r.lines.len() < 60) {
+        let replay = recording.play();
+        let lines = replay.desk.player.tape.clone().expect("it was taped");
+        for stop in (0..lines.len()).step_by(7) {
+            for end in 0..3 {
+                let mut player = replayed(&recording, &lines[..stop]);
+                match end {
+                    0 => {}
+                    1 => (1..=replay.runs)
+                        .for_each(|run| player.take(What::Cancel { run: RunId(run), signal: 15 })),
+                    _ => player.exit(Exit::Code(1)),
+                }
+                player.take(What::Retire);
+                player.ticks_to_the_end();
+                player.check();
+                assert!(player.conn.gone(), "{} after {stop}", recording.name);
+            }
+        }
+    }
+}
+
+/// Plays a part of a tape.
+fn replayed(recording: &Recorded, lines: &[String]) -> Player {
+    let mut desk = recording.desk();
+    desk.player.disk = None;
+    let header = r#"{"schema":"agentline.tape/1","agent":"gemini","surface":"acp"}"#;
+    let tape = agentline_core::Tape::read(&format!("{header}\n{}", lines.join("\n"))).expect("it is a tape");
+    for input in tape.inputs.into_iter().skip(1) {
+        desk.player.now = input.at;
+        desk.player.take(input.what);
+    }
+    desk.player.disk = Some(agentline_core::Disk::default());
+    desk.player
+}
+
+#[test]
+fn a_tape_survives_its_own_writing_and_plays_the_same() {
+    for recording in recorded::all() {
+        let replay = recording.play();
+        let lines = replay.desk.player.tape.clone().expect("it was taped");
+        let player = replayed(&recording, &lines);
+        let again = Replay::of(player, replay.runs);
+        assert!(told(&replay) == told(&again), "{}", recording.name);
+    }
+}
+
+#[test]
+fn an_agent_that_dies_ends_all_its_runs() {
+    let mut desk = Desk::with(super::desk::gemini(&Talk::new(Surface::Acp, None)));
+    desk.reply("initialize", &capabilities("0.61.0"));
+    desk.start(RUN, "a", order());
+    desk.frames();
+    desk.start(RunId(2), "b", order());
+    desk.text("a", "half");
+    desk.player.line(Stream::Stderr, "Error when talking to Gemini API");
+    desk.player.exit(Exit::Signal(9));
+    desk.player.check();
+    for run in [1, 2] {
+        assert_eq!(desk.player.outcome_of(RunId(run)).verdict, Verdict::Failed);
+    }
+    assert!(desk.player.conn.gone());
+}

@@ -1,0 +1,377 @@
+//! From the handshake to the first prompt: what is asked for is set up or said to be impossible, and nothing is
+//! prompted before.
+
+use super::desk::{Desk, capabilities, gemini};
+use crate::play::{RUN, order};
+use agentline_core::{
+    Attachment, AttachmentContent, Kind, McpServer, ModeWish, ModelWish, Order, Output, Phase, RunId, Side,
+    Stream, Surface, Talk, Verdict, Want, What, acp_dialogue,
+};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+#[track_caller]
+fn failed(desk: &mut Desk, kind: Kind, part: &str) {
+    assert!(desk.frames().is_empty(), "nothing is asked any more");
+    let error = desk.player.outcome().error.clone().expect("why");
+    assert_eq!((error.kind, desk.player.outcome().verdict != Verdict::Done), (kind, true), "{error:?}");
+    assert!(error.message.contains(part), "`{}` does not say `{part}`", error.message);
+}
+
+fn host(desk: &mut Desk, line: &Value) {
+    desk.player.line(Stream::Side(RUN, Side::ToolHost), &line.to_string());
+}
+
+#[test]
+fn only_what_is_done_for_the_agent_is_offered() {
+    for (read, write) in [(false, false), (true, false), (true, true)] {
+        let mut talk = Talk::new(Surface::Acp, None);
+        (talk.read_files, talk.write_files) = (read, write);
+        let mut desk = Desk::with(gemini(&talk));
+        let hello = desk.frame();
+        assert_eq!((&hello["id"], &hello["method"]), (&json!(0), &json!("initialize")));
+        let params = &hello["params"];
+        assert_eq!(params["protocolVersion"], 1);
+        assert_eq!(
+            params["clientCapabilities"],
+            json!({"fs": {"readTextFile": read, "writeTextFile": write}, "terminal": false})
+        );
+        assert_eq!(params["clientInfo"]["name"], "agentline");
+    }
+    // What was not offered is not done.
+    let (mut desk, _) = Desk::going();
+    for method in
+        ["fs/read_text_file", "fs/write_text_file", "terminal/create", "terminal/output", "brand/new"]
+    {
+        desk.send(&json!({"jsonrpc": "2.0", "id": "x", "method": method, "params": {"sessionId": "s", "path": "/etc/passwd"}}));
+        assert_eq!(desk.frame()["error"]["code"], -32601, "{method}");
+        assert!(desk.asked().is_empty());
+    }
+}
+
+#[test]
+fn a_prompt_that_comes_before_the_handshake_waits() {
+    let mut desk = Desk::with(acp_dialogue(&Talk::new(Surface::Acp, None)));
+    let hello = desk.frame();
+    desk.player.prompt(order());
+    desk.player.prompt_as(RunId(2), order());
+    assert!(desk.frames().is_empty());
+    desk.end(&hello["id"], &capabilities("1.0"));
+    let opened: Vec<_> = desk.frames().iter().map(|f| (f["id"].clone(), f["method"].clone())).collect();
+    assert_eq!(opened, [(json!(4097), json!("session/new")), (json!(8193), json!("session/new"))]);
+    assert!(desk.player.out.iter().any(|o| matches!(o, Output::Ready)));
+}
+
+#[test]
+fn an_agent_that_cannot_be_talked_with_is_said_to_be() {
+    for (answer, kind, part) in [
+        (json!({"result": {"protocolVersion": 2}}), Kind::Input, "version 2"),
+        (json!({"error": {"code": -32000, "message": "sign in first"}}), Kind::NotAuthenticated, "sign in"),
+        (json!({"error": {"code": -32603, "message": "boom"}}), Kind::ApiError, "boom"),
+    ] {
+        let mut desk = Desk::with(acp_dialogue(&Talk::new(Surface::Acp, None)));
+        desk.player.prompt(order());
+        let mut answer = answer;
+        answer["id"] = desk.frame()["id"].clone();
+        desk.send(&answer);
+        failed(&mut desk, kind, part);
+        // Whoever comes later gets no further.
+        desk.player.prompt_as(RunId(2), order());
+        assert_eq!(desk.player.outcome_of(RunId(2)).error.as_ref().map(|e| e.kind), Some(kind));
+        desk.player.ticks_to_the_end();
+        desk.player.check();
+    }
+    // Silence about the version and about everything else is no reason to give up.
+    for quiet in [json!({}), json!(null), json!({"agentCapabilities": 7, "agentInfo": []})] {
+        let mut desk = Desk::with(acp_dialogue(&Talk::new(Surface::Acp, None)));
+        desk.player.prompt(order());
+        desk.reply("initialize", &quiet);
+        assert_eq!(desk.frame()["method"], "session/new", "{quiet}");
+    }
+}
+
+fn with_servers(http: bool) -> (Desk, Order) {
+    let mut desk = Desk::with(acp_dialogue(&Talk::new(Surface::Acp, None)));
+    let mut can = capabilities("1.0");
+    can["agentCapabilities"]["mcpCapabilities"]["http"] = json!(http);
+    desk.reply("initialize", &can);
+    let pair = |k: &str, v: &str| BTreeMap::from([(k.to_owned(), v.to_owned())]);
+    let mut order = order();
+    let command =
+        McpServer::Command { command: "node".into(), args: vec!["s.js".into()], env: pair("A", "1") };
+    let url =
+        McpServer::Url { url: "http://127.0.0.1:1/mcp".into(), headers: pair("Authorization", "Bearer t") };
+    order.servers = BTreeMap::from([("local".to_owned(), command), ("web".to_owned(), url)]);
+    (desk, order)
+}
+
+#[test]
+fn servers_are_given_as_the_protocol_wants_them() {
+    let (mut desk, order) = with_servers(true);
+    desk.player.prompt(order.clone());
+    let params = desk.reply("session/new", &json!({"sessionId": "s"}));
+    assert_eq!(params["cwd"], "/ws");
+    assert_eq!(
+        params["mcpServers"],
+        json!([
+            {"name": "local", "command": "node", "args": ["s.js"], "env": [{"name": "A", "value": "1"}]},
+            {"type": "http", "name": "web", "url": "http://127.0.0.1:1/mcp",
+                "headers": [{"name": "Authorization", "value": "Bearer t"}]},
+        ])
+    );
+    let (mut desk, order) = with_servers(false);
+    desk.player.prompt(order);
+    failed(&mut desk, Kind::Input, "`web`");
+    assert_eq!(desk.player.outcome().error.as_ref().map(|e| e.phase), Some(Phase::Request));
+}
+
+#[test]
+fn attachments_are_blocks_that_the_agent_takes() {
+    let mut order = order();
+    let base64 = |mime: &str| Attachment::new("file:///a", mime, AttachmentContent::Base64("aGk=".into()));
+    order.attachments = vec![
+        base64("image/png"),
+        base64("audio/wav"),
+        Attachment::new("file:///t.rs", "text/x-rust", AttachmentContent::Text("fn".into())),
+        base64("application/pdf"),
+    ];
+    let mut desk = Desk::gemini();
+    desk.start(RUN, "s", order.clone());
+    let prompt = desk.frame();
+    assert_eq!(
+        prompt["params"]["prompt"],
+        json!([
+            {"type": "text", "text": "Do it"},
+            {"type": "image", "mimeType": "image/png", "data": "aGk="},
+            {"type": "audio", "mimeType": "audio/wav", "data": "aGk="},
+            {"type": "resource", "resource": {"uri": "file:///t.rs", "mimeType": "text/x-rust", "text": "fn"}},
+            {"type": "resource", "resource": {"uri": "file:///a", "mimeType": "application/pdf", "blob": "aGk="}},
+        ])
+    );
+    for (missing, part) in [("image", "images"), ("audio", "audio"), ("embeddedContext", "embedded files")] {
+        let mut desk = Desk::with(gemini(&Talk::new(Surface::Acp, None)));
+        let mut can = capabilities("0.61.0");
+        can["agentCapabilities"]["promptCapabilities"][missing] = json!(false);
+        desk.reply("initialize", &can);
+        desk.player.prompt(order.clone());
+        failed(&mut desk, Kind::Input, part);
+        assert!(desk.player.outcome().error.as_ref().is_some_and(|e| e.message.contains("`attachments`")));
+    }
+}
+
+#[test]
+fn our_own_tools_are_waited_for() {
+    let hosted = || {
+        let mut desk = Desk::gemini();
+        let mut order = order();
+        order.hosted = vec!["ask".into(), "tell".into()];
+        desk.player.prompt(order);
+        desk
+    };
+    // Listed after, or before the session was said to be open.
+    let mut desk = hosted();
+    desk.reply("session/new", &json!({"sessionId": "s"}));
+    host(&mut desk, &json!({"listed": ["ask"]}));
+    assert!(desk.frames().is_empty());
+    host(&mut desk, &json!({"listed": ["ask", "tell", "more"]}));
+    assert_eq!(desk.frame()["method"], "session/prompt");
+    let mut desk = hosted();
+    let open = desk.frame();
+    host(&mut desk, &json!({"listed": ["tell", "ask"]}));
+    desk.end(&open["id"], &json!({"sessionId": "s"}));
+    assert_eq!(desk.frame()["method"], "session/prompt");
+    // Not listed: the reason is told, whenever it comes.
+    for (line, part) in [
+        (json!({"unlisted": "nobody came in 10 s"}), "nobody came in 10 s"),
+        (json!({"refused": "a wrong token"}), "a wrong token"),
+        (json!({"refused": {"status": 401}}), "401"),
+    ] {
+        for early in [true, false] {
+            let mut desk = hosted();
+            let open = desk.frame();
+            if early {
+                host(&mut desk, &line);
+            }
+            desk.end(&open["id"], &json!({"sessionId": "s"}));
+            if !early {
+                host(&mut desk, &line);
+            }
+            failed(&mut desk, Kind::Mcp, part);
+        }
+    }
+}
+
+#[test]
+fn what_the_tool_host_reports_is_told() {
+    let (mut desk, id) = Desk::going();
+    host(&mut desk, &json!({"server": "web", "error": "connection refused"}));
+    host(&mut desk, &json!({"called": "ask"}));
+    host(&mut desk, &json!({"value": {"a": [1]}}));
+    host(&mut desk, &json!("nonsense"));
+    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    assert_eq!(desk.player.warnings(), ["mcp_server"]);
+    assert_eq!(desk.player.outcome().output.as_ref().map(|v| v.get()), Some(r#"{"a":[1]}"#));
+    assert_eq!(desk.player.outcome().verdict, Verdict::Done, "a value is an answer");
+}
+
+#[test]
+fn a_session_can_be_opened_alone_and_gone_on_with() {
+    let mut desk = Desk::gemini();
+    let mut open = order();
+    open.only_open = true;
+    open.mode = Some(ModeWish::new("yolo", true));
+    desk.player.prompt(open);
+    desk.reply(
+        "session/new",
+        &json!({"sessionId": "s", "modes": {"currentModeId": "default", "availableModes": []}}),
+    );
+    assert_eq!(desk.reply("session/set_mode", &json!({}))["modeId"], "yolo");
+    assert_eq!(desk.player.outcome().verdict, Verdict::Done);
+    assert!(desk.frames().is_empty(), "nothing is prompted");
+    // The agent tells its commands when nobody is there, which is nothing to warn of.
+    desk.update("s", &json!({"sessionUpdate": "available_commands_update", "availableCommands": []}));
+    let mut next = order();
+    next.session = Want::Open("s".into());
+    next.mode = Some(ModeWish::new("yolo", true));
+    desk.player.prompt_as(RunId(2), next.clone());
+    let prompt = desk.frame();
+    assert_eq!(prompt["method"], "session/prompt", "it is in that mode");
+    // Two prompts in one session would cancel each other.
+    desk.player.prompt_as(RunId(3), next.clone());
+    let busy = desk.player.outcome_of(RunId(3)).error.clone().expect("why");
+    assert_eq!(busy.kind, Kind::Input);
+    assert!(desk.frames().is_empty());
+    desk.text("s", "fine");
+    desk.end(&prompt["id"], &json!({"stopReason": "end_turn"}));
+    assert_eq!(desk.player.outcome_of(RunId(2)).text, "fine");
+    assert_eq!(desk.player.outcome_of(RunId(2)).session_id.as_deref(), Some("s"));
+    next.session = Want::Open("never".into());
+    desk.player.prompt_as(RunId(4), next);
+    assert_eq!(desk.player.outcome_of(RunId(4)).error.as_ref().map(|e| e.kind), Some(Kind::SessionNotFound));
+}
+
+#[test]
+fn a_model_is_set_by_the_way_that_the_session_has() {
+    let wish = |result: &Value| {
+        let mut desk = Desk::unknown();
+        let mut order = order();
+        order.model = Some(ModelWish::new("big", false));
+        desk.player.prompt(order);
+        desk.reply("session/new", result);
+        desk
+    };
+    let option =
+        json!([{"id": "model", "category": "model", "currentValue": "small", "options": [{"value": "big"}]}]);
+    let mut desk = wish(&json!({"sessionId": "s", "configOptions": option}));
+    let params = desk.reply("session/set_config_option", &json!({}));
+    assert_eq!(params, json!({"sessionId": "s", "configId": "model", "value": "big"}));
+    assert_eq!(desk.frame()["method"], "session/prompt");
+    // A method that is listed and not there falls back on the option.
+    let models = json!({"currentModelId": "small", "availableModels": [{"modelId": "big"}]});
+    let mut desk = wish(&json!({"sessionId": "s", "models": models, "configOptions": option}));
+    desk.refuse("session/set_model", -32601, "Method not found");
+    desk.reply("session/set_config_option", &json!({}));
+    let id = desk.frame()["id"].clone();
+    desk.text("s", "x");
+    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    assert_eq!(desk.player.outcome().model.as_deref(), Some("big"));
+    assert!(desk.player.warnings().is_empty());
+    // No list, no way: the agent is asked, and what it says is told.
+    let mut desk = wish(&json!({"sessionId": "s"}));
+    desk.refuse("session/set_model", -32601, "Method not found");
+    assert_eq!(desk.frame()["method"], "session/prompt");
+    assert_eq!(desk.player.warnings(), ["model_not_set"]);
+}
+
+/// Where a run can be stopped: how it comes there.
+fn stages() -> Vec<(&'static str, Desk)> {
+    let mut all = Vec::new();
+    let mut desk = Desk::with(gemini(&Talk::new(Surface::Acp, None)));
+    desk.player.prompt(order());
+    all.push(("before the handshake", desk));
+
+    let mut desk = Desk::gemini();
+    desk.player.prompt(order());
+    all.push(("while the session opens", desk));
+
+    let mut desk = Desk::gemini();
+    let mut wish = order();
+    wish.mode = Some(ModeWish::new("plan", true));
+    desk.start(RUN, "s", wish);
+    all.push(("while the mode is set", desk));
+
+    let mut desk = Desk::gemini();
+    let mut wish = order();
+    wish.model = Some(ModelWish::new("m", false));
+    desk.start(RUN, "s", wish);
+    all.push(("while the model is set", desk));
+
+    let mut desk = Desk::gemini();
+    let mut wish = order();
+    wish.hosted = vec!["ask".into()];
+    desk.start(RUN, "s", wish);
+    all.push(("while tools are waited for", desk));
+
+    let mut desk = Desk::gemini();
+    let mut wish = order();
+    wish.session = Want::Load("s".into());
+    desk.player.prompt(wish);
+    desk.reply("session/load", &json!({}));
+    all.push(("while history comes", desk));
+    all
+}
+
+#[test]
+fn a_run_that_is_stopped_before_its_prompt_is_never_prompted() {
+    for (when, mut desk) in stages() {
+        let pending = desk.frames();
+        desk.player.take(What::Cancel { run: RUN, signal: 15 });
+        assert_eq!(desk.player.outcome().verdict, Verdict::Cancelled, "{when}");
+        // Whatever was under way is answered, and nothing comes of it.
+        for frame in pending {
+            desk.end(&frame["id"], &json!({"sessionId": "late", "protocolVersion": 1}));
+        }
+        host(&mut desk, &json!({"listed": ["ask"]}));
+        desk.text("late", "of nobody");
+        desk.player.check();
+        assert!(desk.frames().iter().all(|f| f["method"] == "initialize"), "{when}");
+        // The process is fine and takes the next.
+        assert!(desk.player.conn.vacant(), "{when}");
+        desk.player.prompt_as(RunId(2), order());
+        let frames = desk.frames();
+        assert!(frames.iter().any(|f| f["method"] == "session/new"), "{when}: {frames:?}");
+    }
+}
+
+#[test]
+fn a_session_that_cannot_be_opened_says_why() {
+    for (want, code, message, kind) in [
+        (Want::New, -32000, "Gemini API key is missing or not configured.", Kind::NotAuthenticated),
+        (Want::New, -32603, "Directory does not exist: /x", Kind::Input),
+        (Want::Load("x".into()), -32603, "Invalid session identifier \"x\".", Kind::SessionNotFound),
+        (Want::Load("x".into()), -32603, "something else", Kind::SessionNotFound),
+    ] {
+        let mut desk = Desk::gemini();
+        let mut order = order();
+        order.session = want.clone();
+        desk.player.prompt(order);
+        let method = if want == Want::New { "session/new" } else { "session/load" };
+        desk.refuse(method, code, message);
+        failed(&mut desk, kind, message);
+        assert_eq!(desk.player.outcome().error.as_ref().map(|e| e.phase), Some(Phase::Request));
+    }
+    // An agent that cannot load is not asked to.
+    let mut desk = Desk::gemini_of("0.24.0");
+    let mut order = order();
+    order.session = Want::Load("x".into());
+    let mut can = capabilities("0.24.0");
+    can["agentCapabilities"]["loadSession"] = json!(false);
+    let mut old = Desk::with(gemini(&Talk::new(Surface::Acp, None)));
+    old.reply("initialize", &can);
+    old.player.prompt(order);
+    failed(&mut old, Kind::Input, "stored session");
+    // A session without a name cannot be talked to.
+    desk.player.prompt(crate::play::order());
+    desk.reply("session/new", &json!({}));
+    failed(&mut desk, Kind::NoResult, "id");
+}

@@ -1,0 +1,242 @@
+//! Sessions side by side on one process: what one says, asks or uses never touches the other, and a run that is cut
+//! out of a shared tape plays the same alone.
+
+use super::{
+    desk::Desk,
+    recorded::{self, Recorded},
+};
+use crate::play::{Player, order};
+use agentline_core::{Answer, AskId, Input, Output, Ruling, RunId, Side, Stream, Tape, Verdict, Want, What};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// What came out for one run. Which line it was of all lines is the one thing that may differ.
+fn outputs_of(out: &[Output], runs: &BTreeSet<RunId>) -> Vec<String> {
+    let of = |o: &Output| match o {
+        Output::Event(run, _) | Output::Ask(run, ..) | Output::Done(run, _) | Output::Follow(run, ..) => {
+            Some(*run)
+        }
+        Output::Withdraw(ask) => Some(RunId(ask.0 >> 8)),
+        Output::Frame(frame) => frame_owner(frame),
+        _ => None,
+    };
+    out.iter()
+        .filter(|o| of(o).is_some_and(|run| runs.contains(&run)))
+        .map(|o| match o {
+            Output::Event(run, record) => {
+                format!("{run:?} {} {} {:?}", record.seq, record.at_ms, record.event)
+            }
+            other => format!("{other:?}"),
+        })
+        .collect()
+}
+
+/// The run whose request a frame is; answers and notices are of nobody here.
+fn frame_owner(frame: &str) -> Option<RunId> {
+    let frame: Value = serde_json::from_str(frame).expect("a frame is JSON");
+    let id = frame["method"].is_string().then(|| frame["id"].as_u64())??;
+    (id >= 4096).then(|| RunId(u32::try_from(id >> 12).expect("a small number")))
+}
+
+/// The runs that an input names by itself.
+fn named(input: &Input<'_>) -> Option<RunId> {
+    match &input.what {
+        What::Prompt { run, .. } | What::Cancel { run, .. } | What::Notice { run, .. } => Some(*run),
+        What::Answer { ask, .. } => Some(RunId(ask.0 >> 8)),
+        What::Line { stream: Stream::Side(run, _), .. } => Some(*run),
+        _ => None,
+    }
+}
+
+/// Cuts some runs out of a shared tape: an input goes only if all that it caused belongs to others.
+fn cut(recording: Option<&Recorded>, tape: &Tape, runs: &BTreeSet<RunId>) -> (Vec<String>, Vec<String>) {
+    let desk = || recording.map_or_else(Desk::bare, Recorded::desk);
+    let mut shared = desk().player;
+    let mut alone = desk().player;
+    (shared.disk, alone.disk) = (None, None);
+    let skip = usize::from(matches!(tape.inputs.first(), Some(Input { what: What::Up, .. })));
+    for input in tape.inputs.iter().skip(skip) {
+        let from = shared.out.len();
+        hand(&mut shared, input);
+        let caused: Vec<Option<RunId>> = shared.out[from..]
+            .iter()
+            .map(|o| match o {
+                Output::Event(run, _)
+                | Output::Ask(run, ..)
+                | Output::Done(run, _)
+                | Output::Follow(run, ..) => Some(*run),
+                Output::Withdraw(AskId(ask)) => Some(RunId(ask >> 8)),
+                Output::Frame(frame) => frame_owner(frame),
+                _ => None,
+            })
+            .collect();
+        let others = |run: &RunId| !runs.contains(run);
+        let goes = match named(input) {
+            Some(run) => others(&run),
+            None => caused.iter().any(Option::is_some) && caused.iter().flatten().all(others),
+        };
+        if !goes {
+            hand(&mut alone, input);
+        }
+    }
+    (outputs_of(&shared.out, runs), outputs_of(&alone.out, runs))
+}
+
+fn hand(player: &mut Player, input: &Input<'_>) {
+    player.now = input.at;
+    player.take(input.what.clone());
+}
+
+fn tape_of(lines: &[String]) -> Tape {
+    let header = r#"{"schema":"agentline.tape/1","agent":"gemini","surface":"acp"}"#;
+    Tape::read(&format!("{header}\n{}", lines.join("\n"))).expect("it is a tape")
+}
+
+#[test]
+fn conversations_cut_out_of_a_recording_play_the_same_alone() {
+    let mut cuts = 0;
+    for recording in recorded::all() {
+        let replay = recording.play();
+        let tape = tape_of(&replay.desk.player.tape.clone().expect("it was taped"));
+        // The runs of one session belong together: the later ones go on in what the first has opened.
+        let mut sessions: Vec<(String, BTreeSet<RunId>)> = Vec::new();
+        for run in (1..=replay.runs).map(RunId) {
+            let wanted = tape.inputs.iter().find_map(|input| match &input.what {
+                What::Prompt { run: of, order } if *of == run => Some(order.session.clone()),
+                _ => None,
+            });
+            let own = || {
+                replay
+                    .desk
+                    .player
+                    .outcome_of(run)
+                    .session_id
+                    .clone()
+                    .unwrap_or_else(|| format!("none {}", run.0))
+            };
+            let id = match wanted {
+                Some(Want::Open(id) | Want::Load(id)) => id,
+                _ => own(),
+            };
+            match sessions.iter_mut().find(|s| s.0 == id) {
+                Some(session) => drop(session.1.insert(run)),
+                None => sessions.push((id, BTreeSet::from([run]))),
+            }
+        }
+        for (session, runs) in sessions {
+            let (shared, alone) = cut(Some(&recording), &tape, &runs);
+            assert_eq!(shared, alone, "{} {session}", recording.name);
+            assert!(!shared.is_empty());
+            cuts += 1;
+        }
+    }
+    assert!(cuts > 50, "{cuts}");
+}
+
+/// What two runs side by side say, one line a step; `who` is the number of the run and of its session.
+fn steps(who: u32, ids: (u64, u64)) -> Vec<Value> {
+    let session = format!("s{who}");
+    let update = |update: Value| json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": update}});
+    let text = |text: &str| {
+        update(json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}))
+    };
+    let call = json!({"toolCallId": "write_file__write_file_1_0", "title": "Writing to a", "kind": "edit",
+        "content": [{"type": "diff", "path": "/ws/a", "oldText": "", "newText": "x"}]});
+    let options = json!([{"optionId": "y", "kind": "allow_once"}, {"optionId": "n", "kind": "reject_once"}]);
+    vec![
+        json!({"jsonrpc": "2.0", "id": ids.0, "result": {"sessionId": session}}),
+        update(json!({"sessionUpdate": "available_commands_update", "availableCommands": []})),
+        text("Hel"),
+        json!({"jsonrpc": "2.0", "id": who, "method": "session/request_permission",
+            "params": {"sessionId": session, "toolCall": call, "options": options}}),
+        update(
+            json!({"sessionUpdate": "tool_call_update", "toolCallId": "write_file__write_file_1_0", "status": "completed"}),
+        ),
+        update(json!({"sessionUpdate": "brand_new"})),
+        text("lo"),
+        json!({"jsonrpc": "2.0", "id": ids.1, "result": {"stopReason": "end_turn",
+            "_meta": {"quota": {"token_count": {"input_tokens": 10 * who, "output_tokens": who}}}}}),
+    ]
+}
+
+#[test]
+fn two_runs_side_by_side_each_with_its_own_story() {
+    let mut desk = Desk::gemini();
+    for run in [1, 2] {
+        desk.player.prompt_as(RunId(run), order());
+    }
+    let ids = |run: u64| (run << 12 | 1, run << 12 | 17);
+    let (one, two) = (steps(1, ids(1)), steps(2, ids(2)));
+    for (n, (a, b)) in one.iter().zip(&two).enumerate() {
+        for (run, line) in [(1, a), (2, b)] {
+            desk.player.now += 10;
+            desk.send(line);
+            if n == 3 {
+                let (ask, _) = desk.asked().pop().expect("it is asked");
+                assert_eq!(ask.0 >> 8, run);
+                desk.answer(ask, Answer::Ruled(Ruling::allow("test")));
+            }
+        }
+    }
+    desk.player.check();
+    for run in [1, 2] {
+        let outcome = desk.player.outcome_of(RunId(run));
+        assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, "lo"));
+        assert_eq!((outcome.tool_calls, outcome.files.len()), (1, 1));
+        assert_eq!(outcome.usage.tokens.input, Some(10 * u64::from(run)));
+        assert_eq!(outcome.session_id, Some(format!("s{run}")));
+    }
+    // Each of them alone is the same.
+    let tape = tape_of(&desk.player.tape.clone().expect("it was taped"));
+    for run in [1, 2] {
+        let (shared, alone) = cut(None, &tape, &BTreeSet::from([RunId(run)]));
+        assert_eq!(shared, alone);
+        assert!(shared.len() > 10, "{shared:?}");
+    }
+}
+
+#[test]
+fn a_silent_session_is_not_kept_alive_by_its_neighbour() {
+    let mut desk = Desk::gemini();
+    desk.start(RunId(1), "a", order());
+    desk.frames();
+    desk.start(RunId(2), "b", order());
+    for _ in 0..13 {
+        desk.player.wait(10_000);
+        desk.text("b", "on and on");
+    }
+    assert_eq!(desk.frames().last().map(|f| f["method"].clone()), Some(json!("session/cancel")));
+    desk.player.wait(3000);
+    assert_eq!(desk.player.outcome_of(RunId(1)).verdict, Verdict::TimedOut);
+    desk.text("b", "still here");
+    assert!(!desk.player.out.iter().any(|o| matches!(o, Output::Done(RunId(2), _))));
+}
+
+#[test]
+fn the_tools_of_one_run_are_not_those_of_another() {
+    let mut desk = Desk::gemini();
+    for run in [1, 2] {
+        let mut hosted = order();
+        hosted.hosted = vec!["ask".into()];
+        desk.player.prompt_as(RunId(run), hosted);
+        desk.frames();
+        desk.end(&json!(u64::from(run) << 12 | 1), &json!({"sessionId": format!("s{run}")}));
+    }
+    desk.player.line(Stream::Side(RunId(2), Side::ToolHost), r#"{"listed":["ask"]}"#);
+    let prompts: Vec<_> = desk.frames().iter().map(|f| f["params"]["sessionId"].clone()).collect();
+    assert_eq!(prompts, [json!("s2")]);
+}
+
+#[test]
+fn a_loaded_session_is_not_loaded_twice() {
+    let mut desk = Desk::unknown();
+    let mut load = order();
+    load.session = Want::Load("old".into());
+    desk.player.prompt_as(RunId(1), load.clone());
+    desk.reply("session/load", &json!({}));
+    let id = desk.frame()["id"].clone();
+    desk.text("old", "one");
+    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    desk.player.prompt_as(RunId(2), load);
+    assert_eq!(desk.frame()["method"], "session/prompt");
+}

@@ -1,0 +1,232 @@
+//! What comes after the answer: the quiet period and what breaks it, updates that come too late, a second prompt in
+//! the same run, and tokens that are never counted twice.
+
+use super::desk::Desk;
+use crate::play::{RUN, order};
+use agentline_core::{Answer, Ask, Kind, Order, Output, RunId, Source, Verdict, Want, What};
+use serde_json::{Value, json};
+
+/// A run whose agent may still tell something after its answer.
+fn answered(quiet: u64) -> Desk {
+    let mut desk = Desk::unknown();
+    let mut order = order();
+    order.clocks.quiet = quiet;
+    desk.start(RUN, "s", order);
+    let id = desk.frame()["id"].clone();
+    desk.text("s", "early ");
+    desk.player.wait(10);
+    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    desk
+}
+
+fn unknown(desk: &mut Desk) {
+    desk.update("s", &json!({"sessionUpdate": "brand_new"}));
+}
+
+#[test]
+fn text_behind_an_unknown_update_after_the_answer_still_arrives() {
+    let mut desk = answered(500);
+    desk.player.wait(400);
+    unknown(&mut desk);
+    desk.player.wait(150);
+    desk.text("s", "late");
+    // Armed again by the text: 499 ms are not enough.
+    desk.player.wait(499);
+    assert!(!desk.player.is_over());
+    desk.player.wait(1);
+    desk.player.check();
+    assert_eq!(desk.player.outcome().text, "early late");
+    assert!(desk.player.warnings().is_empty(), "this agent is known to do so");
+}
+
+#[test]
+fn silence_after_the_answer_ends_it_after_the_quiet_period() {
+    let mut desk = answered(500);
+    desk.player.wait(499);
+    assert!(!desk.player.is_over());
+    desk.player.wait(1);
+    assert_eq!(desk.player.outcome().duration_ms, 510);
+    // Where nothing follows, nothing is waited for.
+    assert_eq!(answered(0).player.outcome().text, "early ");
+}
+
+#[test]
+fn the_quiet_period_has_an_end_however_often_it_is_broken() {
+    let mut desk = answered(500);
+    for _ in 0..74 {
+        desk.player.wait(400);
+        assert!(!desk.player.is_over());
+        unknown(&mut desk);
+    }
+    desk.player.wait(400);
+    assert_eq!(desk.player.outcome().duration_ms, 30_010);
+    // The caller's deadline is earlier still.
+    let mut desk = Desk::unknown();
+    let mut order = order();
+    (order.clocks.quiet, order.clocks.deadline) = (500, Some(700));
+    desk.start(RUN, "s", order);
+    let id = desk.frame()["id"].clone();
+    desk.text("s", "x");
+    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    desk.player.wait(400);
+    unknown(&mut desk);
+    desk.player.wait(300);
+    assert_eq!((desk.player.outcome().verdict, desk.player.outcome().duration_ms), (Verdict::Done, 700));
+}
+
+#[test]
+fn a_late_update_is_told_while_the_run_settles_and_warned_of_once() {
+    let (mut desk, id) = Desk::going();
+    desk.player.disk = None;
+    desk.text("s", "answer");
+    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    desk.text("s", " and more");
+    desk.text("s", " and more");
+    desk.update("s", &json!({"sessionUpdate": "session_info_update", "title": "t"}));
+    assert_eq!(desk.player.warnings(), ["late_update"]);
+    let settle = desk.player.out.iter().find_map(|o| match o {
+        Output::Ask(_, ask, Ask::Settle { .. }) => Some(*ask),
+        _ => None,
+    });
+    desk.answer(settle.expect("it settles"), Answer::Settled(agentline_core::Disk::default()));
+    desk.player.check();
+    assert_eq!(desk.player.outcome().text, "answer and more and more");
+}
+
+#[test]
+fn a_later_update_is_warned_of_in_the_next_run_of_the_session() {
+    let (mut desk, id) = Desk::going();
+    desk.text("s", "answer");
+    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    assert!(desk.player.is_over());
+    desk.text("s", "stray");
+    desk.update("s", &json!({"sessionUpdate": "tool_call", "toolCallId": "t", "status": "completed"}));
+    desk.update("s", &json!({"sessionUpdate": "usage_update", "used": 1, "size": 2}));
+    let mut next = order();
+    next.session = Want::Open("s".into());
+    desk.player.prompt_as(RunId(2), next);
+    let id = desk.frame()["id"].clone();
+    desk.text("s", "second");
+    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    desk.player.check();
+    let second = desk.player.outcome_of(RunId(2));
+    assert_eq!((second.text.as_str(), second.tool_calls), ("second", 0));
+    assert_eq!(second.warnings.len(), 1);
+    assert!(second.warnings[0].message.starts_with("2 updates"), "{:?}", second.warnings);
+}
+
+fn quota(input: u64, output: u64, model: &str) -> Value {
+    let count = json!({"input_tokens": input, "output_tokens": output});
+    json!({"stopReason": "end_turn", "_meta": {"quota": {"token_count": count,
+        "model_usage": [{"model": model, "token_count": count}]}}})
+}
+
+fn reviewed() -> Order {
+    let mut order = order();
+    order.review = true;
+    order
+}
+
+#[test]
+fn a_run_that_is_sent_on_adds_up_what_its_prompts_used() {
+    let mut desk = Desk::gemini();
+    desk.start(RUN, "s", reviewed());
+    let first = desk.frame();
+    desk.text("s", "no");
+    desk.end(&first["id"], &quota(100, 20, "m"));
+    let (ask, question) = desk.asked().pop().expect("it is reviewed");
+    assert!(matches!(question, Ask::Review { text, .. } if text == "no"));
+    desk.answer(ask, Answer::Again("try again".into()));
+    let second = desk.frame();
+    assert_eq!(second["params"]["prompt"], json!([{"type": "text", "text": "try again"}]));
+    assert_ne!(first["id"], second["id"]);
+    desk.text("s", "yes");
+    desk.end(&second["id"], &quota(300, 40, "m"));
+    let (ask, _) = desk.asked().pop().expect("it is reviewed");
+    desk.answer(ask, Answer::Accept { value: None });
+    desk.player.check();
+    let outcome = desk.player.outcome();
+    assert_eq!(outcome.text, "yes");
+    assert_eq!((outcome.usage.tokens.input, outcome.usage.tokens.output), (Some(400), Some(60)));
+    assert_eq!(outcome.usage.by_model["m"].input, Some(400));
+}
+
+#[test]
+fn the_session_file_fills_in_what_the_answer_does_not_say_and_adds_nothing() {
+    let (mut desk, id) = Desk::going();
+    let record = r#"{"id":"g1","type":"gemini","content":"hi","model":"gemini-3.8-flash","tokens":{"input":100,"output":20,"cached":60,"thoughts":7,"tool":0,"total":127}}"#;
+    desk.player.side(record);
+    desk.player.side(record);
+    desk.text("s", "hi");
+    desk.end(&id, &quota(100, 20, "gemini-3.8-flash"));
+    let usage = &desk.player.outcome().usage;
+    let told = (
+        usage.tokens.input,
+        usage.tokens.output,
+        usage.tokens.cached,
+        usage.tokens.thoughts,
+        usage.tokens.total,
+    );
+    assert_eq!(told, (Some(100), Some(20), Some(60), Some(7), Some(127)));
+    assert_eq!(usage.sources, [Source::Stream, Source::SessionFile]);
+    assert_eq!(usage.by_model.len(), 1);
+    assert!(desk.player.out.iter().any(|o| matches!(o, Output::Follow(_, _, name) if name == "s")));
+}
+
+#[test]
+fn a_price_for_the_session_is_charged_to_each_run_once() {
+    let mut desk = Desk::unknown();
+    let price = |amount: f64, currency: &str| json!({"sessionUpdate": "usage_update", "used": 1, "size": 2, "cost": {"amount": amount, "currency": currency}});
+    let mut costs = Vec::new();
+    for (run, amounts) in [(1, [0.25, 0.5]), (2, [0.5, 0.75])] {
+        let mut order = order();
+        if run == 1 {
+            desk.start(RunId(1), "s", order);
+        } else {
+            order.session = Want::Open("s".into());
+            desk.player.prompt_as(RunId(run), order);
+        }
+        let id = desk.frame()["id"].clone();
+        for amount in amounts {
+            desk.update("s", &price(amount, "USD"));
+        }
+        desk.update("s", &price(99.0, "EUR"));
+        desk.text("s", "x");
+        desk.end(&id, &json!({"stopReason": "end_turn"}));
+        costs.push(desk.player.outcome_of(RunId(run)).cost_usd);
+    }
+    assert_eq!(costs, [Some(0.5), Some(0.25)]);
+}
+
+#[test]
+fn stop_reasons_mean_what_the_protocol_says() {
+    for (stop, verdict, kind) in [
+        ("end_turn", Verdict::Done, None),
+        ("max_turn_requests", Verdict::LimitReached, Some(Kind::AgentTurns)),
+        ("max_tokens", Verdict::Failed, Some(Kind::ApiError)),
+        ("refusal", Verdict::Empty, Some(Kind::Blocked)),
+        ("cancelled", Verdict::Failed, Some(Kind::NoResult)),
+        ("brand_new", Verdict::Failed, Some(Kind::NoResult)),
+    ] {
+        let mut desk = Desk::unknown();
+        desk.start(RUN, "s", order());
+        let id = desk.frame()["id"].clone();
+        desk.text("s", "text");
+        desk.end(&id, &json!({"stopReason": stop}));
+        let outcome = desk.player.outcome();
+        assert_eq!((outcome.verdict, outcome.error.as_ref().map(|e| e.kind)), (verdict, kind), "{stop}");
+        assert_eq!(outcome.stop_reason.as_deref(), Some(stop));
+    }
+}
+
+#[test]
+fn an_agent_that_does_not_obey_a_stop_is_given_up() {
+    let (mut desk, _) = Desk::going();
+    desk.player.take(What::Cancel { run: RUN, signal: 2 });
+    assert_eq!(desk.frame()["method"], "session/cancel");
+    desk.text("s", "I go on");
+    desk.player.ticks_to_the_end();
+    desk.player.check();
+    assert_eq!(desk.player.outcome().verdict, Verdict::Cancelled);
+    assert!(desk.player.conn.gone());
+}

@@ -1,0 +1,179 @@
+//! Every kind of update that the protocol has, and those that it may yet get: each is told, none is lost, none breaks
+//! the run.
+
+use super::desk::Desk;
+use agentline_core::{Event, ToolStatus, Verdict};
+use serde_json::{Value, json};
+
+/// What one update is told as, in a run that then ends well.
+fn told(update: &Value) -> Vec<Value> {
+    let (mut desk, id) = Desk::going();
+    desk.update("s", update);
+    let events: Vec<Value> =
+        desk.player.events().skip(1).map(|e| serde_json::to_value(e).expect("an event is JSON")).collect();
+    desk.text("s", "end");
+    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    desk.player.check();
+    assert_eq!(desk.player.outcome().verdict, Verdict::Done, "{update}");
+    events
+}
+
+fn chunk(kind: &str, content: &Value) -> Vec<Value> {
+    told(&json!({"sessionUpdate": kind, "content": content, "messageId": "m"}))
+}
+
+#[test]
+fn agent_message_chunk() {
+    let text = |text: &str| json!({"type": "text", "text": text});
+    assert_eq!(chunk("agent_message_chunk", &text("a")), [text("a")]);
+    assert_eq!(chunk("agent_message_chunk", &json!([text("a"), text("b")])), [text("ab")]);
+    assert_eq!(chunk("agent_message_chunk", &json!("bare")), [text("bare")]);
+    for block in [
+        json!({"type": "image", "mimeType": "image/png", "data": "aGk="}),
+        json!({"type": "audio", "mimeType": "audio/wav", "data": "aGk="}),
+        json!({"type": "resource", "resource": {"uri": "file:///a", "text": "t"}}),
+        json!({"type": "resource_link", "uri": "file:///a", "name": "a"}),
+        json!({"type": "brand_new", "x": 1}),
+    ] {
+        assert_eq!(
+            chunk("agent_message_chunk", &json!([text("a"), block, text("b")])),
+            [text("a"), json!({"type": "content", "block": block}), text("b")]
+        );
+    }
+    // What has no text is no text, and nothing breaks.
+    for odd in [json!(null), json!(7), json!({}), json!([]), json!([[1]]), json!({"type": "text"})] {
+        assert!(chunk("agent_message_chunk", &odd).iter().all(|e| e["type"] != "text"), "{odd}");
+    }
+}
+
+#[test]
+fn agent_thought_chunk() {
+    let (mut desk, id) = Desk::going();
+    let content = json!({"type": "text", "text": "**Plan** it"});
+    desk.update("s", &json!({"sessionUpdate": "agent_thought_chunk", "content": content}));
+    desk.text("s", "answer");
+    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    assert_eq!(desk.story(), ["started", "thinking", "text"]);
+    assert_eq!(desk.player.outcome().text, "answer", "thoughts are no part of the answer");
+}
+
+#[test]
+fn user_message_chunk() {
+    let events = chunk("user_message_chunk", &json!({"type": "text", "text": "my words"}));
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0]["type"], "agent");
+}
+
+#[test]
+fn tool_call_and_tool_call_update() {
+    let (mut desk, id) = Desk::going();
+    let path = json!([{"path": "/ws/none.txt"}]);
+    desk.update(
+        "s",
+        &json!({"sessionUpdate": "tool_call", "toolCallId": "read_file__read_file_1_0", "kind": "read",
+        "status": "in_progress", "title": "none.txt", "content": [], "locations": path}),
+    );
+    let content = json!([{"type": "content", "content": {"type": "text", "text": "File not found"}}]);
+    let failed = json!({"sessionUpdate": "tool_call_update", "toolCallId": "read_file__read_file_1_0",
+        "status": "failed", "content": content});
+    desk.update("s", &failed);
+    // Said twice, it is passed on and closes nothing.
+    desk.update("s", &failed);
+    // A call that was never announced is announced by its end.
+    desk.update(
+        "s",
+        &json!({"sessionUpdate": "tool_call_update", "toolCallId": "glob__glob_1_1", "status": "completed"}),
+    );
+    desk.text("s", "end");
+    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    desk.player.check();
+    assert_eq!(
+        desk.story(),
+        ["started", "tool_use", "tool_result", "agent", "tool_use", "tool_result", "text"]
+    );
+    let result = desk.player.events().find_map(|e| match e {
+        Event::ToolResult { status, content, .. } => Some((*status, content.clone())),
+        _ => None,
+    });
+    assert_eq!(result, Some((ToolStatus::Error, Some("File not found".into()))));
+    assert_eq!(desk.player.outcome().tool_calls, 2);
+}
+
+#[test]
+fn plan() {
+    let entries = json!([{"content": "a", "priority": "high", "status": "pending"}]);
+    assert_eq!(
+        told(&json!({"sessionUpdate": "plan", "entries": entries})),
+        [json!({"type": "plan", "entries": entries})]
+    );
+}
+
+#[test]
+fn available_commands_update() {
+    let commands = json!([{"name": "help", "description": "d"}]);
+    assert_eq!(
+        told(&json!({"sessionUpdate": "available_commands_update", "availableCommands": commands})),
+        [json!({"type": "commands", "commands": commands})]
+    );
+}
+
+#[test]
+fn current_mode_update() {
+    assert_eq!(
+        told(&json!({"sessionUpdate": "current_mode_update", "currentModeId": "plan"})),
+        [json!({"type": "mode", "mode": "plan"})]
+    );
+}
+
+#[test]
+fn config_option_update() {
+    let options = json!([{"id": "model", "category": "model", "currentValue": "a", "options": []}]);
+    assert_eq!(
+        told(&json!({"sessionUpdate": "config_option_update", "configOptions": options})),
+        [json!({"type": "config_option", "options": options})]
+    );
+}
+
+#[test]
+fn session_info_update() {
+    let events = told(&json!({"sessionUpdate": "session_info_update", "title": "A title"}));
+    assert_eq!(
+        (&events[0]["type"], &events[0]["info"]["title"]),
+        (&json!("session_info"), &json!("A title"))
+    );
+}
+
+#[test]
+fn usage_update() {
+    let update = |cost: f64| {
+        let cost = json!({"amount": cost, "currency": "USD"});
+        json!({"sessionUpdate": "usage_update", "used": 53, "size": 1000, "cost": cost})
+    };
+    let events = told(&update(0.5));
+    assert_eq!((&events[0]["type"], &events[0]["raw"]["used"]), (&json!("agent"), &json!(53)));
+    // How full the window is, is not what was used.
+    let (mut desk, id) = Desk::going();
+    desk.update("s", &update(0.25));
+    desk.update("s", &update(0.75));
+    desk.text("s", "end");
+    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    assert_eq!(desk.player.outcome().usage.tokens.input, None);
+    assert_eq!(desk.player.outcome().cost_usd, Some(0.75));
+}
+
+#[test]
+fn unknown_updates_are_kept() {
+    for update in [json!({"sessionUpdate": "brand_new", "x": [1]}), json!({"x": 1}), json!(7), json!(null)] {
+        assert_eq!(told(&update), [json!({"type": "agent", "raw": update})], "{update}");
+    }
+}
+
+#[test]
+fn an_update_without_a_session_is_that_of_the_only_run() {
+    let (mut desk, id) = Desk::going();
+    let update = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "here"}});
+    desk.send(&json!({"jsonrpc": "2.0", "method": "session/update", "params": {"update": update}}));
+    desk.text("somebody-else", "not mine");
+    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    assert_eq!(desk.player.outcome().text, "here");
+}
