@@ -183,8 +183,8 @@ impl UsageBook {
         let told = self.run.unwrap_or_default().or(session).or(models).or(stream);
         let mut total = told.or(file);
         if told.input.is_some() && told.input != file.input {
-            // The file does not know the agent's helpers, so its thoughts are not all of them.
-            total.thoughts = told.thoughts;
+            // The file does not know the agent's helpers, or knows of turns before: its counts are not those of this run.
+            (total.thoughts, total.cached, total.total) = (told.thoughts, told.cached, told.total);
         }
         // A surface that tells only sums leaves the thoughts as what remains.
         if let (None, Some(all), Some(i), Some(o)) = (total.thoughts, total.total, total.input, total.output)

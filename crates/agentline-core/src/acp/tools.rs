@@ -77,6 +77,12 @@ impl ToolCall {
         paths
     }
 
+    /// It is over; what it was about is not needed any more.
+    fn shut(&mut self) {
+        let id = std::mem::take(&mut self.id);
+        *self = Self { id, told: true, closed: true, ..Self::default() };
+    }
+
     fn take(&mut self, wire: ToolWire<'_>, manners: &dyn Manners) {
         if let Some(title) = wire.title.map(Str::own).filter(|title| !title.is_empty()) {
             if self.first_title.is_empty() {
@@ -190,7 +196,7 @@ impl Tools {
         self.any_refused = true;
         let Some(call) = self.calls.get_mut(id).filter(|call| !call.closed) else { return };
         if at_once {
-            call.closed = true;
+            call.shut();
             say.event(run, Event::refused(id, why, None));
         } else {
             call.refused = Some(why);
@@ -202,7 +208,7 @@ impl Tools {
         if let Some(call) = self.calls.get_mut(id).filter(|call| !call.closed)
             && manners.is_only_a_question(call)
         {
-            call.closed = true;
+            call.shut();
             say.event(run, Event::tool_result(id, ToolStatus::Ok, None));
         }
     }
@@ -217,7 +223,7 @@ impl Tools {
         for call in self.calls.values_mut().filter(|call| !call.closed) {
             announce(run, call, manners, say);
             if let Some(why) = call.refused.take() {
-                call.closed = true;
+                call.shut();
                 say.event(run, Event::refused(call.id.clone(), why, None));
             }
         }
@@ -282,14 +288,14 @@ fn close(
     manners: &dyn Manners,
     say: &mut Say,
 ) {
-    call.closed = true;
     let output = manners.output(call);
     let failed = status == "failed";
     let ended = manners.ended(call, failed, output.as_deref().unwrap_or_default());
-    let id = call.id.clone();
+    let (id, refused) = (call.id.clone(), call.refused.take());
+    call.shut();
     say.event(
         run,
-        match (call.refused.take(), ended) {
+        match (refused, ended) {
             (None, Ended::Failed | Ended::Denied(_)) if stopping => {
                 Event::tool_result(id, ToolStatus::Cancelled, output)
             }

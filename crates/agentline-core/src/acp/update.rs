@@ -41,8 +41,11 @@ impl Acp {
         let asked = serde_json::from_str::<Params<'_>>(params.get()).unwrap_or_default();
         let raw = asked.update.map_or("null", RawValue::get);
         let update = serde_json::from_str::<Update<'_>>(raw).unwrap_or_default();
-        let id = self.session_meant(&asked.session);
-        let Some(session) = id.and_then(|id| self.sessions.get_mut(&id)) else { return };
+        let only = if asked.session.is_empty() { self.only_session() } else { None };
+        let id = only.as_deref().unwrap_or(&asked.session);
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let is_chunk = matches!(&*update.kind, "agent_message_chunk" | "agent_thought_chunk");
+        let said = update.content.filter(|_| is_chunk).map(pieces);
         let mut about_session = ABOUT_THE_SESSION.contains(&&*update.kind);
         match &*update.kind {
             "current_mode_update" => session.modes.current = update.mode.as_ref().map(|m| m.to_string()),
@@ -57,7 +60,9 @@ impl Acp {
                 }
             }
             "agent_message_chunk" => {
-                if let Chunk::Mode(mode) = self.manners.message_chunk(&first_text(update.content)) {
+                if let Some(Piece::Text(text)) = said.as_ref().and_then(|said| said.first())
+                    && let Chunk::Mode(mode) = self.manners.message_chunk(text)
+                {
                     // The mode that it is in is no news.
                     if session.modes.current.as_ref() == Some(&mode) {
                         return session.run.into_iter().for_each(|run| say.alive(run));
@@ -75,7 +80,7 @@ impl Acp {
         let Some(turn) = self.turns.get_mut(&run) else { return };
         match turn.step {
             // The history of a loaded session is not told again.
-            Step::Waiting | Step::Opening | Step::Draining { .. } | Step::Listing if !about_session => {
+            _ if !about_session && turn.prompts == 0 => {
                 turn.replayed += 1;
                 if let Step::Draining { told, .. } = &mut turn.step {
                     *told = true;
@@ -90,14 +95,14 @@ impl Acp {
             _ => {}
         }
         self.manners.look(run, raw, say);
-        self.tell(run, &update, raw, say);
+        match said {
+            Some(said) => self.chunk(run, said, &update.kind, raw, say),
+            None => self.tell(run, &update, raw, say),
+        }
     }
 
-    /// The session that is meant: the one that is named, or where none is, that of the only run.
-    fn session_meant(&self, named: &str) -> Option<String> {
-        if !named.is_empty() {
-            return Some(named.to_owned());
-        }
+    /// The session that is meant where none is named: that of the only run.
+    fn only_session(&self) -> Option<String> {
         let mut turns = self.turns.values();
         turns.next().filter(|_| turns.next().is_none())?.session.clone()
     }
@@ -105,7 +110,6 @@ impl Acp {
     fn tell(&mut self, run: RunId, update: &Update<'_>, raw: &str, say: &mut Say) {
         let as_it_is = || Event::agent(raw);
         match &*update.kind {
-            "agent_message_chunk" | "agent_thought_chunk" => self.chunk(run, update, raw, say),
             kind @ ("tool_call" | "tool_call_update") => {
                 let wire = serde_json::from_str::<ToolWire<'_>>(raw).unwrap_or_default();
                 let Some(turn) = self.turns.get_mut(&run) else { return };
@@ -133,11 +137,10 @@ impl Acp {
         }
     }
 
-    fn chunk(&mut self, run: RunId, update: &Update<'_>, raw: &str, say: &mut Say) {
-        let thought = &*update.kind == "agent_thought_chunk";
-        let Some(content) = update.content else { return say.event(run, Event::agent(raw)) };
+    fn chunk(&mut self, run: RunId, said: Vec<Piece<'_>>, kind: &str, raw: &str, say: &mut Say) {
+        let thought = kind == "agent_thought_chunk";
         let mut spoke = false;
-        for piece in pieces(content) {
+        for piece in said {
             let text = match piece {
                 Piece::Text(text) => text,
                 Piece::Other(block) => {
@@ -167,15 +170,6 @@ impl Acp {
         }
         say.alive(run);
     }
-}
-
-fn first_text(content: Option<&RawValue>) -> String {
-    content
-        .map(pieces)
-        .unwrap_or_default()
-        .into_iter()
-        .find_map(|piece| if let Piece::Text(text) = piece { Some(text) } else { None })
-        .unwrap_or_default()
 }
 
 fn owned(raw: Option<&RawValue>) -> Box<RawValue> {

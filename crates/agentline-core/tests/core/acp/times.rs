@@ -174,6 +174,21 @@ fn the_session_file_fills_in_what_the_answer_does_not_say_and_adds_nothing() {
 }
 
 #[test]
+fn a_session_file_that_tells_of_other_turns_too_fills_in_nothing() {
+    let (mut desk, id) = Desk::going();
+    for (record, input) in [("before", 900), ("now", 100)] {
+        desk.player.side(&format!(
+            r#"{{"id":"{record}","type":"gemini","content":"hi","tokens":{{"input":{input},"output":20,"cached":60,"thoughts":7,"total":999}}}}"#
+        ));
+    }
+    desk.text("s", "hi");
+    desk.end(&id, &quota(100, 20, "m"));
+    let tokens = desk.player.outcome().usage.tokens;
+    assert_eq!((tokens.input, tokens.output), (Some(100), Some(20)));
+    assert_eq!((tokens.cached, tokens.thoughts, tokens.total), (None, None, None));
+}
+
+#[test]
 fn a_price_for_the_session_is_charged_to_each_run_once() {
     let mut desk = Desk::unknown();
     let price = |amount: f64, currency: &str| json!({"sessionUpdate": "usage_update", "used": 1, "size": 2, "cost": {"amount": amount, "currency": currency}});
