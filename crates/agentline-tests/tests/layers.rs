@@ -60,6 +60,18 @@ const IMPARTIAL: &[&str] = &[
     "agentline-core/src/dialogue.rs",
     "agentline-core/src/ledger.rs",
     "agentline-core/src/usage.rs",
+    "agentline-core/src/rpc.rs",
+    "agentline-core/src/acp.rs",
+    "agentline-core/src/acp/answer.rs",
+    "agentline-core/src/acp/blocks.rs",
+    "agentline-core/src/acp/handshake.rs",
+    "agentline-core/src/acp/host.rs",
+    "agentline-core/src/acp/manners.rs",
+    "agentline-core/src/acp/opening.rs",
+    "agentline-core/src/acp/question.rs",
+    "agentline-core/src/acp/session.rs",
+    "agentline-core/src/acp/tools.rs",
+    "agentline-core/src/acp/update.rs",
 ];
 /// Where code may be unsafe: the few files that talk to an operating system, and tests that must.
 const UNSAFE: &[&str] = &[
