@@ -14,6 +14,7 @@ pub use server::{DaemonOptions, serve};
 
 use crate::detect::Here;
 use std::path::PathBuf;
+use tokio::net::UnixStream;
 
 /// The socket of this user's daemon.
 #[must_use]
@@ -22,4 +23,16 @@ pub fn socket(here: &Here) -> PathBuf {
     // A cache folder of one's own is a world of its own: tests and sandboxes do not meet the user's daemon.
     let runtime = set("XDG_RUNTIME_DIR").filter(|_| set("AGENTLINE_CACHE_DIR").is_none());
     runtime.map_or_else(|| here.cache.join("run"), |dir| dir.join("agentline")).join("pool.sock")
+}
+
+/// Whether the other end is a process of the user who runs this one.
+fn is_ours(stream: &UnixStream) -> bool {
+    let theirs = stream.peer_cred().ok().map(|peer| peer.uid());
+    theirs.is_some() && theirs == own_uid()
+}
+
+/// The user who runs this process.
+fn own_uid() -> Option<u32> {
+    let (here, _there) = UnixStream::pair().ok()?;
+    Some(here.peer_cred().ok()?.uid())
 }

@@ -62,6 +62,11 @@ impl LiveHandle {
         *self.state.borrow()
     }
 
+    /// Tells how the process stands, until its loop is over.
+    pub(crate) fn watch(&self) -> watch::Receiver<LiveState> {
+        self.state.clone()
+    }
+
     /// Waits until the process stands so, or is gone. Says how it stands then.
     pub(crate) async fn wait_for(&self, mut so: impl FnMut(&LiveState) -> bool) -> LiveState {
         let mut state = self.state.clone();

@@ -7,6 +7,7 @@
 mod carry;
 mod key;
 mod lanes;
+mod seating;
 mod upkeep;
 
 use crate::{
@@ -153,14 +154,19 @@ impl Pool {
         request: RunRequest,
         options: RunOptions,
     ) -> Result<Run, Error> {
-        if !can_be_warm(&request) {
+        if !serves(&request) {
             return agentline.run_with(request, options).await;
         }
-        let request = warm(request);
-        let prepared = agentline.blocking(move |inner| key::prepare(inner, request, &options)).await?;
+        let (asked, given) = (warm(request.clone()), options.clone());
+        let prepared = agentline.blocking(move |inner| key::prepare(inner, asked, &given)).await;
         let wanted = match prepared {
-            Ok(wanted) => wanted,
-            Err(outcome) => return Ok(Run::over(*outcome)),
+            Ok(Ok(wanted)) => wanted,
+            Ok(Err(outcome)) => return Ok(Run::over(*outcome)),
+            // What cannot be had of an agent that stays alive may be had of another; else that one says why not.
+            Err(Error::Usage(_)) if request.surface.is_none() => {
+                return agentline.run_with(request, options).await;
+            }
+            Err(error) => return Err(error),
         };
         let bell = Bell::default();
         let (driven, held) = link(Bell::clone(&bell));
@@ -172,17 +178,24 @@ impl Pool {
             wanted: Arc::new(*wanted),
             link: driven,
             bell,
+            is_stopped: false,
         };
         tokio::spawn(carrier.carry());
         Ok(Run::new(run_id, held, launched))
     }
 
-    /// Starts this many agents for requests like this one, each with a session open in its workspace, and waits until
-    /// they are ready. Says how many are.
+    /// Makes ready for this many runs like this one: starts the agents that they need and opens a session in the workspace
+    /// for each, and waits until they are open. Says how many are.
+    ///
+    /// Such a session knows what the agent reads when a session is opened (its files of instructions, say) as it was at
+    /// that moment.
     ///
     /// # Errors
     /// As [`Agentline::run`].
-    pub async fn prewarm(&self, request: RunRequest, processes: usize) -> Result<usize, Error> {
+    pub async fn prewarm(&self, request: RunRequest, runs: usize) -> Result<usize, Error> {
+        if !serves(&request) {
+            return Ok(0);
+        }
         let mut request = warm(request);
         if request.prompt.trim().is_empty() {
             request.prompt = "open".into();
@@ -192,15 +205,7 @@ impl Pool {
             .blocking(move |inner| key::prepare(inner, request, &RunOptions::default()))
             .await?;
         let Ok(wanted) = prepared else { return Ok(0) };
-        let wanted = Arc::new(*wanted);
-        let mut opening = tokio::task::JoinSet::new();
-        for _ in 0..processes.min(self.lanes.options.max_processes) {
-            let (agentline, lanes, wanted) =
-                (self.agentline.clone(), Arc::clone(&self.lanes), Arc::clone(&wanted));
-            opening.spawn(async move { carry::prewarm(&agentline, &lanes, &wanted).await });
-        }
-        let ready = opening.join_all().await;
-        Ok(ready.into_iter().filter(|ready| *ready).count())
+        Ok(carry::prewarm(&self.agentline, &self.lanes, &Arc::new(*wanted), runs).await)
     }
 
     /// How the pool stands.
@@ -209,19 +214,15 @@ impl Pool {
         self.lanes.status()
     }
 
-    /// How long nobody has used the pool; `None` while somebody does or waits.
-    pub(crate) fn idle_for(&self) -> Option<Duration> {
-        self.lanes.idle_for()
-    }
-
-    /// Lets all agents go and waits until they are gone. Runs that wait for a place are refused.
+    /// Lets each agent go when its runs are over, and waits until all are gone. Runs that wait for a place are refused,
+    /// and so is everything from now on.
     pub async fn close(&self) {
         self.lanes.close().await;
     }
 }
 
 /// Whether a warm agent can serve this at all.
-fn can_be_warm(request: &RunRequest) -> bool {
+pub(crate) fn serves(request: &RunRequest) -> bool {
     let live = matches!(request.surface, None | Some(Surface::Acp));
     live && request.resume.is_none()
         && request.session_id.is_none()

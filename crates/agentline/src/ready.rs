@@ -62,6 +62,8 @@ pub(crate) struct Trip {
     pub(crate) gear: Gear,
     /// A workspace that is removed with the run.
     workspace: Option<Arc<tempfile::TempDir>>,
+    /// What must be hidden besides the secrets that the process was started with.
+    pub(crate) secrets: Vec<String>,
 }
 
 impl Trip {
@@ -79,7 +81,7 @@ impl Trip {
             answers: self.gear.answers,
             sides: sides.map(Sides::listen),
             closing: self.gear.sides.clone().filter(|_| self.gear.serves_alone),
-            secrets: sides.map(|sides| sides.secret().to_owned()).into_iter().collect(),
+            secrets: sides.map(|sides| sides.secret().to_owned()).into_iter().chain(self.secrets).collect(),
             tell,
             keep,
             census: None,
@@ -267,7 +269,15 @@ impl Inner {
         }
         let gear = self.gear(asked, options, served, &mut order)?;
         let workspace = asked.temporary.clone();
-        Ok(Trip { order, notices: launch.warnings.clone(), follower, before: Some(before), gear, workspace })
+        Ok(Trip {
+            order,
+            notices: launch.warnings.clone(),
+            follower,
+            before: Some(before),
+            gear,
+            workspace,
+            secrets: Vec::new(),
+        })
     }
 
     /// Makes ready the opening of a session that no run wants yet. Blocks.
@@ -282,6 +292,7 @@ impl Inner {
             before: None,
             gear: Gear::none(),
             workspace: None,
+            secrets: Vec::new(),
         }
     }
 

@@ -34,6 +34,8 @@ pub struct Client {
 pub enum NoDaemon {
     /// None listens there.
     NotRunning(PathBuf),
+    /// Another user's listens there.
+    NotOurs(PathBuf),
     /// One listens that does not answer.
     Silent(PathBuf),
     /// It is of another version.
@@ -44,6 +46,7 @@ impl fmt::Display for NoDaemon {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotRunning(socket) => write!(f, "no pool is running ({})", socket.display()),
+            Self::NotOurs(socket) => write!(f, "the pool at {} is another user's", socket.display()),
             Self::Silent(socket) => write!(f, "the pool at {} does not answer", socket.display()),
             Self::OtherVersion(version) => {
                 write!(
@@ -70,6 +73,10 @@ impl Client {
         let socket = super::socket(here);
         let silent = || NoDaemon::Silent(socket.clone());
         let Ok(stream) = UnixStream::connect(&socket).await else { return Err(NoDaemon::NotRunning(socket)) };
+        // It would be told our environment, and with it our keys.
+        if !super::is_ours(&stream) {
+            return Err(NoDaemon::NotOurs(socket));
+        }
         let (read, write) = stream.into_split();
         let mut client = Self { lines: BufReader::new(read).lines(), write };
         match tokio::time::timeout(GREETING, client.hear()).await {
@@ -103,11 +110,14 @@ impl Client {
         true
     }
 
-    /// Runs a prompt there, for the caller that `agentline` knows.
+    /// Runs a prompt there, for the caller that `agentline` knows. What a warm agent cannot serve is run here.
     ///
     /// # Errors
     /// As [`Agentline::run`]; also when the daemon is lost before the run has begun.
     pub async fn run(mut self, agentline: &Agentline, request: RunRequest) -> Result<Run, Error> {
+        if !crate::pool::serves(&request) {
+            return agentline.run(request).await;
+        }
         let inner = agentline.inner();
         let here = inner.here.clone();
         let order = RunOrder {

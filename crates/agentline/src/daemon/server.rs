@@ -13,7 +13,7 @@ use agentline_core::Event;
 use std::{
     fs::{self, File, Permissions},
     future::Future,
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -24,7 +24,7 @@ use tokio::{
         UnixListener, UnixStream,
         unix::{OwnedReadHalf, OwnedWriteHalf},
     },
-    sync::Notify,
+    sync::{Notify, watch},
 };
 
 /// How often it is looked whether there is nothing to do any more.
@@ -61,36 +61,41 @@ pub async fn serve(here: &Here, options: DaemonOptions, stop: impl Future<Output
     let seat = take_seat(&socket)?;
     let listener = UnixListener::bind(&socket).map_err(Error::io("listen at", &socket))?;
     fs::set_permissions(&socket, Permissions::from_mode(0o600)).map_err(Error::io("guard", &socket))?;
-    let own = fs::metadata(&socket).map_err(Error::io("look at", &socket))?.uid();
     let daemon = Arc::new(Daemon {
         pool: Pool::new(Agentline::new(here.clone()), options.pool.clone()),
         socket: socket.clone(),
         begun: Instant::now(),
         options,
         told_to_stop: Notify::new(),
+        work: watch::Sender::new(Work { runs: 0, last: Instant::now(), stopping: false }),
     });
     let mut stop = std::pin::pin!(stop);
     loop {
         tokio::select! {
-            accepted = listener.accept() => {
-                let Ok((stream, _)) = accepted else { continue };
+            accepted = listener.accept() => match accepted {
                 // The folder is closed to others; who got in all the same is not served.
-                if stream.peer_cred().is_ok_and(|peer| peer.uid() == own) {
+                Ok((stream, _)) if super::is_ours(&stream) => {
                     tokio::spawn(Arc::clone(&daemon).serve(stream));
                 }
-            }
+                Ok(_) => {}
+                // Too many are open; some will be closed.
+                Err(_) => tokio::time::sleep(PACE).await,
+            },
             () = daemon.told_to_stop.notified() => break,
             () = &mut stop => break,
             () = tokio::time::sleep(PACE) => {
-                let idle = daemon.pool.idle_for().map(|idle| idle.min(daemon.begun.elapsed()));
-                if idle.is_some_and(|idle| idle >= daemon.options.idle_exit) {
+                let work = *daemon.work.borrow();
+                if work.runs == 0 && work.last.elapsed() >= daemon.options.idle_exit {
                     break;
                 }
             }
         }
     }
-    // Nobody finds us any more; then the agents go.
+    // Nobody finds us any more; then the runs are stopped and told so, and the agents go.
     let _ = fs::remove_file(&socket);
+    daemon.work.send_modify(|work| work.stopping = true);
+    // The sender is ours, so this ends with the last run.
+    let _ = daemon.work.subscribe().wait_for(|work| work.runs == 0).await;
     daemon.pool.close().await;
     drop(seat);
     Ok(())
@@ -99,7 +104,14 @@ pub async fn serve(here: &Here, options: DaemonOptions, stop: impl Future<Output
 /// Makes sure that this is the only daemon here. The seat is ours until the file is closed, however we end.
 fn take_seat(socket: &Path) -> Result<File, Error> {
     let folder = socket.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(Error::io("make the folder", folder))?;
+    let found = fs::symlink_metadata(folder).map_err(Error::io("look at", folder))?;
+    if !found.is_dir() || Some(found.uid()) != super::own_uid() {
+        let not_ours =
+            std::io::Error::new(std::io::ErrorKind::PermissionDenied, "it is not a folder of yours");
+        return Err(Error::io("use", folder)(not_ours));
+    }
     fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(Error::io("guard", folder))?;
     let path = socket.with_extension("lock");
     let lock = File::create(&path).map_err(Error::io("make", &path))?;
@@ -116,12 +128,39 @@ fn take_seat(socket: &Path) -> Result<File, Error> {
     Ok(lock)
 }
 
+/// What there is to do.
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    runs: usize,
+    /// When the last run began or ended.
+    last: Instant,
+    /// All runs are to be stopped.
+    stopping: bool,
+}
+
+/// One run of a caller, from its order to its last word.
+struct AtWork<'a>(&'a watch::Sender<Work>);
+
+impl<'a> AtWork<'a> {
+    fn begin(work: &'a watch::Sender<Work>) -> Self {
+        work.send_modify(|work| (work.runs, work.last) = (work.runs + 1, Instant::now()));
+        Self(work)
+    }
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|work| (work.runs, work.last) = (work.runs - 1, Instant::now()));
+    }
+}
+
 struct Daemon {
     pool: Pool,
     socket: PathBuf,
     begun: Instant,
     options: DaemonOptions,
     told_to_stop: Notify,
+    work: watch::Sender<Work>,
 }
 
 impl Daemon {
@@ -169,6 +208,7 @@ impl Daemon {
         mut lines: Lines<BufReader<OwnedReadHalf>>,
         mut write: OwnedWriteHalf,
     ) {
+        let _at_work = AtWork::begin(&self.work);
         let mut agentline =
             Agentline::new(order.here()).supervisor(self.options.supervisor.clone()).prices(order.prices);
         for (agent, program) in order.programs {
@@ -193,8 +233,14 @@ impl Daemon {
         }
         let canceller = run.canceller();
         let mut listens = true;
+        let mut work = self.work.subscribe();
+        let mut goes_on = true;
         loop {
             tokio::select! {
+                () = async { drop(work.wait_for(|work| work.stopping).await) }, if goes_on => {
+                    goes_on = false;
+                    canceller.cancel_by(15);
+                }
                 record = run.next() => {
                     let Some(record) = record else { return };
                     let over = matches!(record.event, Event::Outcome { .. });

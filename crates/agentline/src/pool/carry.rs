@@ -2,7 +2,7 @@
 
 use super::{
     key::Wanted,
-    lanes::{Grant, Lanes, Place, StartRight},
+    lanes::{CLOSED, Grant, Guest, Lanes, Place, StartRight},
 };
 use crate::{
     agentline::Agentline,
@@ -12,7 +12,7 @@ use crate::{
     ready::not_started,
     seat::Tell,
 };
-use agentline_core::{Event, Failure, Kind, Outcome, Record, Verdict, Want};
+use agentline_core::{Event, Failure, Kind, Millis, Outcome, Record, Verdict, Want};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -28,6 +28,8 @@ pub(super) struct Carrier {
     pub(super) wanted: Arc<Wanted>,
     pub(super) link: Driven,
     pub(super) bell: Bell,
+    /// The caller wants it stopped.
+    pub(super) is_stopped: bool,
 }
 
 /// How a try ended.
@@ -38,48 +40,42 @@ enum Tried {
 }
 
 impl Carrier {
-    pub(super) async fn carry(self) {
+    pub(super) async fn carry(mut self) {
         let begun = Instant::now();
-        let mut outcome = None;
-        for attempt in 1..=TRIES {
+        let mut attempt = 1;
+        let outcome = loop {
             let place = tokio::select! {
                 place = self.place() => place,
-                stopped = self.stopped() => Err(Box::new(self.cancelled(stopped))),
+                signal = self.stopped() => Err(Box::new(self.cancelled(signal))),
                 () = tokio::time::sleep(self.patience(begun)) => Err(Box::new(self.waited_too_long())),
             };
-            match place {
-                Err(end) => outcome = Some(end),
-                Ok(place) => match self.ride(place).await {
-                    Tried::Over(end) => outcome = Some(end),
-                    Tried::Unheard(end) => {
-                        outcome = Some(end);
-                        if attempt < TRIES {
-                            self.lanes.retried();
-                            continue;
-                        }
-                    }
-                },
+            let tried = match place {
+                Err(outcome) => break outcome,
+                Ok(place) => self.ride(place, begun).await,
+            };
+            match tried {
+                Tried::Over(outcome) => break outcome,
+                Tried::Unheard(outcome) if attempt >= TRIES => break outcome,
+                Tried::Unheard(_) => {
+                    attempt += 1;
+                    self.lanes.counts_retry();
+                }
             }
-            break;
-        }
-        if let Some(outcome) = outcome {
-            self.link.finish(*outcome);
-        }
+        };
+        self.link.finish(*outcome);
     }
 
     /// A place on a process, started for this where there is none.
     async fn place(&self) -> Result<Place, Box<Outcome>> {
-        match self.lanes.place(&self.wanted).await {
+        match self.lanes.place(&self.wanted, Guest::Run).await {
             Grant::Place(place) => Ok(place),
             Grant::Start(right) => start(&self.agentline, right, &self.wanted).await,
-            Grant::Refused(why) => {
-                Err(Box::new(self.not_begun(Verdict::Failed, Failure::new(Kind::Spawn, why))))
-            }
+            Grant::Refused(why) => Err(Box::new(refused(&self.wanted, why))),
         }
     }
 
     /// Goes the whole way on one process.
-    async fn ride(&self, mut place: Place) -> Tried {
+    async fn ride(&mut self, mut place: Place, begun: Instant) -> Tried {
         let wanted = Arc::clone(&self.wanted);
         let home = place.live.agent_home.clone();
         let made = self.agentline.blocking(move |inner| {
@@ -96,8 +92,13 @@ impl Carrier {
         if let Some(session) = place.spare.take() {
             trip.order.session = Want::Open(session);
         }
+        // The time of a run begins when it is asked for; and secrets may have changed since the process was started.
+        let waited = Millis::try_from(begun.elapsed().as_millis()).unwrap_or(Millis::MAX);
+        trip.order.clocks.run = trip.order.clocks.run.saturating_sub(waited).max(1);
+        trip.secrets.clone_from(&self.wanted.launch.secrets);
+        self.lanes.counts_run();
         let run = place.live.board(trip, Tell::AtOnce);
-        let tried = self.forward(&run).await;
+        let tried = self.forward(&run, &mut place).await;
         if let Tried::Unheard(_) = tried {
             place.retire();
         }
@@ -105,15 +106,16 @@ impl Carrier {
     }
 
     /// Hands events on. Those of a run that has not spoken yet are kept, so that it can be begun again.
-    async fn forward(&self, run: &Held) -> Tried {
+    async fn forward(&mut self, run: &Held, place: &mut Place) -> Tried {
         let mut kept: Vec<Record> = Vec::new();
         let mut spoke = false;
         let stopper = run.stopper();
         loop {
             let came = tokio::select! {
                 came = std::future::poll_fn(|cx| run.poll(cx)), if !self.link.is_full() => came,
-                stopped = self.rung() => {
-                    if let Some(signal) = stopped {
+                signal = self.rung() => {
+                    if let Some(signal) = signal {
+                        self.is_stopped = true;
                         stopper.stop(signal);
                     }
                     continue;
@@ -121,6 +123,9 @@ impl Carrier {
             };
             match came {
                 Came::Batch(mut batch) => {
+                    if batch.iter().any(|record| matches!(record.event, Event::Started(_))) {
+                        place.opened();
+                    }
                     spoke |= batch.iter().any(|record| is_heard(&record.event));
                     if spoke {
                         kept.append(&mut batch);
@@ -134,7 +139,7 @@ impl Carrier {
                         let lost = Failure::new(Kind::Crashed, "the agent was torn down from inside");
                         Box::new(self.not_begun(Verdict::Failed, lost))
                     });
-                    if !spoke && lost_early(&outcome) {
+                    if !spoke && !self.is_stopped && lost_early(&outcome) {
                         return Tried::Unheard(outcome);
                     }
                     if !kept.is_empty() {
@@ -206,20 +211,45 @@ async fn start(
     let agent = start.agent;
     let mark = uuid::Uuid::new_v4().to_string();
     match LiveHandle::start(agentline.inner(), start, &mark, begun) {
-        Ok(live) => Ok(right.started(live, &wanted)),
+        Ok(live) => right.started(live, &wanted).ok_or_else(|| Box::new(refused(&wanted, CLOSED))),
         Err(error) => Err(Box::new(not_started(&wanted.asked.who, agent, &error))),
     }
 }
 
-/// Starts a process with a session that waits for its run; says whether it is ready.
-pub(super) async fn prewarm(agentline: &Agentline, lanes: &Arc<Lanes>, wanted: &Arc<Wanted>) -> bool {
-    let Some(right) = lanes.start_right(wanted) else { return false };
-    let Ok(place) = start(agentline, right, wanted).await else { return false };
-    open_spare(agentline, &place, wanted).await
+/// Opens this many sessions that wait for their runs, on as many processes as those runs would need side by side; says
+/// how many are open.
+pub(super) async fn prewarm(
+    agentline: &Agentline,
+    lanes: &Arc<Lanes>,
+    wanted: &Arc<Wanted>,
+    sessions: usize,
+) -> usize {
+    let options = &lanes.options;
+    let beside = options.max_processes * if wanted.shares { options.lanes } else { 1 };
+    let mut left = sessions.saturating_sub(lanes.spares(wanted));
+    let mut ready = sessions - left;
+    while left > 0 {
+        let now = left.min(beside);
+        left -= now;
+        let mut opening = tokio::task::JoinSet::new();
+        for _ in 0..now {
+            let (agentline, lanes, wanted) = (agentline.clone(), Arc::clone(lanes), Arc::clone(wanted));
+            opening.spawn(async move { open_spare(&agentline, &lanes, &wanted).await });
+        }
+        // Each keeps its place until all have theirs, so that they come to sit as the runs will.
+        let places = opening.join_all().await;
+        ready += places.iter().flatten().count();
+    }
+    ready
 }
 
 /// Opens a session for a run to come.
-async fn open_spare(agentline: &Agentline, place: &Place, wanted: &Arc<Wanted>) -> bool {
+async fn open_spare(agentline: &Agentline, lanes: &Arc<Lanes>, wanted: &Arc<Wanted>) -> Option<Place> {
+    let mut place = match lanes.place(wanted, Guest::Opening).await {
+        Grant::Place(place) => place,
+        Grant::Start(right) => start(agentline, right, wanted).await.ok()?,
+        Grant::Refused(_) => return None,
+    };
     let (for_trip, home) = (Arc::clone(wanted), place.live.agent_home.clone());
     let opening =
         agentline.blocking(move |inner| inner.opening_trip(&for_trip.asked, &for_trip.launch, &home));
@@ -229,17 +259,22 @@ async fn open_spare(agentline: &Agentline, place: &Place, wanted: &Arc<Wanted>) 
             break outcome;
         }
     };
-    match outcome.filter(|outcome| outcome.error.is_none()).and_then(|outcome| outcome.session_id) {
-        Some(session) => {
-            // One that nobody else could use is not kept.
-            wanted.session.into_iter().for_each(|key| place.keep_spare(key, session.clone()));
-            true
-        }
-        None => {
-            place.retire();
-            false
-        }
+    let session = outcome.filter(|outcome| outcome.error.is_none()).and_then(|outcome| outcome.session_id);
+    let Some(session) = session else {
+        place.retire();
+        return None;
+    };
+    // One that nobody else could use is not kept.
+    if let Some(key) = wanted.session {
+        place.keep_spare(key, session);
     }
+    place.opened();
+    Some(place)
+}
+
+/// The pool has no place for the run.
+fn refused(wanted: &Wanted, why: &str) -> Outcome {
+    Outcome::not_begun(&wanted.asked.who, Verdict::Failed, Failure::new(Kind::Spawn, why))
 }
 
 /// Whether something happened that cannot be undone by beginning again.

@@ -30,6 +30,13 @@ pub(super) struct Wanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key([u8; 32]);
 
+#[cfg(test)]
+impl From<u8> for Key {
+    fn from(number: u8) -> Self {
+        Self([number; 32])
+    }
+}
+
 /// Checks the request, finds the agent and says what a process for it would be. Blocks.
 pub(super) fn prepare(
     inner: &Inner,
@@ -45,7 +52,8 @@ pub(super) fn prepare(
     let shares = asked.agent.shares(&asked.plan);
     let key = process_key(&asked, &launch);
     // What is served for one run only cannot have been there when a session was opened beforehand.
-    let own = options.marks_session() || !launch.servers.is_empty();
+    // Nor can a folder that is made for one run only.
+    let own = options.marks_session() || !launch.servers.is_empty() || asked.temporary.is_some();
     let session = (!own).then(|| session_key(&asked, &launch));
     Ok(Ok(Box::new(Wanted { asked, launch, options, key, session, shares })))
 }
@@ -53,6 +61,9 @@ pub(super) fn prepare(
 /// All that a process is started with. What belongs to a session is left out: workspace, prompt, mode, model, servers.
 fn process_key(asked: &Asked, launch: &Launch) -> Key {
     let Launch { program, args, env, files, links, folders, copy_back, proof, talk, agent_home, .. } = launch;
+    // Others change the user's files all the time; a process that has older copies of some does as well.
+    let files: Vec<_> =
+        files.iter().map(|file| (&file.path, (!file.copied).then_some(&file.content))).collect();
     let mut text = Digester::default();
     // Writing to a digest cannot fail.
     let _ = write!(

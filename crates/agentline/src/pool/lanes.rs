@@ -1,68 +1,48 @@
-//! Who is on which process, who waits, and who is next.
+//! The processes of a pool, and the way of runs to their places on them.
 
 use super::{
     PoolOptions, PoolStatus, ProcessStatus,
     key::{Key, Wanted},
+    seating::{Decision, EntryId, Seating, Ticket, Want},
 };
-use crate::{live::LiveHandle, process};
+use crate::{drive::LiveState, live::LiveHandle, process};
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Instant,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot, watch};
 
 /// The state of a pool.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     pub(super) options: PoolOptions,
     state: Mutex<State>,
+    /// Rung when no process is being started any more.
+    started: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
-    entries: Vec<Entry>,
-    /// Processes that are being started, by what they are for.
-    starting: Vec<Key>,
-    waiting: VecDeque<Waiter>,
-    last_id: u64,
+    seating: Seating,
+    agents: BTreeMap<EntryId, Warm>,
+    turns: HashMap<Ticket, oneshot::Sender<Grant>>,
+    /// Processes that were let go and may still be on their way out.
+    going: Vec<watch::Receiver<LiveState>>,
     closed: bool,
     runs: u64,
     started: u64,
     retried: u64,
-    recycled: u64,
 }
 
 /// One warm agent.
 #[derive(Debug)]
-struct Entry {
-    id: u64,
-    key: Key,
+struct Warm {
+    live: Arc<LiveHandle>,
     agent: &'static str,
     version: Option<String>,
-    live: Arc<LiveHandle>,
-    born: Instant,
-    idle_since: Instant,
-    active: usize,
-    /// A run is on it that can have nobody beside it.
-    exclusive: bool,
-    /// Sessions that are open and were not used yet, with what they were opened with.
-    spares: Vec<(Key, String)>,
-    /// It takes no more runs.
-    leaving: bool,
-}
-
-#[derive(Debug)]
-struct Waiter {
-    want: Want,
-    tell: oneshot::Sender<Grant>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Want {
-    key: Key,
-    session: Option<Key>,
-    shares: bool,
+    /// It was used since its memory was looked at.
+    used: bool,
 }
 
 /// What a run is given.
@@ -80,10 +60,12 @@ pub(super) enum Grant {
 #[derive(Debug)]
 pub(super) struct Place {
     lanes: Arc<Lanes>,
-    id: u64,
+    id: EntryId,
     pub(super) live: Arc<LiveHandle>,
     /// A session that was opened beforehand.
     pub(super) spare: Option<String>,
+    /// Whoever sits here has no session yet.
+    opening: bool,
 }
 
 /// The right to start a process, given back when it is dropped unused.
@@ -94,189 +76,209 @@ pub(super) struct StartRight {
     used: bool,
 }
 
+/// Who sits on a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Guest {
+    /// A run.
+    Run,
+    /// The opening of a session for a run to come.
+    Opening,
+}
+
+/// Why a run is refused.
+pub(super) const CLOSED: &str = "the pool is closed";
+const FULL: &str = "too many runs wait for a place in the pool";
+
 impl Lanes {
-    pub(super) fn new(options: PoolOptions) -> Self {
-        Self { options, state: Mutex::default() }
+    pub(super) fn new(mut options: PoolOptions) -> Self {
+        // With none of these nobody would ever be served.
+        for least in [&mut options.max_processes, &mut options.lanes, &mut options.opening] {
+            *least = (*least).max(1);
+        }
+        let state = State {
+            seating: Seating::new(options.clone()),
+            agents: BTreeMap::new(),
+            turns: HashMap::new(),
+            going: Vec::new(),
+            closed: false,
+            runs: 0,
+            started: 0,
+            retried: 0,
+        };
+        Self { options, state: Mutex::new(state), started: Notify::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a run, or the right to make one. Waits for its turn. May be dropped.
-    pub(super) async fn place(self: &Arc<Self>, wanted: &Wanted) -> Grant {
-        let want = Want { key: wanted.key, session: wanted.session, shares: wanted.shares };
-        let turn = {
+    /// A place, or the right to make one. Waits for its turn. May be dropped.
+    pub(super) async fn place(self: &Arc<Self>, wanted: &Wanted, guest: Guest) -> Grant {
+        // Whoever opens a session has no use for one that is open.
+        let session = wanted.session.filter(|_| guest == Guest::Run);
+        let want = Want { key: wanted.key, session, shares: wanted.shares };
+        let (ticket, turn) = {
             let mut state = self.lock();
             if state.closed {
-                return Grant::Refused("the pool is closed");
+                return Grant::Refused(CLOSED);
             }
-            if state.waiting.len() >= self.options.max_queue {
-                return Grant::Refused("too many runs wait for a place in the pool");
-            }
+            let ticket = state.seating.wait(want);
             let (tell, turn) = oneshot::channel();
-            state.waiting.push_back(Waiter { want, tell });
-            self.serve(state);
-            turn
-        };
-        turn.await.unwrap_or(Grant::Refused("the pool is closed"))
-    }
-
-    /// The right to start one more process for this, if there is room.
-    pub(super) fn start_right(self: &Arc<Self>, wanted: &Wanted) -> Option<StartRight> {
-        let mut state = self.lock();
-        let room = !state.closed && state.entries.len() + state.starting.len() < self.options.max_processes;
-        room.then(|| self.right(&mut state, wanted.key))
-    }
-
-    fn right(self: &Arc<Self>, state: &mut State, key: Key) -> StartRight {
-        state.starting.push(key);
-        StartRight { lanes: Arc::clone(self), key, used: false }
-    }
-
-    /// Gives those who wait what there is, first come first served; one who can be served is not held up by one who
-    /// waits for another kind of process.
-    fn serve(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
-        let mut left = Vec::new();
-        let mut waiting = std::mem::take(&mut state.waiting);
-        let mut still = VecDeque::new();
-        while let Some(waiter) = waiting.pop_front() {
-            if waiter.tell.is_closed() {
-                continue;
+            state.turns.insert(ticket, tell);
+            let left = self.act(&mut state);
+            let too_many =
+                state.turns.contains_key(&ticket) && state.seating.queued() > self.options.max_queue;
+            if too_many {
+                state.seating.give_up(ticket);
+                state.turns.remove(&ticket);
             }
-            match self.choose(&mut state, waiter.want, &mut left) {
-                Some(grant) => {
-                    if let Err(back) = waiter.tell.send(grant) {
-                        // It went away this very moment; what it was given goes back when the lock is free.
-                        left.push(Left::Grant(back));
-                    }
-                }
-                None => still.push_back(waiter),
+            drop(state);
+            drop(left);
+            if too_many {
+                return Grant::Refused(FULL);
+            }
+            (ticket, turn)
+        };
+        let _queued = Queued { lanes: self, ticket };
+        turn.await.unwrap_or(Grant::Refused(CLOSED))
+    }
+
+    /// Does what is to be done now. What comes back is dropped when the lock is free.
+    #[must_use]
+    fn act(self: &Arc<Self>, state: &mut State) -> Vec<Left> {
+        for (id, warm) in &state.agents {
+            if warm.live.state().closed {
+                state.seating.retire(*id);
             }
         }
-        state.waiting = still;
+        let mut left = Vec::new();
+        for decision in state.seating.decide(Instant::now()) {
+            let (ticket, grant) = match decision {
+                Decision::LetGo(id) => {
+                    left.extend(state.let_go(id).map(Left::Live));
+                    continue;
+                }
+                Decision::Start { ticket, key } => {
+                    (ticket, Grant::Start(StartRight { lanes: Arc::clone(self), key, used: false }))
+                }
+                Decision::Sit { ticket, entry, spare } => {
+                    let Some(warm) = state.agents.get_mut(&entry) else { continue };
+                    warm.used = true;
+                    let (live, opening) = (Arc::clone(&warm.live), spare.is_none());
+                    let place = Place { lanes: Arc::clone(self), id: entry, live, spare, opening };
+                    (ticket, Grant::Place(place))
+                }
+            };
+            let unwanted = match state.turns.remove(&ticket) {
+                Some(turn) => turn.send(grant).err(),
+                None => Some(grant),
+            };
+            // Whoever it was for is gone; it goes back when the lock is free.
+            left.extend(unwanted.map(Left::Grant));
+        }
+        left
+    }
+
+    /// Counts a run that begins on a process.
+    pub(super) fn counts_run(&self) {
+        self.lock().runs += 1;
+    }
+
+    /// Counts a run that is tried again.
+    pub(super) fn counts_retry(&self) {
+        self.lock().retried += 1;
+    }
+
+    /// How many sessions wait for runs like this one.
+    pub(super) fn spares(&self, wanted: &Wanted) -> usize {
+        let want = Want { key: wanted.key, session: wanted.session, shares: wanted.shares };
+        self.lock().seating.spares(want)
+    }
+
+    /// Agents that are gone, idle, or too old, used or big are let go. Blocks for a moment.
+    pub(super) fn tidy(self: &Arc<Self>) {
+        let used: Vec<(EntryId, u32)> = {
+            let mut state = self.lock();
+            let used = |(id, warm): (&EntryId, &mut Warm)| {
+                std::mem::take(&mut warm.used).then_some((*id, warm.live.pid?))
+            };
+            state.agents.iter_mut().filter_map(used).collect()
+        };
+        let weights: Vec<_> =
+            used.into_iter().filter_map(|(id, pid)| Some((id, process::memory_of(pid)?))).collect();
+        let mut state = self.lock();
+        for (id, bytes) in weights {
+            state.seating.weighs(id, bytes);
+        }
+        let left = self.act(&mut state);
         drop(state);
         drop(left);
     }
 
-    fn choose(self: &Arc<Self>, state: &mut State, want: Want, left: &mut Vec<Left>) -> Option<Grant> {
-        let fits = |entry: &Entry| {
-            let now = entry.live.state();
-            let room = entry.active == 0
-                || want.shares
-                    && !entry.exclusive
-                    && entry.active < self.options.lanes
-                    && now.opening < self.options.opening;
-            entry.key == want.key && !entry.leaving && !now.closed && room
-        };
-        let has_spare = |entry: &Entry| entry.spares.iter().any(|(key, _)| Some(*key) == want.session);
-        let best = state.entries.iter_mut().filter(|entry| fits(entry));
-        if let Some(entry) = best.min_by_key(|entry| (!has_spare(entry), entry.active)) {
-            entry.active += 1;
-            entry.exclusive = !want.shares;
-            let spare = entry.spares.iter().position(|(key, _)| Some(*key) == want.session);
-            let spare = spare.map(|at| entry.spares.swap_remove(at).1);
-            let place = Place { lanes: Arc::clone(self), id: entry.id, live: Arc::clone(&entry.live), spare };
-            state.runs += 1;
-            return Some(Grant::Place(place));
-        }
-        // One that is coming up will do for those who can share it.
-        if want.shares && state.starting.contains(&want.key) {
-            return None;
-        }
-        if state.entries.len() + state.starting.len() >= self.options.max_processes {
-            // Somebody else's idle process makes room.
-            let idle = state.entries.iter().enumerate().filter(|(_, e)| e.active == 0 && e.key != want.key);
-            let oldest = idle.min_by_key(|(_, entry)| entry.idle_since).map(|(at, _)| at)?;
-            left.push(Left::Live(state.entries.swap_remove(oldest).live));
-        }
-        Some(Grant::Start(self.right(state, want.key)))
-    }
-
-    /// Counts a run that is tried again.
-    pub(super) fn retried(&self) {
-        self.lock().retried += 1;
-    }
-
-    /// A process that nobody can use any more is forgotten; those that are too old, used or big are let go.
-    pub(super) fn tidy(self: &Arc<Self>) {
-        let mut gone = Vec::new();
-        let mut state = self.lock();
-        let State { entries, recycled, .. } = &mut *state;
-        entries.retain_mut(|entry| {
-            if entry.active > 0 {
-                return true;
-            }
-            let idle = entry.idle_since.elapsed() > self.options.idle;
-            let worn = self.is_worn(entry);
-            *recycled += u64::from(worn);
-            let stays = !entry.live.state().closed && !idle && !worn;
-            if !stays {
-                gone.push(Arc::clone(&entry.live));
-            }
-            stays
-        });
-        self.serve(state);
-        drop(gone);
-    }
-
-    fn is_worn(&self, entry: &Entry) -> bool {
-        let memory = || entry.live.pid.and_then(process::memory_of);
-        entry.born.elapsed() > self.options.max_age
-            || entry.live.state().served >= self.options.max_sessions
-            || memory().is_some_and(|bytes| bytes > self.options.max_memory)
-    }
-
     pub(super) fn status(&self) -> PoolStatus {
-        let state = self.lock();
-        let ms = |since: Instant| u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let processes = state.entries.iter().map(|entry| {
-            let now = entry.live.state();
-            ProcessStatus {
-                agent: entry.agent.to_owned(),
-                version: entry.version.clone(),
-                pid: entry.live.pid,
-                ready: now.ready,
-                active: entry.active,
-                sessions: now.served,
-                age_ms: ms(entry.born),
-                memory: entry.live.pid.and_then(process::memory_of),
+        let mut status = {
+            let state = self.lock();
+            let processes = state.seating.entries().iter().filter_map(|entry| {
+                let warm = state.agents.get(&entry.id)?;
+                Some(ProcessStatus {
+                    agent: warm.agent.to_owned(),
+                    version: warm.version.clone(),
+                    pid: warm.live.pid,
+                    ready: warm.live.state().ready,
+                    active: entry.active,
+                    sessions: entry.sessions,
+                    age_ms: u64::try_from(entry.born.elapsed().as_millis()).unwrap_or(u64::MAX),
+                    memory: None,
+                })
+            });
+            PoolStatus {
+                processes: processes.collect(),
+                queued: state.seating.queued(),
+                runs: state.runs,
+                started: state.started,
+                retried: state.retried,
+                recycled: state.seating.recycled,
             }
-        });
-        PoolStatus {
-            processes: processes.collect(),
-            queued: state.waiting.len(),
-            runs: state.runs,
-            started: state.started,
-            retried: state.retried,
-            recycled: state.recycled,
+        };
+        for process in &mut status.processes {
+            process.memory = process.pid.and_then(process::memory_of);
         }
+        status
     }
 
-    /// How long nobody has used any process of this pool; `None` while somebody does or waits.
-    pub(crate) fn idle_for(&self) -> Option<Duration> {
-        let state = self.lock();
-        let busy = !state.waiting.is_empty()
-            || !state.starting.is_empty()
-            || state.entries.iter().any(|e| e.active > 0);
-        let last = state.entries.iter().map(|entry| entry.idle_since.elapsed()).min();
-        (!busy).then(|| last.unwrap_or(Duration::MAX))
-    }
-
+    /// Lets all agents go when their runs are over, and waits until they are gone.
     pub(super) async fn close(&self) {
-        let entries = {
+        let idle = {
             let mut state = self.lock();
             state.closed = true;
-            state.waiting.clear();
-            std::mem::take(&mut state.entries)
+            state.seating.close();
+            state.turns.clear();
+            let all: Vec<EntryId> = state.agents.keys().copied().collect();
+            all.into_iter().filter_map(|id| state.let_go(id)).collect::<Vec<_>>()
         };
-        for entry in entries {
-            match Arc::try_unwrap(entry.live) {
-                Ok(live) => live.close().await,
-                // A run is still on it; the process goes with it.
-                Err(shared) => drop(shared),
+        drop(idle);
+        loop {
+            let started = self.started.notified();
+            if self.lock().seating.starting() == 0 {
+                break;
             }
+            started.await;
         }
+        let going = self.lock().going.clone();
+        for mut process in going {
+            // Its loop holds the other end to its very end.
+            while process.changed().await.is_ok() {}
+        }
+    }
+}
+
+impl State {
+    /// The pool has this process no more. Where nobody else holds it, it goes when what comes back is dropped.
+    fn let_go(&mut self, id: EntryId) -> Option<Arc<LiveHandle>> {
+        let live = self.agents.remove(&id)?.live;
+        self.going.retain(|process| process.has_changed().is_ok());
+        self.going.push(live.watch());
+        Some(live)
     }
 }
 
@@ -288,34 +290,48 @@ enum Left {
     Live(Arc<LiveHandle>),
 }
 
+/// A run in the queue. Dropping it takes it out.
+struct Queued<'a> {
+    lanes: &'a Lanes,
+    ticket: Ticket,
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        let mut state = self.lanes.lock();
+        if state.turns.remove(&self.ticket).is_some() {
+            state.seating.give_up(self.ticket);
+        }
+    }
+}
+
 impl StartRight {
-    /// The process is up: it is the pool's now, and whoever started it has a place on it.
-    pub(super) fn started(mut self, live: LiveHandle, wanted: &Wanted) -> Place {
+    /// The process is up: it is the pool's now, and whoever started it has a place on it. Nothing comes back where the
+    /// pool was closed meanwhile.
+    pub(super) fn started(mut self, live: LiveHandle, wanted: &Wanted) -> Option<Place> {
         self.used = true;
         let live = Arc::new(live);
         let mut state = self.lanes.lock();
-        if let Some(at) = state.starting.iter().position(|key| *key == self.key) {
-            state.starting.swap_remove(at);
+        if state.closed {
+            state.seating.failed(self.key);
+            state.going.push(live.watch());
+            drop(state);
+            self.lanes.started.notify_waiters();
+            return None;
         }
-        state.last_id += 1;
         state.started += 1;
-        state.runs += 1;
-        let id = state.last_id;
-        state.entries.push(Entry {
-            id,
-            key: self.key,
+        let id = state.seating.up(self.key, wanted.shares, Instant::now());
+        let warm = Warm {
+            live: Arc::clone(&live),
             agent: wanted.asked.agent.card().id,
             version: wanted.asked.program.version.map(|v| v.to_string()),
-            live: Arc::clone(&live),
-            born: Instant::now(),
-            idle_since: Instant::now(),
-            active: 1,
-            exclusive: !wanted.shares,
-            spares: Vec::new(),
-            leaving: false,
-        });
-        self.lanes.serve(state);
-        Place { lanes: Arc::clone(&self.lanes), id, live, spare: None }
+            used: true,
+        };
+        state.agents.insert(id, warm);
+        let left = self.lanes.act(&mut state);
+        drop(state);
+        drop(left);
+        Some(Place { lanes: Arc::clone(&self.lanes), id, live, spare: None, opening: true })
     }
 }
 
@@ -325,44 +341,43 @@ impl Drop for StartRight {
             return;
         }
         let mut state = self.lanes.lock();
-        if let Some(at) = state.starting.iter().position(|key| *key == self.key) {
-            state.starting.swap_remove(at);
-        }
-        self.lanes.serve(state);
+        state.seating.failed(self.key);
+        let left = self.lanes.act(&mut state);
+        drop(state);
+        drop(left);
+        self.lanes.started.notify_waiters();
     }
 }
 
 impl Place {
-    /// The process takes no more runs.
-    pub(super) fn retire(&self) {
-        let mut state = self.lanes.lock();
-        if let Some(entry) = state.entries.iter_mut().find(|entry| entry.id == self.id) {
-            entry.leaving = true;
+    /// Whoever sits here has a session now.
+    pub(super) fn opened(&mut self) {
+        if std::mem::take(&mut self.opening) {
+            let mut state = self.lanes.lock();
+            state.seating.opened(self.id);
+            let left = self.lanes.act(&mut state);
+            drop(state);
+            drop(left);
         }
     }
 
+    /// The process takes no more runs.
+    pub(super) fn retire(&self) {
+        self.lanes.lock().seating.retire(self.id);
+    }
+
     /// Keeps an open session for a run that wants one like it.
-    pub(super) fn keep_spare(&self, session: Key, id: String) {
-        let mut state = self.lanes.lock();
-        if let Some(entry) = state.entries.iter_mut().find(|entry| entry.id == self.id) {
-            entry.spares.push((session, id));
-        }
+    pub(super) fn keep_spare(&self, session: Key, name: String) {
+        self.lanes.lock().seating.keep_spare(self.id, session, name);
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut state = self.lanes.lock();
-        let Some(at) = state.entries.iter().position(|entry| entry.id == self.id) else { return };
-        let entry = &mut state.entries[at];
-        entry.active -= 1;
-        entry.idle_since = Instant::now();
-        let over = entry.active == 0;
-        let worn = over && self.lanes.is_worn(entry);
-        let gone = over && (entry.leaving || worn || entry.live.state().closed);
-        let gone = gone.then(|| state.entries.swap_remove(at));
-        state.recycled += u64::from(worn);
-        self.lanes.serve(state);
-        drop(gone);
+        state.seating.leave(self.id, self.opening, Instant::now());
+        let left = self.lanes.act(&mut state);
+        drop(state);
+        drop(left);
     }
 }

@@ -13,7 +13,8 @@ pub(super) fn begin(lanes: &Arc<Lanes>) {
         loop {
             tokio::time::sleep(PACE).await;
             match lanes.upgrade() {
-                Some(lanes) => lanes.tidy(),
+                // A look at the memory of agents is a walk over many small files.
+                Some(lanes) => _ = tokio::task::spawn_blocking(move || lanes.tidy()).await,
                 None => return,
             }
         }

@@ -1,0 +1,292 @@
+//! Cases of who sits where, played without processes.
+
+use super::{Decision, EntryId, Seating, Ticket, Want};
+use crate::pool::PoolOptions;
+use std::time::{Duration, Instant};
+
+/// A pool on paper: processes come up as soon as they are wanted.
+struct Room {
+    seating: Seating,
+    now: Instant,
+    /// Who sits where, and whether their session is open.
+    sat: Vec<(Ticket, EntryId)>,
+    started: usize,
+    gone: Vec<EntryId>,
+}
+
+impl Room {
+    fn new(change: impl FnOnce(&mut PoolOptions)) -> Self {
+        let mut options = PoolOptions::default();
+        change(&mut options);
+        let seating = Seating::new(options);
+        Self { seating, now: Instant::now(), sat: Vec::new(), started: 0, gone: Vec::new() }
+    }
+
+    fn wait(&mut self, want: Want) -> Ticket {
+        let ticket = self.seating.wait(want);
+        self.act(want.shares);
+        ticket
+    }
+
+    /// Does what is decided until nothing is.
+    fn act(&mut self, shares: bool) {
+        loop {
+            let decisions = self.seating.decide(self.now);
+            if decisions.is_empty() {
+                return;
+            }
+            for decision in decisions {
+                match decision {
+                    Decision::Sit { ticket, entry, .. } => self.sat.push((ticket, entry)),
+                    Decision::Start { ticket, key } => {
+                        self.started += 1;
+                        let entry = self.seating.up(key, shares, self.now);
+                        self.sat.push((ticket, entry));
+                    }
+                    Decision::LetGo(entry) => self.gone.push(entry),
+                }
+            }
+        }
+    }
+
+    fn place_of(&self, ticket: Ticket) -> Option<EntryId> {
+        self.sat.iter().find(|(who, _)| *who == ticket).map(|(_, entry)| *entry)
+    }
+
+    fn open(&mut self, ticket: Ticket) {
+        self.seating.opened(self.place_of(ticket).unwrap());
+        self.act(true);
+    }
+
+    fn leave(&mut self, ticket: Ticket) {
+        let at = self.sat.iter().position(|(who, _)| *who == ticket).unwrap();
+        let (_, entry) = self.sat.swap_remove(at);
+        self.seating.leave(entry, false, self.now);
+        self.act(false);
+    }
+
+    fn is_sitting(&self, tickets: &[Ticket]) -> Vec<bool> {
+        tickets.iter().map(|ticket| self.place_of(*ticket).is_some()).collect()
+    }
+}
+
+fn alone(key: u8) -> Want {
+    Want { key: key.into(), session: Some(100.into()), shares: false }
+}
+
+fn beside(key: u8) -> Want {
+    Want { shares: true, ..alone(key) }
+}
+
+#[test]
+fn runs_that_share_come_to_one_process_and_open_two_sessions_at_once() {
+    let mut room = Room::new(|options| options.max_processes = 3);
+    let runs: Vec<Ticket> = (0..6).map(|_| room.wait(beside(1))).collect();
+    assert_eq!(room.is_sitting(&runs), [true, true, false, false, false, false]);
+    assert_eq!((room.started, room.seating.queued()), (1, 4), "the others wait, and start nothing");
+    room.open(runs[0]);
+    assert_eq!(room.is_sitting(&runs), [true, true, true, false, false, false]);
+    room.open(runs[1]);
+    // Its four lanes are taken: one more process, for both that are left.
+    assert_eq!((room.started, room.seating.queued()), (2, 0));
+    assert_eq!(room.place_of(runs[0]), room.place_of(runs[3]));
+    assert_eq!(room.place_of(runs[4]), room.place_of(runs[5]));
+}
+
+#[test]
+fn a_run_that_ends_before_its_session_was_open_makes_room_for_another() {
+    let mut room = Room::new(|options| (options.max_processes, options.opening) = (1, 1));
+    let (first, second) = (room.wait(beside(1)), room.wait(beside(1)));
+    assert_eq!(room.is_sitting(&[first, second]), [true, false]);
+    let entry = room.place_of(first).unwrap();
+    room.seating.leave(entry, true, room.now);
+    room.act(true);
+    assert_eq!(room.is_sitting(&[second]), [true]);
+}
+
+#[test]
+fn runs_that_cannot_share_have_a_process_each_and_wait_in_order() {
+    let mut room = Room::new(|options| options.max_processes = 2);
+    let runs: Vec<Ticket> = (0..4).map(|_| room.wait(alone(1))).collect();
+    assert_eq!(room.is_sitting(&runs), [true, true, false, false]);
+    room.leave(runs[1]);
+    assert_eq!(room.is_sitting(&runs), [true, false, true, false]);
+    room.leave(runs[0]);
+    assert_eq!(room.is_sitting(&runs), [false, false, true, true]);
+    assert_eq!(room.started, 2);
+}
+
+#[test]
+fn one_who_shares_does_not_sit_beside_one_who_does_not_nor_pass_it_in_the_queue() {
+    let mut room = Room::new(|options| options.max_processes = 1);
+    let first = room.wait(beside(1));
+    room.open(first);
+    let single = room.wait(alone(1));
+    let late = room.wait(beside(1));
+    assert_eq!(room.is_sitting(&[single, late]), [false, false], "there would be a lane for the late one");
+    room.leave(first);
+    assert_eq!(room.is_sitting(&[single, late]), [true, false]);
+    room.leave(single);
+    assert_eq!(room.is_sitting(&[late]), [true]);
+}
+
+#[test]
+fn an_idle_process_of_another_kind_makes_room_and_the_longest_idle_one_goes() {
+    let mut room = Room::new(|options| options.max_processes = 2);
+    let (first, second) = (room.wait(alone(1)), room.wait(alone(2)));
+    let (older, newer) = (room.place_of(second).unwrap(), room.place_of(first).unwrap());
+    room.leave(second);
+    room.now += Duration::from_secs(1);
+    room.leave(first);
+    let third = room.wait(alone(3));
+    assert_eq!((room.is_sitting(&[third]), room.gone.clone()), (vec![true], vec![older]));
+    let fourth = room.wait(alone(1));
+    assert_eq!(room.place_of(fourth), Some(newer), "the other one is still there");
+}
+
+#[test]
+fn others_who_always_share_do_not_keep_one_out_for_ever() {
+    let mut room = Room::new(|options| (options.max_processes, options.lanes) = (1, 2));
+    let mut sitting = room.wait(beside(1));
+    room.open(sitting);
+    let other = room.wait(alone(2));
+    for _ in 0..3 {
+        // Without the other one, the next of them would sit down before the last gets up.
+        let next = room.wait(beside(1));
+        assert_eq!(room.is_sitting(&[next]), [false]);
+        if room.place_of(sitting).is_some() {
+            room.leave(sitting);
+            assert_eq!(room.is_sitting(&[other]), [true]);
+        }
+        sitting = next;
+    }
+}
+
+#[test]
+fn one_who_can_be_served_is_not_held_up_by_one_who_cannot() {
+    let mut room = Room::new(|options| options.max_processes = 2);
+    let first = room.wait(alone(1));
+    let shared = room.wait(beside(2));
+    room.open(shared);
+    let (waits, goes) = (room.wait(alone(1)), room.wait(beside(2)));
+    assert_eq!(room.is_sitting(&[first, waits, goes]), [true, false, true]);
+}
+
+#[test]
+fn whoever_gives_up_is_forgotten() {
+    let mut room = Room::new(|options| options.max_processes = 1);
+    let runs: Vec<Ticket> = (0..3).map(|_| room.wait(alone(1))).collect();
+    assert!(
+        room.seating.give_up(runs[1]) && !room.seating.give_up(runs[1]) && !room.seating.give_up(runs[0])
+    );
+    assert_eq!(room.seating.queued(), 1);
+    room.leave(runs[0]);
+    assert_eq!(room.is_sitting(&runs), [false, false, true]);
+}
+
+#[test]
+fn a_process_is_replaced_after_its_sessions_also_while_others_are_on_it() {
+    let mut room = Room::new(|options| (options.max_processes, options.max_sessions) = (1, 3));
+    let runs: Vec<Ticket> = (0..3).map(|_| room.wait(beside(1))).collect();
+    room.open(runs[0]);
+    room.open(runs[1]);
+    room.open(runs[2]);
+    let late = room.wait(beside(1));
+    assert_eq!(room.is_sitting(&[late]), [false]);
+    let worn = room.place_of(runs[0]).unwrap();
+    runs.iter().for_each(|run| room.leave(*run));
+    assert_eq!((room.gone.clone(), room.started, room.seating.recycled), (vec![worn], 2, 1));
+    assert_eq!(room.is_sitting(&[late]), [true]);
+}
+
+#[test]
+fn age_memory_and_long_rest_end_a_process() {
+    let mut room = Room::new(|options| {
+        (options.max_age, options.idle) = (Duration::from_secs(100), Duration::from_secs(10));
+        options.max_memory = 1000;
+    });
+    let run = room.wait(alone(1));
+    room.now += Duration::from_secs(101);
+    room.act(false);
+    assert!(room.gone.is_empty(), "somebody is on it");
+    room.leave(run);
+    assert_eq!((room.gone.len(), room.seating.recycled), (1, 1));
+
+    let run = room.wait(alone(1));
+    let entry = room.place_of(run).unwrap();
+    room.seating.weighs(entry, 1000);
+    room.leave(run);
+    assert_eq!(room.gone.len(), 1);
+    let run = room.wait(alone(1));
+    room.seating.weighs(entry, 1001);
+    room.seating.weighs(entry, 1002);
+    room.leave(run);
+    assert_eq!((room.gone.len(), room.seating.recycled), (2, 2));
+
+    let run = room.wait(alone(1));
+    room.now += Duration::from_secs(20);
+    room.act(false);
+    room.leave(run);
+    room.now += Duration::from_secs(10);
+    room.act(false);
+    assert_eq!(room.gone.len(), 2, "it rests, but not long enough");
+    room.now += Duration::from_secs(1);
+    room.act(false);
+    assert_eq!((room.gone.len(), room.seating.recycled), (3, 2), "to be let go after a rest is no wear");
+}
+
+#[test]
+fn a_process_that_is_gone_keeps_nobody_waiting() {
+    let mut room = Room::new(|options| options.max_processes = 1);
+    let first = room.wait(alone(1));
+    room.leave(first);
+    let entry = room.seating.entries()[0].id;
+    room.seating.retire(entry);
+    let second = room.wait(alone(1));
+    assert_eq!((room.gone.clone(), room.started), (vec![entry], 2));
+    // One that dies under a run is not given to the next, and its place is free when the run is over.
+    let under = room.place_of(second).unwrap();
+    room.seating.retire(under);
+    let third = room.wait(alone(1));
+    assert_eq!(room.is_sitting(&[third]), [false]);
+    room.leave(second);
+    assert_eq!(room.is_sitting(&[third]), [true]);
+}
+
+#[test]
+fn a_start_that_fails_lets_the_next_one_try() {
+    let mut seating = Seating::new(PoolOptions { max_processes: 1, ..PoolOptions::default() });
+    let now = Instant::now();
+    let (first, second) = (seating.wait(beside(1)), seating.wait(beside(1)));
+    let start = |ticket| vec![Decision::Start { ticket, key: 1.into() }];
+    assert_eq!(seating.decide(now), start(first));
+    assert_eq!(seating.decide(now), []);
+    seating.failed(1.into());
+    assert_eq!(seating.decide(now), start(second));
+}
+
+#[test]
+fn sessions_that_were_opened_beforehand_go_to_runs_like_them_and_need_no_opening() {
+    let mut room =
+        Room::new(|options| (options.max_processes, options.opening, options.max_sessions) = (1, 1, 4));
+    let opener = room.wait(Want { session: None, ..beside(1) });
+    let entry = room.place_of(opener).unwrap();
+    for name in ["a", "b"] {
+        room.seating.keep_spare(entry, 100.into(), name.into());
+    }
+    room.open(opener);
+    room.leave(opener);
+    assert_eq!(room.seating.spares(beside(1)), 2);
+    let other = Want { session: Some(7.into()), ..beside(1) };
+    let waits: Vec<Ticket> =
+        [other, beside(1), beside(1), beside(1)].map(|want| room.seating.wait(want)).into();
+    let sit = |ticket: usize, spare: Option<&str>| Decision::Sit {
+        ticket: waits[ticket],
+        entry,
+        spare: spare.map(str::to_owned),
+    };
+    // The first opens one of its own; two take what is there; the last would have to open another at the same time.
+    assert_eq!(room.seating.decide(room.now), [sit(0, None), sit(1, Some("a")), sit(2, Some("b"))]);
+    assert_eq!((room.seating.spares(beside(1)), room.seating.queued()), (0, 1));
+    assert_eq!(room.seating.entries()[0].sessions, 2, "a session is counted once");
+}
