@@ -40,7 +40,6 @@ fn needed_for(request: &RunRequest) -> impl Iterator<Item = &'static str> {
         ("allow_file_reads", request.allow_file_reads),
         ("allow_file_writes", request.allow_file_writes),
         ("authenticate", request.authenticate.is_some()),
-        ("agent_args", request.agent_args.is_some()),
         ("surface", request.needs_live),
     ];
     reasons.into_iter().filter(|(_, asked)| *asked).map(|(key, _)| key)
