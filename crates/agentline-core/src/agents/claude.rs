@@ -76,8 +76,8 @@ impl Agent for Claude {
         own.key_variable = Some("ANTHROPIC_API_KEY");
         own.mode = Some(match request.permission_mode {
             PermissionMode::Plan => ModeWish::new("plan", true),
-            PermissionMode::Bypass => ModeWish::new("bypassPermissions", false),
-            // Edits are permitted one by one, so that our rules are asked about each.
+            // What is permitted is permitted one by one, so that our rules are asked about each. Its own mode for
+            // permitting everything is not there for every user.
             _ => ModeWish::new("default", true),
         });
         let denied: Vec<String> = request

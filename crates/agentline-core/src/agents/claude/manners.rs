@@ -3,7 +3,7 @@
 use crate::{
     Failure, Kind, ToolKind, ToolUse,
     acp::{
-        manners::{Manners, message_of, plain_failure, plain_output},
+        manners::{Ended, Manners, message_of, plain_failure, plain_output},
         tools::ToolCall,
     },
     agents::adapter::{self, Names},
@@ -63,6 +63,17 @@ impl Manners for ClaudeManners {
         let native = native_name(call);
         let (server, _) = native.strip_prefix("mcp__")?.split_once("__")?;
         Some(server.to_owned())
+    }
+
+    fn ended(&self, call: &ToolCall, failed: bool, output: &str) -> Ended {
+        let own = NAMES.iter().any(|(name, ..)| *name == native_name(call));
+        match failed {
+            true if own && output.contains("No such tool available") => {
+                Ended::Denied("not_offered".to_owned())
+            }
+            true => Ended::Failed,
+            false => Ended::Ok,
+        }
     }
 
     fn output(&self, call: &ToolCall) -> Option<String> {

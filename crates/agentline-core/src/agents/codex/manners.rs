@@ -31,6 +31,13 @@ impl Manners for CodexManners {
 
     fn tool(&self, call: &ToolCall) -> ToolUse {
         let mut tool = plain_tool(call);
+        if call.name.is_none() {
+            // Questions come without the tool's name; the title is the command.
+            let native = if tool.kind == ToolKind::Shell { "exec_command" } else { "apply_patch" };
+            if matches!(tool.kind, ToolKind::Shell | ToolKind::Write | ToolKind::Edit) {
+                native.clone_into(&mut tool.native_name);
+            }
+        }
         if let Some((server, name, arguments)) = of_server(call) {
             tool.name = format!("mcp__{server}__{name}");
             tool.native_name.clone_from(&call.first_title);

@@ -78,12 +78,16 @@ impl Manners for OpenCodeManners {
         native.split_once('_').filter(|_| !known).map(|(server, _)| server.to_owned())
     }
 
-    fn ended(&self, call: &ToolCall, failed: bool, _output: &str) -> Ended {
+    fn ended(&self, call: &ToolCall, failed: bool, output: &str) -> Ended {
         let raw = call.raw_output.as_ref().map_or("null", |raw| raw.get());
         let exit = serde_json::from_str::<Raw<'_>>(raw).ok().and_then(|raw| raw.metadata.exit);
         let code = exit.and_then(|exit| exit.get().parse::<i64>().ok());
         // A call of a tool that is not there is a tool of its own, which always works.
         let invalid = call.title == "Invalid Tool" || call.title == "invalid";
+        let native = native_name(call);
+        if invalid && output.contains("unavailable tool") && NAMES.iter().any(|(name, ..)| *name == native) {
+            return Ended::Denied("not_offered".to_owned());
+        }
         if failed || invalid || code.is_some_and(|code| code != 0) { Ended::Failed } else { Ended::Ok }
     }
 }
