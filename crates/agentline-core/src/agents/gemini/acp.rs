@@ -65,7 +65,8 @@ const QUIRKS: &[Quirk] = &[
     quirk("no_shell_output", Some(Version(0, 45, 0))),
     // Shell commands are refused without asking.
     between("shell_never_asks", None, Version(0, 24, 0)),
-    // `initialize` leaves an empty session file behind. The store takes it away.
+    // `initialize` leaves a session file behind in which nothing was said. The CLI deletes it when it starts again; until
+    // then it is passed over where sessions are looked for.
     quirk("junk_session_file", None),
     // `authenticate` writes the method into the user's settings, so it is never sent unasked.
     quirk("authenticate_rewrites_settings", None),
@@ -206,13 +207,14 @@ impl Manners for GeminiManners {
         if tool.input.is_none() {
             tool.input = input_of(&native, call);
         }
+        if let Some((name, server)) = mcp_title(&native, call) {
+            tool.name = format!("mcp__{server}__{name}");
+        }
         tool
     }
 
     fn server(&self, call: &ToolCall) -> Option<String> {
-        // `echo (my-tiny MCP Server)`: the name of the tool does not tell where that of the server ends.
-        let (_, rest) = call.title.rsplit_once(" (").filter(|_| native_name(call).starts_with("mcp_"))?;
-        rest.strip_suffix(" MCP Server)").map(str::to_owned)
+        mcp_title(&native_name(call), call).map(|(_, server)| server.to_owned())
     }
 
     fn is_only_a_question(&self, call: &ToolCall) -> bool {
@@ -261,6 +263,13 @@ fn native_name(call: &ToolCall) -> String {
     call.name.clone().unwrap_or_else(|| call.first_title.clone())
 }
 
+/// The tool and the server of `echo (my-tiny MCP Server)`. The agent's own name of it, `mcp_my-tiny_echo`, does not tell
+/// where that of the server ends.
+fn mcp_title<'a>(native: &str, call: &'a ToolCall) -> Option<(&'a str, &'a str)> {
+    let (name, rest) = call.title.rsplit_once(" (").filter(|_| native.starts_with("mcp_"))?;
+    Some((name, rest.strip_suffix(" MCP Server)")?))
+}
+
 /// Arguments are not told over this surface; what a person needs to judge a call stands in its title, places and diffs.
 fn input_of(native: &str, call: &ToolCall) -> Option<Box<serde_json::value::RawValue>> {
     let text = |text: &str| serde_json::Value::from(text);
@@ -280,4 +289,69 @@ fn input_of(native: &str, call: &ToolCall) -> Option<Box<serde_json::value::RawV
         _ => return None,
     }
     serde_json::value::to_raw_value(&input).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_departure_has_a_test_of_its_name() {
+        let tests = [include_str!("../../../tests/core/acp/quirks.rs"), include_str!("store.rs")].concat();
+        for quirk in QUIRKS {
+            assert!(tests.contains(&format!("fn {}()", quirk.name)), "{}", quirk.name);
+        }
+    }
+
+    #[test]
+    fn versions_have_the_departures_that_were_seen_in_them() {
+        let versions =
+            [Version(0, 11, 3), Version(0, 24, 0), Version(0, 36, 0), Version(0, 45, 2), Version(0, 61, 0)];
+        for (name, seen) in [
+            ("mode_text", [false, false, false, true, true]),
+            ("silent_refusal", [true; 5]),
+            ("history_after_load", [false, false, true, true, true]),
+            ("folder_as_thought", [false, false, true, false, false]),
+            ("shell_never_asks", [true, false, false, false, false]),
+            ("status_as_code", [false, false, true, true, true]),
+            ("never_heard_of", [false; 5]),
+        ] {
+            assert_eq!(versions.map(|v| has(name, Some(v))), seen, "{name}");
+        }
+        // One that could not be read is taken to be new.
+        assert!(has("mode_text", None) && !has("folder_as_thought", None));
+    }
+
+    #[test]
+    fn the_id_of_a_call_tells_its_tool_in_every_version() {
+        let name = |id: &str| {
+            let mut call = ToolCall::default();
+            (call.id, call.first_title) = (id.into(), "a title".into());
+            native_name(&call)
+        };
+        for (id, native) in [
+            ("write_file__write_file_1794717761007_0", "write_file"),
+            ("write_file-1794720128444-1", "write_file"),
+            ("run_shell_command-1794720112673", "run_shell_command"),
+            ("mcp_my-tiny_echo__mcp_my-tiny_echo_1794717933453_0", "mcp_my-tiny_echo"),
+            ("resolve-prompt-/srv/lab/outside.txt-4ad54ba7-8c8f-47a1-9d57-361dff3c1ed7", "resolve-prompt"),
+            ("_tc_1", "a title"),
+            ("", "a title"),
+            ("-1", "a title"),
+        ] {
+            assert_eq!(name(id), native, "{id}");
+        }
+    }
+
+    #[test]
+    fn the_title_tells_the_server_of_a_tool() {
+        let mut call = ToolCall::default();
+        (call.id, call.title) =
+            ("mcp_web_srv_add__mcp_web_srv_add_1_0".into(), "add (web srv MCP Server)".into());
+        let manners = GeminiManners { version: None, files: BTreeMap::new() };
+        assert_eq!(manners.server(&call).as_deref(), Some("web srv"));
+        assert_eq!(manners.tool(&call).name, "mcp__web srv__add");
+        call.title = "add (a folder)".into();
+        assert_eq!((manners.server(&call), &*manners.tool(&call).name), (None, "mcp__web__srv_add"));
+    }
 }

@@ -235,6 +235,17 @@ mod tests {
     }
 
     #[test]
+    fn junk_session_file() {
+        // What `initialize` left behind as the CLI writes it, begun later than everything else.
+        let junk =
+            format!("{}\n{{\"$set\":{{\"messages\":[{CONTEXT}]}}}}\n", header_of("ffff6666-6", "2026-03-03"));
+        let look = look().plain("/h/.gemini/tmp/ws/chats/session-f-ffff6666.jsonl", &junk);
+        let find = |wanted: &str| resolve(wanted, Path::new("/h"), Path::new("/ws"), &look);
+        assert_eq!(find("latest").unwrap(), "aaaa2222-2");
+        assert!(find("ffff6666-6").is_err());
+    }
+
+    #[test]
     fn an_id_that_is_taken_is_refused_with_the_way_out() {
         let problem = |id: &str| taken(id, Path::new("/h"), Path::new("/ws"), &look());
         assert!(problem("aaaa1111-1").unwrap().hint.unwrap().contains("--resume aaaa1111-1"));
