@@ -157,6 +157,7 @@ fn rules(ask: &PermissionAsk) -> Vec<String> {
             vec![format!("mcp__{server}__{tool}")]
         }
         (None, ToolKind::Write | ToolKind::Edit) => vec!["Write".into(), "Edit".into()],
+        (None, _) if !ask.diffs.is_empty() => vec!["Write".into(), "Edit".into()],
         (None, _) => vec![ask.tool.clone()],
     }
     .into_iter()

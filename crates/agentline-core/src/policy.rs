@@ -18,7 +18,8 @@ use command::Command;
 pub use explain::{Explained, Prospect, Stance};
 pub use place::Resolved;
 use place::{Places, slashes};
-use rule::{Compiled, Rank, Says, Target};
+use rule::{Compiled, Target};
+pub(crate) use rule::{Rank, Says};
 use std::path::Path;
 
 /// The reason of a refusal of a file outside the workspace and the included folders.
@@ -236,6 +237,18 @@ impl Policy {
         let foreign = request.mcp_servers.keys().cloned().collect();
         Ok(Self { mode: request.permission_mode, rules, places, own: Vec::new(), foreign })
     }
+}
+
+/// How specific a rule is, in the order in which [`Policy::decide`] prefers rules; the list is known by its key.
+pub(crate) fn rank(key: &str, text: &str, workspace: &[&str], is_command: bool) -> Result<Rank, Problem> {
+    let says = match key {
+        "allow" => Says::Allow,
+        "ask" => Says::Ask,
+        _ => Says::Deny,
+    };
+    let workspace = workspace.iter().map(|root| place::absolute("", root)).collect();
+    let places = Places { workspace, included: Vec::new() };
+    Ok(Compiled::read(says, key, text, &places)?.rank(is_command))
 }
 
 /// The files that a use names. Those beside a command only say where it runs.

@@ -24,7 +24,7 @@ const NAMES_OF_KINDS: &[(ToolKind, &[&str], &[&str])] = &[
 
 /// What a rule says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Says {
+pub(crate) enum Says {
     Allow,
     Ask,
     Deny,
@@ -32,7 +32,7 @@ pub(super) enum Says {
 
 /// How closely a rule meets a use. The greatest decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Rank {
+pub(crate) struct Rank {
     /// It has a pattern.
     pattern: bool,
     /// How many characters of the pattern stand for themselves.
@@ -122,6 +122,20 @@ impl Compiled {
         })
     }
 
+    /// How specific it is by itself, for whoever hands rules on to an agent that orders them.
+    pub(super) fn rank(&self, is_command: bool) -> Rank {
+        let length = match &self.path {
+            Some(path) if !is_command => path.length,
+            _ => self.command_head.chars().filter(|c| *c != '*').count(),
+        };
+        let literal = self.rule.pattern.as_deref().is_some_and(is_literal);
+        let name = self.rule.tool.chars().filter(|c| *c != '*').count();
+        // A rule for a server is one for all its tools.
+        let whole_server = self.rule.tool.strip_prefix("mcp__").is_some_and(|rest| !rest.contains("__"));
+        let (named, name) = if whole_server { (false, name + 2) } else { (self.is_by_name(), name) };
+        Rank { pattern: self.rule.pattern.is_some(), length, literal, named, name, says: self.says }
+    }
+
     /// How closely it meets one target of a use, if at all.
     pub(super) fn meets(&self, ask: &PermissionAsk, target: &Target<'_>) -> Option<Rank> {
         let (named, name) = self.meets_tool(ask)?;
@@ -146,8 +160,7 @@ impl Compiled {
                 fits_host(domain, host).then_some(domain.len())?
             }
         };
-        let literal = !pattern.contains(['*', '?']) && !pattern.ends_with('/');
-        Some(Rank { pattern: true, length, literal, ..whole })
+        Some(Rank { pattern: true, length, literal: is_literal(pattern), ..whole })
     }
 
     /// Whether its pattern is a path from the root, which alone permits to write outside the workspace.
@@ -167,7 +180,7 @@ impl Compiled {
             .iter()
             .any(|(_, names, more)| names.contains(&ask.tool.as_str()) || more.contains(&ask.tool.as_str()));
         let of_kind =
-            NAMES_OF_KINDS.iter().find(|(kind, ..)| *kind == ask.kind && !known && ask.server.is_none());
+            NAMES_OF_KINDS.iter().find(|(kind, ..)| *kind == kind_of(ask) && !known && ask.server.is_none());
         let implied =
             of_kind.map_or(&[][..], |(_, allow, all)| if self.says == Says::Allow { allow } else { all });
         let of_server = ask.server.as_ref().filter(|_| !ask.tool.starts_with("mcp__"));
@@ -195,6 +208,15 @@ impl Compiled {
     }
 }
 
+/// What a use does, also where only what it carries tells.
+fn kind_of(ask: &PermissionAsk) -> ToolKind {
+    match ask.kind {
+        ToolKind::Other if ask.command.is_some() => ToolKind::Shell,
+        ToolKind::Other if !ask.diffs.is_empty() => ToolKind::Edit,
+        kind => kind,
+    }
+}
+
 /// The names under which the server of a tool can be meant.
 fn servers(ask: &PermissionAsk) -> impl Iterator<Item = String> {
     let known = ask.server.as_ref().map(|server| format!("mcp__{server}"));
@@ -209,6 +231,11 @@ fn head_of_command(pattern: &str) -> (&str, bool) {
         Some(head) => (head, true),
         None => (pattern, false),
     }
+}
+
+/// Whether every character of a pattern stands for itself.
+fn is_literal(pattern: &str) -> bool {
+    !pattern.contains(['*', '?']) && !pattern.ends_with('/')
 }
 
 /// `example.org` is that host alone, `*.example.org` those below it.

@@ -47,7 +47,7 @@ fn ask(it: Use) -> PermissionAsk {
             ask.command = Some(command.into());
         }
         Use::OwnShell(command) => {
-            set("native_shell", "native_shell", ToolKind::Shell);
+            set("native_shell", "native_shell", ToolKind::Other);
             ask.command = Some(command.into());
         }
         Use::Mcp(server, tool) => {

@@ -6,6 +6,8 @@ mod commands;
 mod demo;
 mod docs;
 mod outputs;
+#[cfg(unix)]
+mod policy;
 mod replay;
 mod run;
 #[cfg(unix)]

@@ -6,7 +6,9 @@
 //! [`PROOF`] only after it has read and accepted the whole file.
 //!
 //! The file comes beside the user's own policies. What is permitted has the rank of the CLI's own `--allowed-tools`,
-//! so a stronger rule of the user still refuses; what is refused has the highest rank that a user's rule can have.
+//! so a stronger rule of the user still refuses; what is refused has the highest rank that a user's rule can have. Only
+//! where a rule that permits is more specific than one that refuses do all of ours stand at the top, in the order in
+//! which [`crate::Policy`] prefers them.
 //!
 //! Known limits: commands that the CLI takes for harmless, such as `echo`, run without the question that a rule of
 //! `--ask` wants; links are not followed; `replace` corrects a relative path that does not exist to the one file that
@@ -17,7 +19,10 @@ use super::{
     refusal::RULE_MARK,
     tools,
 };
-use crate::{PermissionMode, Problem, Rule, RunRequest, nearest};
+use crate::{
+    PermissionMode, Problem, Rule, RunRequest, nearest,
+    policy::{Rank, rank},
+};
 use serde::{Deserialize, Serialize};
 
 /// The name of the file; the CLI names it when it speaks of it.
@@ -82,13 +87,18 @@ struct Entry {
 
 /// The policy of a request, or `None` when the mode alone says everything. `roots` are spellings of the workspace.
 pub(super) fn compile(request: &RunRequest, roots: &[&str]) -> Result<Option<Policy>, Vec<Problem>> {
-    let mut entries = Vec::new();
+    let mut ranked: Vec<(Rank, Vec<Entry>)> = Vec::new();
     let mut problems = Vec::new();
     let kinds = [("deny", &request.deny), ("ask", &request.ask), ("allow", &request.allow)];
     for (key, rules) in kinds {
         for text in rules {
-            match Rule::parse(key, text).and_then(|rule| entries_of(&rule, key, text, roots)) {
-                Ok(found) => entries.extend(found),
+            let read = Rule::parse(key, text).and_then(|rule| {
+                let found = entries_of(&rule, key, text, roots)?;
+                let is_command = found.iter().any(|entry| entry.tool_name == SHELL);
+                Ok((rank(key, text, roots, is_command)?, found))
+            });
+            match read {
+                Ok(found) => ranked.push(found),
                 Err(problem) => problems.push(problem),
             }
         }
@@ -96,6 +106,7 @@ pub(super) fn compile(request: &RunRequest, roots: &[&str]) -> Result<Option<Pol
     if !problems.is_empty() {
         return Err(problems);
     }
+    let mut entries = in_order(ranked);
     if request.permission_mode == PermissionMode::Plan {
         // Headless, the CLI lets the model end the planning by itself and then permits everything.
         let message = "This run only plans. Answer with the plan.";
@@ -108,6 +119,28 @@ pub(super) fn compile(request: &RunRequest, roots: &[&str]) -> Result<Option<Pol
     Ok(Some(Policy { rule: entries }))
 }
 
+/// The entries of all rules. Where the lists alone would not make the most specific rule win, each gets a place of its own.
+fn in_order(mut ranked: Vec<(Rank, Vec<Entry>)>) -> Vec<Entry> {
+    let priority = |entries: &[Entry]| entries.first().map_or(0, |entry| entry.priority);
+    let meet = |a: &[Entry], b: &[Entry]| a.iter().any(|a| b.iter().any(|b| a.may_meet(b)));
+    let is_upset = |(a, ours): &(Rank, Vec<Entry>)| {
+        ranked.iter().any(|(b, theirs)| a < b && priority(ours) > priority(theirs) && meet(ours, theirs))
+    };
+    if ranked.iter().any(is_upset) {
+        let order: Vec<Rank> = {
+            let mut order: Vec<Rank> = ranked.iter().map(|(rank, _)| *rank).collect();
+            order.sort_unstable();
+            order
+        };
+        for (rank, entries) in &mut ranked {
+            let above = order.iter().filter(|other| *other > rank).count();
+            let priority = DENY_RANK.saturating_sub(u16::try_from(above).unwrap_or(u16::MAX)).max(ALLOW_RANK);
+            entries.iter_mut().for_each(|entry| entry.priority = priority);
+        }
+    }
+    ranked.into_iter().flat_map(|(_, entries)| entries).collect()
+}
+
 impl Policy {
     /// The file's text, after reading it back as strictly as the CLI does.
     pub(super) fn to_toml(&self) -> Result<String, Problem> {
@@ -118,6 +151,18 @@ impl Policy {
 }
 
 impl Entry {
+    /// Whether one use can be met by both.
+    fn may_meet(&self, other: &Self) -> bool {
+        let same = self.tool_name == other.tool_name || self.tool_name == "*" || other.tool_name == "*";
+        let reaches_servers = |entry: &Self| entry.tool_name == "*" || entry.tool_name.starts_with("mcp_");
+        match (&self.mcp_name, &other.mcp_name) {
+            (Some(a), Some(b)) => a == b && same,
+            (None, None) => same,
+            (Some(_), None) => reaches_servers(other),
+            (None, Some(_)) => reaches_servers(self),
+        }
+    }
+
     fn deny(tool: &str) -> Self {
         Self { tool_name: tool.into(), decision: "deny".into(), priority: DENY_RANK, ..Self::default() }
     }
@@ -267,6 +312,31 @@ mod tests {
         assert_eq!(by_tool["write_file"].modes.as_deref().unwrap(), WORKING_MODES);
         assert_eq!(by_tool[SHELL].modes, None);
         assert_eq!(entries.iter().filter(|e| e.tool_name == "replace").count(), 2, "and paths that climb");
+    }
+
+    #[test]
+    fn the_more_specific_rule_stands_above() {
+        let places = |request: &RunRequest| -> Vec<(String, u16)> {
+            compiled(request).iter().map(|e| (e.decision.clone(), e.priority)).collect()
+        };
+        let rows = |rows: &[(&str, u16)]| -> Vec<(String, u16)> {
+            rows.iter().map(|(decision, priority)| ((*decision).to_owned(), *priority)).collect()
+        };
+        let request = RunRequest::new("x").deny("Bash").allow("Bash(git *)").ask("Bash(git push *)");
+        assert_eq!(places(&request), rows(&[("deny", 997), ("ask_user", 999), ("allow", 998), ("deny", 0)]));
+        let request = RunRequest::new("x").deny("mcp__a").allow("mcp__a__get");
+        assert_eq!(places(&request), rows(&[("deny", 998), ("allow", 999), ("deny", 0)]));
+        let request = RunRequest::new("x").deny("*").allow("WebFetch");
+        assert_eq!(places(&request), rows(&[("deny", 998), ("allow", 999), ("deny", 0)]));
+        // These agree with their lists already, or have nothing to do with each other.
+        for request in [
+            RunRequest::new("x").deny("Bash(rm *)").allow("Bash"),
+            RunRequest::new("x").deny("Bash").allow("WebFetch"),
+            RunRequest::new("x").deny("mcp__a").allow("mcp__b__get"),
+        ] {
+            let found = compiled(&request);
+            assert_eq!((found[0].priority, found[1].priority), (DENY_RANK, ALLOW_RANK));
+        }
     }
 
     #[test]

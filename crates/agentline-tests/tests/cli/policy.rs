@@ -1,0 +1,138 @@
+//! What a user learns of a policy, and how an agent's question is put to whoever sits at the terminal.
+
+use crate::user::{Done, User};
+use serde_json::Value;
+use std::{
+    io::{Read, Write},
+    process::{Command, Stdio},
+};
+
+#[test]
+fn a_policy_is_explained_for_each_surface() {
+    let user = User::new();
+    let done = user.agentline(&["policy", "explain", "--deny", "Bash(rm *)", "--permission-mode", "auto"]);
+    assert_eq!((done.code, done.err.as_str()), (0, ""));
+    for title in ["gemini over json", "gemini over stream-json", "gemini over acp"] {
+        assert!(done.out.lines().any(|line| line == title), "{}", done.out);
+    }
+    let told =
+        user.agentline(&["policy", "explain", "--json", "--deny", "Bash(rm *)", "-a", "gemini-cli"]).json();
+    let acp = told["agents"].as_array().unwrap().iter().find(|row| row["surface"] == "acp").unwrap();
+    let uses = acp["uses"].as_array().unwrap();
+    let row = |name: &str| -> Vec<&str> {
+        let row = uses.iter().find(|row| row["use"] == name).unwrap();
+        ["decision", "by", "held_by"].map(|key| row[key].as_str().unwrap()).to_vec()
+    };
+    assert_eq!(row("Write(src/new.txt)"), ["ask", "mode", "agentline"]);
+    assert_eq!(row("Write(../outside.txt)"), ["deny", "agentline", "agent"]);
+    assert_eq!(row("Bash(rm -rf build)"), ["deny", "rule", "agent"]);
+    assert_eq!(row("Bash(git status)"), ["allow", "agent", "agent"]);
+    assert_eq!(row("mcp__agentline__tool"), ["allow", "agentline", "agentline"]);
+}
+
+#[test]
+fn uses_are_named_and_what_is_wrong_is_said() {
+    let user = User::new();
+    let args =
+        ["policy", "explain", "-o", "json", "--surface", "stream-json", "--ask", "WebFetch", "WebFetch"];
+    let told = user.agentline(&args).json();
+    assert_eq!(told["agents"][0]["uses"][0]["decision"], "deny", "{told}");
+    for (args, word) in [
+        (&["policy", "explain", "--allow", "Bash(git"][..], "`allow`"),
+        (&["policy", "explain", "Bash(git"], "`USE`"),
+        (&["policy", "explain", "--surface", "telepathy"], "`--surface`"),
+        (&["policy", "explain", "--permission-mode", "maybe"], "`--permission-mode`"),
+    ] {
+        let done = user.agentline(args);
+        assert!(
+            done.code == 2 && done.err.contains(word) && done.err.contains("hint:"),
+            "{args:?}: {}",
+            done.err
+        );
+    }
+    let held = user.agentline(&["policy", "explain", "--allow", "Grep(secret)"]);
+    assert!(held.code == 0 && held.out.contains("would not begin: `allow`"), "{}", held.out);
+}
+
+/// A user whose agent asks over ACP.
+fn asked() -> User {
+    User::new().env("GEMINI_CLI_PATH", env!("CARGO_BIN_EXE_fake-acp"))
+}
+
+const PROMPT: &str = "ask run touch made.txt\nask write_file hello.txt hi\nsay Done.";
+
+#[test]
+fn without_a_terminal_what_is_asked_is_refused() {
+    let user = asked();
+    let done = user.agentline(&["run", "--permission-mode", "prompt", "-o", "json", PROMPT]);
+    let outcome = done.json();
+    assert_eq!((done.code, &outcome["text"]), (5, &Value::from("Done.")), "{}{}", done.out, done.err);
+    let reasons: Vec<_> = outcome["denied"].as_array().unwrap().iter().map(|d| &d["reason"]).collect();
+    assert_eq!(reasons.len(), 2, "{outcome}");
+    assert!(!user.path("made.txt").exists() && !user.path("hello.txt").exists());
+}
+
+/// Runs the program on a terminal and types each answer when its question has come; `None` where there is no `script`.
+fn typed(user: &User, args: &[&str], answers: &[&str]) -> Option<Done> {
+    let has_script = Command::new("script").arg("--version").output().is_ok_and(|o| o.status.success());
+    if !has_script {
+        // Not a print macro: the test runner would keep that to itself.
+        let _ = writeln!(std::io::stderr(), "left out: there is no `script` of util-linux here");
+        return None;
+    }
+    let program = user.command(args);
+    let words = std::iter::once(program.get_program()).chain(program.get_args());
+    let line: Vec<String> = words.map(|word| format!("'{}'", word.to_string_lossy())).collect();
+    let mut script = Command::new("script");
+    script.args(["-q", "-e", "-c", &line.join(" "), "/dev/null"]).env_clear();
+    script.current_dir(user.path(".")).env("TERM", "xterm-256color");
+    script.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let (mut out, mut piece, mut seen) = (Vec::new(), [0; 4096], 0);
+    let mut answers = answers.iter();
+    loop {
+        let read = screen.read(&mut piece).unwrap_or(0);
+        if read == 0 {
+            break;
+        }
+        out.extend_from_slice(&piece[..read]);
+        let questions = String::from_utf8_lossy(&out).matches("d(etails): ").count();
+        while seen < questions {
+            seen += 1;
+            // More questions than expected are refused, so that the test ends and can tell.
+            writeln!(keys, "{}", answers.next().unwrap_or(&"n")).unwrap();
+        }
+    }
+    let code = child.wait().unwrap().code().unwrap_or(-1);
+    Some(Done { code, out: String::from_utf8_lossy(&out).replace('\r', ""), err: String::new() })
+}
+
+#[test]
+fn on_a_terminal_somebody_is_asked() {
+    let user = asked();
+    let args = ["--color", "never", "run", "--permission-mode", "prompt", PROMPT];
+    let Some(done) = typed(&user, &args, &["d", "y", "n"]) else { return };
+    for line in ["the agent wants to use run", "    touch made.txt", "  command   touch made.txt", "    + hi"]
+    {
+        assert!(done.out.lines().any(|shown| shown.ends_with(line)), "{line} is missing in {}", done.out);
+    }
+    assert!(
+        done.out.contains("hello.txt (new file, line 1)") || done.out.contains("hello.txt (change, line 1)"),
+        "{}",
+        done.out
+    );
+    assert!(user.path("made.txt").exists() && !user.path("hello.txt").exists(), "{}", done.out);
+    assert_eq!(done.code, 5, "{}", done.out);
+}
+
+#[test]
+fn always_spares_the_next_question_and_rules_spare_the_first() {
+    let user = asked();
+    let prompt = "ask run touch a.txt\nask run touch b.txt\nask run mkdir c\nsay Done.";
+    let args = ["run", "--permission-mode", "prompt", "--allow", "Bash(mkdir *)", prompt];
+    let Some(done) = typed(&user, &args, &["a"]) else { return };
+    assert_eq!(done.out.matches("d(etails): ").count(), 1, "{}", done.out);
+    assert!(["a.txt", "b.txt", "c"].iter().all(|name| user.path(name).exists()), "{}", done.out);
+    assert_eq!(done.code, 0, "{}", done.out);
+}
