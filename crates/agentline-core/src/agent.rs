@@ -48,8 +48,8 @@ pub trait Agent: Sync + Send {
 
     /// What it does by itself with a use of a tool, before we are asked.
     fn stance(&self, request: &crate::RunRequest, surface: Surface, prospect: &Prospect<'_>) -> Stance {
-        let _ = (request, prospect);
-        if self.abilities(surface, None).asks_permission { Stance::Asks } else { Stance::Unknown }
+        let _ = (request, surface, prospect);
+        Stance::Unknown
     }
 
     /// Its own name of a canonical tool.

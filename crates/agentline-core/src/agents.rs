@@ -62,3 +62,65 @@ impl Roster {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PermissionAsk, PermissionMode as M, Policy, RunRequest, Surface, ToolKind};
+    use std::path::Path;
+
+    /// What becomes of a write inside, one outside, a read, a command and a fetch over ACP: `+` permitted, `-` refused, `?`
+    /// asked; held by the agent, by us (`!`) or by nobody (`~`).
+    fn row(agent: &str, request: &RunRequest) -> String {
+        let on = |tool: &str, kind, path: &str| PermissionAsk {
+            tool: tool.into(),
+            kind,
+            paths: vec![path.into()],
+            ..PermissionAsk::default()
+        };
+        let command = PermissionAsk {
+            tool: "Bash".into(),
+            kind: ToolKind::Shell,
+            command: Some("rm x".into()),
+            ..Default::default()
+        };
+        let fetch = PermissionAsk { tool: "WebFetch".into(), kind: ToolKind::Web, ..Default::default() };
+        let uses = [
+            on("Write", ToolKind::Write, "a"),
+            on("Write", ToolKind::Write, "/etc/a"),
+            on("Read", ToolKind::Read, "a"),
+            command,
+            fetch,
+        ];
+        let policy = Policy::new(request, Path::new("/ws")).unwrap();
+        let word = |ask: PermissionAsk| {
+            let told = policy.explain(find(agent).unwrap(), request, Surface::Acp, &ask);
+            let sign =
+                ["+", "-", "?"][["allow", "deny", "ask"].iter().position(|d| *d == told.decision).unwrap()];
+            let side = ["", "!", "~"]
+                [["agent", "agentline", "nobody"].iter().position(|d| *d == told.held_by).unwrap()];
+            format!("{sign}{side}")
+        };
+        uses.map(word).join(" ")
+    }
+
+    #[test]
+    fn each_agent_says_what_it_does_without_asking() {
+        let mode = |mode| RunRequest::new("x").permission_mode(mode);
+        for (agent, request, expected) in [
+            ("claude", mode(M::Default), "?! -! + ?! ?!"),
+            ("claude", mode(M::Default).deny("Bash"), "?! -! + - ?!"),
+            ("claude", mode(M::AcceptEdits), "+! -! + ?! ?!"),
+            ("codex", mode(M::Default), "?! -! + + ?!"),
+            ("codex", mode(M::Deny).deny("Bash(rm *)"), "-! -! +~ +~ -!"),
+            ("codex", mode(M::AcceptEdits), "+ -! + + ?!"),
+            ("codex", mode(M::Bypass), "+ +~ + + +"),
+            ("opencode", mode(M::Default), "?! -! + ?! ?!"),
+            ("opencode", mode(M::Default).deny("WebFetch"), "?! -! + ?! -"),
+            ("opencode", mode(M::Bypass), "+ +~ + + +"),
+            ("opencode", mode(M::Bypass).deny("Bash(rm *)"), "+! -! + -! +!"),
+        ] {
+            assert_eq!(row(agent, &request), expected, "{agent} {:?}", request.permission_mode);
+        }
+    }
+}

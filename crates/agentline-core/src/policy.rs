@@ -13,7 +13,7 @@ mod web;
 #[cfg(test)]
 mod tests;
 
-use crate::{PermissionAsk, PermissionMode, Problem, Problems, Ruling, RunRequest, ToolKind};
+use crate::{PermissionAsk, PermissionMode, Problem, Problems, Rule, Ruling, RunRequest, ToolKind};
 use command::Command;
 pub use explain::{Explained, Prospect, Stance};
 pub use place::Resolved;
@@ -249,6 +249,19 @@ pub(crate) fn rank(key: &str, text: &str, workspace: &[&str], is_command: bool) 
     let workspace = workspace.iter().map(|root| place::absolute("", root)).collect();
     let places = Places { workspace, included: Vec::new() };
     Ok(Compiled::read(says, key, text, &places)?.rank(is_command))
+}
+
+/// Whether a rule for a whole tool or server stands back behind a more specific one that permits or asks, so that an agent
+/// which is told of it beforehand would refuse too much.
+pub(crate) fn stands_back(request: &RunRequest, rule: &Rule) -> bool {
+    let others = request.allow.iter().map(|text| ("allow", text));
+    others.chain(request.ask.iter().map(|text| ("ask", text))).any(|(key, text)| {
+        Rule::parse(key, text).is_ok_and(|other| {
+            let of_server =
+                || other.tool.strip_prefix(rule.tool.as_str()).is_some_and(|rest| rest.starts_with("__"));
+            rule.pattern.is_none() && ((other.tool == rule.tool && other.pattern.is_some()) || of_server())
+        })
+    })
 }
 
 /// The files that a use names. Those beside a command only say where it runs.

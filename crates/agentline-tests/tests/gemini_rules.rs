@@ -92,6 +92,47 @@ fn a_permitted_command_permits_no_other() {
 }
 
 #[test]
+fn the_more_specific_rule_wins_whatever_list_it_stands_in() {
+    needs_real_gemini!();
+    let commands = [
+        command("echo a", Done),
+        command("echo a && echo b", Done),
+        command("echo a; touch evil1", Denied),
+        command("touch evil2", Denied),
+        command("echo secret", Denied),
+    ];
+    let shell = |request: RunRequest| {
+        let request = request.permission_mode(PermissionMode::Default).deny("Bash");
+        request.allow("Bash(echo *)").deny("Bash(echo secret)")
+    };
+    let files = [write("src/a.txt", Done), write("b.txt", Denied), write("src/gen/c.txt", Denied)];
+    let edits = |request: RunRequest| {
+        let request = request.permission_mode(PermissionMode::AcceptEdits).deny("Write");
+        request.allow("Write(src/**)").deny("Write(src/gen/**)")
+    };
+    check("run_shell_command", &commands, |stage| shell(stage.request("go")));
+    check("write_file", &files, |stage| edits(stage.request("go")));
+    // Over ACP the arguments are not told, so only what became of the calls, and the disk.
+    let over_acp = |tool: &str, cases: &[Case], ask: &dyn Fn(RunRequest) -> RunRequest| {
+        let calls: Vec<(&str, Value)> = cases.iter().map(|(args, _)| (tool, args.clone())).collect();
+        let stage = Stage::new(Script::new([Step::calls(calls), Step::text("done")]));
+        let (records, outcome) = stage.play(ask(stage.request("go").surface(Surface::Acp)));
+        let of = |status| cases.iter().filter(|(_, of)| *of == status).count();
+        let ended = |status| {
+            let is = |r: &&agentline::Record| matches!(r.event, Event::ToolResult { status: s, .. } if s == status);
+            records.iter().filter(is).count()
+        };
+        assert_eq!((ended(Done), outcome.denied.len()), (of(Done), of(Denied)), "{records:#?}");
+        stage
+    };
+    let stage = over_acp("run_shell_command", &commands, &shell);
+    assert!(!stage.workspace().join("evil1").exists() && !stage.workspace().join("evil2").exists());
+    let stage = over_acp("write_file", &files, &edits);
+    let there = ["src/a.txt", "b.txt", "src/gen/c.txt"].map(|path| stage.workspace().join(path).exists());
+    assert_eq!(there, [true, false, false]);
+}
+
+#[test]
 fn a_permitted_folder_permits_no_other() {
     needs_real_gemini!();
     let cases = |stage: Option<&Stage>| {

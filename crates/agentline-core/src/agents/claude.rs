@@ -4,8 +4,9 @@ mod manners;
 
 use super::adapter::{self, Own, found};
 use crate::{
-    Abilities, Agent, Card, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Rule,
-    RunRequest, SignIn, Surface, SystemMode, Talk, Trust, Version, acp::Acp,
+    Abilities, Agent, Card, Decision, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan,
+    Problem, Prospect, Rule, RunRequest, SignIn, Stance, Surface, SystemMode, Talk, Trust, Version, acp::Acp,
+    policy::stands_back,
 };
 use serde_json::json;
 use std::{collections::BTreeMap, path::Path};
@@ -68,6 +69,19 @@ impl Agent for Claude {
         problems
     }
 
+    fn stance(&self, request: &RunRequest, _surface: Surface, prospect: &Prospect<'_>) -> Stance {
+        let rule = prospect.decision.ruling().rule.as_deref().unwrap_or_default();
+        let taken_away =
+            matches!(prospect.decision, Decision::Deny(_)) && !rule.is_empty() && !rule.contains('(');
+        match request.permission_mode {
+            _ if taken_away => Stance::Refuses("the tool is taken away from the model"),
+            // Whether that mode is offered is known only when a session is open.
+            PermissionMode::Bypass => Stance::Unknown,
+            _ if UNASKED.contains(&prospect.ask.tool.as_str()) => Stance::Runs("reads without asking"),
+            _ => Stance::Asks,
+        }
+    }
+
     fn launch(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>> {
         let request = &plan.request;
         let mut own = Own::new(&CARD);
@@ -85,6 +99,8 @@ impl Agent for Claude {
             .iter()
             .filter_map(|text| Rule::parse("deny", text).ok())
             .filter(|rule| rule.pattern.is_none() && rule.tool != "*")
+            // It asks about the tool instead, and our answer tells the two apart.
+            .filter(|rule| UNASKED.contains(&rule.tool.as_str()) || !stands_back(request, rule))
             .map(|rule| rule.tool)
             .collect();
         let mut options = json!({"disallowedTools": denied});

@@ -6,7 +6,7 @@ mod manners;
 use super::adapter::{self, Own, found};
 use crate::{
     Abilities, Agent, Card, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem,
-    RunRequest, SignIn, Surface, Talk, Version, acp::Acp,
+    Prospect, RunRequest, SignIn, Stance, Surface, Talk, Version, acp::Acp,
 };
 use std::{collections::BTreeMap, path::Path};
 
@@ -45,6 +45,20 @@ impl Agent for Codex {
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
         adapter::check(request, surface, &CARD)
+    }
+
+    fn stance(&self, request: &RunRequest, _surface: Surface, prospect: &Prospect<'_>) -> Stance {
+        let runs = prospect.ask.command.is_some() || prospect.looks_at_files();
+        match request.permission_mode {
+            PermissionMode::Bypass => Stance::Runs("asks nobody in its mode `agent-full-access`"),
+            PermissionMode::AcceptEdits if runs || (prospect.changes_files() && prospect.inside) => {
+                Stance::Runs(
+                    "works in a sandbox that writes in the workspace alone, and asks when it wants out",
+                )
+            }
+            _ if runs => Stance::Runs("works in a sandbox that writes nothing, and asks when it wants out"),
+            _ => Stance::Unknown,
+        }
     }
 
     fn launch(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>> {

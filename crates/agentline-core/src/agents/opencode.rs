@@ -4,8 +4,8 @@ mod manners;
 
 use super::adapter::{self, Own, found};
 use crate::{
-    Abilities, Agent, Card, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Rule,
-    RunRequest, SignIn, Surface, Talk, Trust, Version, acp::Acp,
+    Abilities, Agent, Card, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem,
+    Prospect, Rule, RunRequest, SignIn, Stance, Surface, Talk, Trust, Version, acp::Acp, policy::stands_back,
 };
 use serde_json::{Map, Value, json};
 use std::{
@@ -80,6 +80,19 @@ impl Agent for OpenCode {
         problems
     }
 
+    fn stance(&self, request: &RunRequest, _surface: Surface, prospect: &Prospect<'_>) -> Stance {
+        let told = permissions(request).unwrap_or_default();
+        let tool = prospect.ask.tool.as_str();
+        let name = PERMISSIONS.iter().find(|(tools, _)| tools.contains(&tool)).map_or("*", |(_, name)| *name);
+        match told.get(name).or_else(|| told.get("*")).and_then(Value::as_str) {
+            // What leaves the workspace is asked about, unless nothing is.
+            _ if !prospect.inside && told.get("*") != Some(&json!("allow")) => Stance::Asks,
+            Some("allow") => Stance::Runs("is told to use the tool without asking"),
+            Some("deny") => Stance::Refuses("is told to refuse the tool"),
+            _ => Stance::Asks,
+        }
+    }
+
     fn launch(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>> {
         let request = &plan.request;
         let mut own = Own::new(&CARD);
@@ -152,6 +165,8 @@ fn permissions(request: &RunRequest) -> Result<Value, Vec<Problem>> {
                 continue;
             };
             match &rule.pattern {
+                // It asks about the tool instead, and our answer tells the two apart.
+                None if !FREE.contains(name) && stands_back(request, &rule) => {}
                 None => _ = all.insert((*name).to_owned(), key.into()),
                 // What it asks about anyway is decided by us; of the rest it says too little to be judged.
                 Some(_) if FREE.contains(name) => problems.push(
@@ -186,6 +201,8 @@ mod tests {
         let bypass = RunRequest::new("x").permission_mode(PermissionMode::Bypass);
         assert_eq!(permissions(&bypass).unwrap(), json!({"*": "allow"}));
         assert_eq!(permissions(&bypass.deny("Bash(rm *)")).unwrap()["*"], "ask");
+        let specific = permissions(&RunRequest::new("x").deny("Bash").allow("Bash(git *)")).unwrap();
+        assert_eq!(specific.get("bash"), None, "our answer tells the commands apart");
         let refused = permissions(&RunRequest::new("x").deny("Read(secret/**)")).unwrap_err();
         assert_eq!(refused[0].key, "deny");
     }

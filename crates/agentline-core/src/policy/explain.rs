@@ -14,7 +14,7 @@ pub enum Stance {
     Runs(&'static str),
     /// It refuses, or does not offer the tool to its model, for this reason.
     Refuses(&'static str),
-    /// That is not known.
+    /// Whether it asks is not known; where it does, our answer counts.
     Unknown,
 }
 
@@ -100,8 +100,9 @@ impl Policy {
                 Explained { held_by: "agent", note: Some(why.into()), ..by_agent(told, "deny") }
             }
             (Stance::Unknown, _) => {
-                let note = "whether the agent asks is not known".into();
-                Explained { held_by: "nobody", note: Some(note), ..told }
+                let note = Some("as far as the agent asks, which is not known".into());
+                let can_ask = agent.abilities(surface, None).asks_permission;
+                Explained { held_by: if can_ask { "agentline" } else { "nobody" }, note, ..told }
             }
         }
     }
