@@ -9,7 +9,7 @@ use crate::{
 };
 use agentline::{
     Agent, Explained, Layer, PermissionAsk, Policy, Problem, Rule, RunRequest, Surface, ToolKind,
-    core::agents::{self, AGENTS},
+    core::agents::Roster,
 };
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -112,10 +112,10 @@ struct Row {
 pub(crate) fn run(ui: &mut Ui, args: &PolicyArgs) -> Result<u8, Stop> {
     let PolicyCommand::Explain(args) = &args.command;
     let config = Setup::read(args.cwd.as_deref(), Some(Layer::flags(args.table())))?.config()?;
+    let agents = Roster::of(&config.agents);
     let mut request = config.request;
     // A prompt is no part of a policy, but without one no request is good.
     request.prompt = "x".into();
-    request.ask.extend(args.ask.iter().cloned());
     let here =
         std::env::current_dir().map_err(|error| Stop::failed(format!("no current folder: {error}")))?;
     let cwd = request.working_dir.as_ref().map_or_else(|| here.clone(), |dir| here.join(dir));
@@ -127,7 +127,7 @@ pub(crate) fn run(ui: &mut Ui, args: &PolicyArgs) -> Result<u8, Stop> {
     };
     let uses = uses?;
     let mut reports = Vec::new();
-    for (agent, surface) in args.wanted()? {
+    for (agent, surface) in args.wanted(&agents)? {
         reports.push(report(agent, surface, &request, &policy, &uses));
     }
     if args.json || args.output == ReportOutput::Json {
@@ -215,10 +215,10 @@ fn use_of(text: &str) -> Result<PermissionAsk, Problem> {
 
 impl ExplainArgs {
     /// The agents and surfaces that are to be explained.
-    fn wanted(&self) -> Result<Vec<(&'static dyn Agent, Surface)>, Problem> {
+    fn wanted(&self, agents: &Roster) -> Result<Vec<(&'static dyn Agent, Surface)>, Problem> {
         let chosen = match &self.agent {
-            Some(name) => vec![agents::find(name)?],
-            None => AGENTS.to_vec(),
+            Some(name) => vec![agents.find(name)?],
+            None => agents.all().collect(),
         };
         let mut wanted = Vec::new();
         for agent in chosen {
@@ -243,6 +243,7 @@ impl ExplainArgs {
         for (key, list) in [
             ("allow", self.allow.clone()),
             ("deny", self.deny.clone()),
+            ("ask", self.ask.clone()),
             ("include_directories", paths(&self.include_dir)),
         ] {
             if !list.is_empty() {
