@@ -117,6 +117,9 @@ pub struct RunRequest {
     /// What the caller wants needs an agent that stays alive: hosted tools, somebody to be asked, several prompts.
     #[serde(skip)]
     pub needs_live: bool,
+    /// Tools of the calling program, as `mcp__server__tool`; they need no permission in any mode.
+    #[serde(skip)]
+    pub own_tools: Vec<String>,
     /// The run gets an empty workspace of its own, which is removed afterwards.
     pub temporary_workspace: bool,
     /// The tape of the run is written here.
@@ -210,6 +213,7 @@ impl Default for RunRequest {
             authenticate: None,
             sandbox_profile: None,
             needs_live: false,
+            own_tools: Vec::new(),
             temporary_workspace: false,
             record: None,
             max_line_bytes: 256 << 20,

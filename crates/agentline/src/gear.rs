@@ -237,12 +237,18 @@ impl Inner {
         Ok(Gear { answers: answers(answerer, reviewer, end), sides, serves_alone: !is_open })
     }
 
-    /// The schema of a request's file, where it names one and the caller has none. Blocks.
-    pub(crate) fn with_schema(&self, asked: &Asked, options: &RunOptions) -> Result<RunOptions, Error> {
+    /// The schema of a request's file, where it names one and the caller has none; and the request knows the
+    /// tools that are served for it. Blocks.
+    pub(crate) fn with_schema(&self, asked: &mut Asked, options: &RunOptions) -> Result<RunOptions, Error> {
         let mut options = options.clone();
         if let (None, Some(path)) = (&options.schema, &asked.plan.request.output_schema) {
             options.schema = Some(Schema::from_file(&self.here.cwd.join(path))?);
         }
+        let host = options.tools.clone().unwrap_or_default();
+        let mut own = host.tool_names();
+        own.extend(options.schema.is_some().then(|| STRUCTURED_OUTPUT.to_owned()));
+        asked.plan.request.own_tools =
+            own.into_iter().map(|tool| format!("mcp__{}__{tool}", host.name())).collect();
         Ok(options)
     }
 }

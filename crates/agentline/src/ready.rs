@@ -145,7 +145,7 @@ impl Inner {
             Ok(asked) => asked,
             Err(outcome) => return Ok(Err(outcome)),
         };
-        let options = &self.with_schema(&asked, options)?;
+        let options = &self.with_schema(&mut asked, options)?;
         // A conversation takes its servers when it is opened; any other run finds them in the agent's settings.
         let mut served = None;
         if asked.plan.surface != Surface::Acp {

@@ -225,7 +225,9 @@ impl Acp {
                 let text =
                     format!("the agent did not go into the mode `{}`: {}{known}", wish.id, failure.message);
                 if wish.must {
-                    return self.fail(run, Some(Failure::new(Kind::Policy, text)), say);
+                    let failure = Failure::new(Kind::Policy, text)
+                        .hint("ask for a mode that it has, or start an agent for the mode that you want");
+                    return self.fail(run, Some(failure), say);
                 }
                 say.event(run, Event::warning("mode_not_set", text));
             }

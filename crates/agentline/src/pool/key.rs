@@ -43,11 +43,11 @@ pub(super) fn prepare(
     request: RunRequest,
     options: &RunOptions,
 ) -> Result<Result<Box<Wanted>, NotBegun>, Error> {
-    let asked = match inner.ask(request)? {
+    let mut asked = match inner.ask(request)? {
         Ok(asked) => asked,
         Err(outcome) => return Ok(Err(outcome)),
     };
-    let options = inner.with_schema(&asked, options)?;
+    let options = inner.with_schema(&mut asked, options)?;
     let launch = inner.launch(&asked, Path::new(PRIVATE), NO_SESSION)?;
     let shares = asked.agent.shares(&asked.plan);
     let key = process_key(&asked, &launch);

@@ -107,6 +107,13 @@ pub(super) fn compile(request: &RunRequest, roots: &[&str]) -> Result<Option<Pol
         return Err(problems);
     }
     let mut entries = in_order(ranked);
+    let plans = request.permission_mode == PermissionMode::Plan || request.mode_id.as_deref() == Some("plan");
+    for name in request.own_tools.iter().filter(|_| plans) {
+        // In plan mode the CLI offers no tool of a server, and would leave out the one by which a value is handed in.
+        // Over ACP it takes the server `shop` for `mcp_shop` when it judges a call, so that only whole names meet.
+        let modes = Some(vec!["plan".to_owned()]);
+        entries.push(Entry { modes, ..Entry::allow(&name.replacen("__", "_", 2)) });
+    }
     if request.permission_mode == PermissionMode::Plan {
         // Headless, the CLI lets the model end the planning by itself and then permits everything.
         let message = "This run only plans. Answer with the plan.";
@@ -358,6 +365,18 @@ mod tests {
     fn planning_cannot_be_left() {
         let request = RunRequest::new("x").permission_mode(PermissionMode::Plan);
         assert_eq!(compiled(&request)[0].tool_name, "exit_plan_mode");
+    }
+
+    #[test]
+    fn tools_of_the_caller_may_be_used_while_planning() {
+        let mut request = RunRequest::new("x").permission_mode(PermissionMode::Plan);
+        request.own_tools = vec!["mcp__shop__count".into()];
+        let own = &compiled(&request)[0];
+        assert_eq!((own.tool_name.as_str(), own.decision.as_str()), ("mcp_shop_count", "allow"));
+        assert_eq!(own.modes.as_deref(), Some(&["plan".to_owned()][..]));
+        // Everywhere else nothing refuses them, and no file is needed.
+        request.permission_mode = PermissionMode::Default;
+        assert_eq!(compile(&request, &[]).unwrap(), None);
     }
 
     #[test]
