@@ -4,10 +4,11 @@
 mod stage;
 
 use agentline::{Event, PermissionMode, RunRequest};
+use agentline_mock::gemini::demo_script;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let stage = stage::set()?;
+    let stage = stage::set(demo_script())?;
     let request = RunRequest::new("Write a program")
         .working_dir(&stage.workspace)
         .model("gemini-2.5-pro")

@@ -4,11 +4,12 @@
 mod stage;
 
 use agentline::{PermissionMode, RunRequest, blocking};
+use agentline_mock::gemini::demo_script;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // First of all: lets this program end an agent's processes even when it is killed itself.
     agentline::process::supervisor_main_if_asked();
-    let stage = stage::set()?;
+    let stage = stage::set(demo_script())?;
     let request = RunRequest::new("Write a program that prints the primes below 50")
         .working_dir(&stage.workspace)
         .model("gemini-2.5-pro")

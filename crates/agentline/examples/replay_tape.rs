@@ -4,10 +4,11 @@
 mod stage;
 
 use agentline::{Output, PermissionMode, RunRequest, Tape, blocking};
+use agentline_mock::gemini::demo_script;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     agentline::process::supervisor_main_if_asked();
-    let stage = stage::set()?;
+    let stage = stage::set(demo_script())?;
     let file = stage.workspace.with_file_name("run.tape.jsonl");
     let request = RunRequest::new("Write a program")
         .model("gemini-2.5-pro")

@@ -8,6 +8,9 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("live_events", "cancelled: "),
     ("workflow_provider", "\"response\": "),
     ("replay_tape", "played again: done"),
+    ("acp_basic", "done: Done."),
+    ("acp_custom_env", "done: Done."),
+    ("acp_structured", "done: 9 of 10: Small and clear. [\"no test\"]"),
 ];
 
 fn built(name: &str) -> PathBuf {

@@ -2,7 +2,7 @@
 //! own program needs none of this: it begins with `Agentline::from_env()`.
 
 use agentline::{Agentline, agents, detect::Here, install};
-use agentline_mock::gemini::{SETTINGS, ScriptedModel, demo_script};
+use agentline_mock::gemini::{SETTINGS, Script, ScriptedModel};
 use std::{collections::BTreeMap, error::Error, fs, path::PathBuf};
 
 /// Everything that an example needs; removed with it.
@@ -15,13 +15,13 @@ pub(crate) struct Stage {
     _model: ScriptedModel,
 }
 
-/// Sets the stage: installs the agent if need be, and starts the model.
-pub(crate) fn set() -> Result<Stage, Box<dyn Error>> {
+/// Sets the stage: installs the agent if need be, and starts a model that plays this script.
+pub(crate) fn set(script: Script) -> Result<Stage, Box<dyn Error>> {
     let user = Agentline::from_env()?;
     let agent = agents::find("gemini")?;
     let program =
         install::ensure(agent, agent.card().pinned, user.here(), &mut |progress| eprintln!("{progress}"))?;
-    let model = ScriptedModel::start(demo_script())?;
+    let model = ScriptedModel::start(script)?;
     let dir = tempfile::tempdir()?;
     let (home, workspace) = (dir.path().join("home"), dir.path().join("work"));
     fs::create_dir_all(home.join(".gemini"))?;

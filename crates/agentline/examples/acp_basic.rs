@@ -1,0 +1,36 @@
+//! A live agent over ACP, with its reasoning as it thinks: `cargo run -p agentline --example acp_basic`.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it gets")]
+
+mod stage;
+
+use agentline::{Event, PermissionMode, RunRequest, Surface};
+use agentline_mock::gemini::demo_script;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let stage = stage::set(demo_script())?;
+    let request = RunRequest::new("Write a program that prints the primes below 50")
+        .surface(Surface::Acp)
+        .model("gemini-2.5-pro")
+        .working_dir(&stage.workspace)
+        // Whatever the agent asks for is permitted, once each time. It reads files through us and writes them itself.
+        .permission_mode(PermissionMode::Auto)
+        .allow_file_reads(true)
+        .allow_file_writes(false);
+    let mut run = stage.agentline.run(request).await?;
+    while let Some(record) = run.next().await {
+        match record.event {
+            Event::Thinking { text } => println!("(thinks: {text})"),
+            Event::ToolUse(tool) => println!("[{}]", tool.name),
+            Event::Outcome { outcome } => {
+                println!("{}: {}", outcome.verdict.name(), outcome.text);
+                println!(
+                    "{:?} tokens, of them {:?} for thoughts",
+                    outcome.usage.tokens.total, outcome.usage.tokens.thoughts
+                );
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,39 @@
+//! An answer as a value of a Rust type: `cargo run -p agentline --example acp_structured`.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it gets")]
+
+mod stage;
+
+use agentline::{PermissionMode, RunRequest, tools::schemars::JsonSchema};
+use agentline_mock::gemini::{Script, Step};
+use serde::Deserialize;
+use serde_json::json;
+
+/// What the agent is asked for; the comments go to the model.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct CodeReview {
+    /// One sentence.
+    summary: String,
+    /// What should be changed.
+    issues: Vec<String>,
+    /// From 0 to 10.
+    score: u8,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // The model of this stage first hands in a value that does not fit, is told why, and mends it.
+    let hand_in = |value| Step::call("mcp_agentline_structured_output", json!({ "data": value }));
+    let stage = stage::set(Script::new([
+        hand_in(json!({"summary": "Small and clear.", "issues": "none", "score": 9})),
+        hand_in(json!({"summary": "Small and clear.", "issues": ["no test"], "score": 9})),
+        Step::text("I have handed in my review."),
+    ]))?;
+    let request = RunRequest::new("Review the code changes")
+        .model("gemini-2.5-pro")
+        .working_dir(&stage.workspace)
+        .permission_mode(PermissionMode::Auto);
+    let typed = stage.agentline.run_typed::<CodeReview>(request).await?;
+    let CodeReview { summary, issues, score } = typed.value;
+    println!("{}: {score} of 10: {summary} {issues:?}", typed.outcome.verdict.name());
+    Ok(())
+}
