@@ -65,6 +65,8 @@ impl Agentline {
             // Nothing is prompted; the checks of a request still want words.
             opening.prompt = "open".into();
         }
+        // Limits are for each prompt, but the turns that an agent is told of at its start it counts over all of them.
+        opening.limits.max_turns = None;
         let given = options.clone();
         let mut ready = match self.blocking(move |inner| inner.make_ready(opening, &given)).await? {
             Ok(ready) => *ready,

@@ -110,7 +110,7 @@ pub(crate) struct PromptAbilities {
 /// What of the attachments the agent does not take, as a sentence.
 pub(crate) fn not_taken(order: &Order, takes: PromptAbilities) -> Option<String> {
     order.attachments.iter().find_map(|file| {
-        let (taken, what) = match file.mime.split('/').next().unwrap_or_default() {
+        let (taken, what) = match kind(file) {
             "image" => (takes.image, "images"),
             "audio" => (takes.audio, "audio"),
             _ => (takes.embedded, "embedded files"),
@@ -119,15 +119,35 @@ pub(crate) fn not_taken(order: &Order, takes: PromptAbilities) -> Option<String>
     })
 }
 
-/// The blocks of a prompt with the files that go with it.
-pub(crate) fn prompt(text: &str, attachments: &[Attachment]) -> Value {
+/// The blocks of a prompt with the files that go with it. `apart`: the agent loses images and audio beside an embedded
+/// file, so that where there are both nothing is embedded.
+pub(crate) fn prompt(text: &str, attachments: &[Attachment], apart: bool) -> Value {
     let mut blocks = vec![json!({"type": "text", "text": text})];
-    blocks.extend(attachments.iter().map(block));
+    let is_media = |file: &Attachment| matches!(kind(file), "image" | "audio");
+    let make = if apart && attachments.iter().any(is_media) { plain_block } else { block };
+    blocks.extend(attachments.iter().map(make));
     Value::Array(blocks)
 }
 
+fn kind(file: &Attachment) -> &str {
+    file.mime.split('/').next().unwrap_or_default()
+}
+
+/// A file without embedding: text as text, all else as media, which such an agent hands on by its type.
+fn plain_block(file: &Attachment) -> Value {
+    match &file.content {
+        AttachmentContent::Text(text) => {
+            json!({"type": "text", "text": format!("\n--- Content of {} ---\n{text}\n", file.uri)})
+        }
+        AttachmentContent::Base64(data) => {
+            let kind = if kind(file) == "audio" { "audio" } else { "image" };
+            json!({"type": kind, "mimeType": file.mime, "data": data})
+        }
+    }
+}
+
 fn block(file: &Attachment) -> Value {
-    let kind = file.mime.split('/').next().unwrap_or_default();
+    let kind = kind(file);
     match (&file.content, kind) {
         (AttachmentContent::Base64(data), "image" | "audio") => {
             json!({"type": kind, "mimeType": file.mime, "data": data})

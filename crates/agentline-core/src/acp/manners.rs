@@ -33,6 +33,8 @@ pub(crate) struct Quirks {
     pub(crate) history_after_load: bool,
     /// The usage of a prompt's answer is that of its last request to the model alone.
     pub(crate) usage_of_last_call: bool,
+    /// Images and audio do not reach the model when a file is embedded in the same prompt.
+    pub(crate) resources_drop_media: bool,
     /// The agent writes a session file whose lines correct what the surface tells.
     pub(crate) session_file: bool,
 }

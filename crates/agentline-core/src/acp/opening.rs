@@ -323,7 +323,8 @@ impl Acp {
         turn.prompts += 1;
         turn.spoke = false;
         let attachments = if first { &*turn.order.attachments } else { &[] };
-        let params = json!({"sessionId": id, "prompt": blocks::prompt(prompt, attachments)});
+        let blocks = blocks::prompt(prompt, attachments, self.manners.quirks().resources_drop_media);
+        let params = json!({"sessionId": id, "prompt": blocks});
         self.call(run, Call::Prompt, "session/prompt", &params, say);
     }
 

@@ -68,6 +68,8 @@ const QUIRKS: &[Quirk] = &[
     // `initialize` leaves a session file behind in which nothing was said. The CLI deletes it when it starts again; until
     // then it is passed over where sessions are looked for.
     quirk("junk_session_file", None),
+    // Images and audio are lost when a file is embedded in the same prompt. Seen in 0.61.0 alone.
+    quirk("resources_drop_media", None),
     // `authenticate` writes the method into the user's settings, so it is never sent unasked.
     quirk("authenticate_rewrites_settings", None),
 ];
@@ -120,6 +122,7 @@ impl Manners for GeminiManners {
             empty_content_for_missing_files: self.has("empty_content_for_missing_files"),
             history_after_load: self.has("history_after_load"),
             usage_of_last_call: false,
+            resources_drop_media: self.has("resources_drop_media"),
             session_file: true,
         }
     }

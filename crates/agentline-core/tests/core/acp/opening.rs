@@ -135,7 +135,7 @@ fn attachments_are_blocks_that_the_agent_takes() {
         Attachment::new("file:///t.rs", "text/x-rust", AttachmentContent::Text("fn".into())),
         base64("application/pdf"),
     ];
-    let mut desk = Desk::gemini();
+    let mut desk = Desk::unknown();
     desk.start(RUN, "s", order.clone());
     let prompt = desk.frame();
     assert_eq!(

@@ -7,7 +7,8 @@ use super::{
 };
 use crate::play::{RUN, order};
 use agentline_core::{
-    Answer, Ask, Event, Kind, ModelWish, Outcome, RunId, Surface, Talk, ToolStatus, Verdict, Want,
+    Answer, Ask, Attachment, AttachmentContent, Event, Kind, ModelWish, Outcome, RunId, Surface, Talk,
+    ToolStatus, Verdict, Want,
 };
 use serde_json::{Value, json};
 
@@ -297,6 +298,29 @@ fn shell_never_asks() {
     let replay = recorded::find("gemini/v0.11.3_experimental-acp").play();
     assert_eq!(outcome(&replay, 2).denied.len(), 2);
     assert_eq!(outcome(&replay, 2).denied[0].reason, "confirmation_required");
+}
+
+#[test]
+fn resources_drop_media() {
+    let file = |mime: &str, content| Attachment::new(format!("file:///{mime}"), mime, content);
+    let text = || file("text/plain", AttachmentContent::Text("hi".into()));
+    let data = |mime| file(mime, AttachmentContent::Base64("aGk=".into()));
+    let sent = |mut desk: Desk, attachments: Vec<Attachment>| {
+        let mut order = order();
+        order.attachments = attachments;
+        desk.start(RUN, "s", order);
+        let blocks = desk.frame()["params"]["prompt"].take();
+        let kinds = blocks.as_array().unwrap().iter().map(|b| b["type"].as_str().unwrap().to_owned());
+        (kinds.collect::<Vec<_>>().join(" "), blocks)
+    };
+    let all = || vec![data("image/png"), text(), data("application/pdf"), data("audio/wav")];
+    let (kinds, blocks) = sent(Desk::gemini(), all());
+    assert_eq!(kinds, "text image text image audio");
+    assert_eq!(blocks[2]["text"], "\n--- Content of file:///text/plain ---\nhi\n");
+    assert_eq!(blocks[3]["mimeType"], "application/pdf");
+    // Without media, files are embedded; and so they are for an agent that keeps both.
+    assert_eq!(sent(Desk::gemini(), vec![text(), data("application/pdf")]).0, "text resource resource");
+    assert_eq!(sent(Desk::unknown(), all()).0, "text image resource resource audio");
 }
 
 #[test]
