@@ -50,7 +50,10 @@ fn uses_are_named_and_what_is_wrong_is_said() {
             done.err
         );
     }
-    user.write("agentline.toml", "[agents.mine]\ncommand = \"mine\"\nsurface = \"acp\"\n");
+    user.write(
+        "../home/.config/agentline/config.toml",
+        "[agents.mine]\ncommand = \"mine\"\nsurface = \"acp\"\n",
+    );
     let mine = user.agentline(&["policy", "explain", "--json", "-a", "mine", "Bash(ls)"]).json();
     assert_eq!(mine["agents"][0]["uses"][0]["held_by"], "agentline", "{mine}");
     let held = user.agentline(&["policy", "explain", "--allow", "Grep(secret)"]);
