@@ -88,12 +88,16 @@ impl LineVeil {
             let (mut whole, mut longer) = (None, Vec::new());
             for begun in self.begun.iter().rev() {
                 let fitted = fit(piece, 0, &self.veil.secrets()[begun.secret][begun.letters..]);
+                // Hundreds of beginnings may be watched, and nearly none goes on: only one that does is copied.
+                if !fitted.is_whole && (fitted.end < piece.len() || fitted.letters == 0) {
+                    continue;
+                }
                 let mut next = begun.clone();
                 next.letters += fitted.letters;
                 next.places.push((number, string.start..string.start + fitted.end));
                 if fitted.is_whole {
                     whole.get_or_insert(next);
-                } else if fitted.end == piece.len() && fitted.letters > 0 {
+                } else {
                     longer.push(next);
                 }
             }
