@@ -69,6 +69,11 @@ impl Acp {
             Ok(result) => serde_json::from_str::<Initialized<'_>>(result.get()).unwrap_or_default(),
             Err(error) => {
                 let failure = self.manners.failure(&error);
+                // No model was asked yet, so no service of one can have failed.
+                let failure = match failure.kind {
+                    Kind::ApiError => Failure { kind: Kind::Input, ..failure },
+                    _ => failure,
+                };
                 return self.give_up(failure, say);
             }
         };

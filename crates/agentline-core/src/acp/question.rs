@@ -53,7 +53,9 @@ impl Acp {
             return say.frame(rpc::refuse(id, METHOD_NOT_FOUND, &format!("method not found: {method}")));
         }
         let asked = serde_json::from_str::<Params<'_>>(params.get()).unwrap_or_default();
-        let run = self.sessions.get(&*asked.session).and_then(|session| session.run);
+        let named = Some(asked.session.to_string()).filter(|id| !id.is_empty());
+        let session = named.or_else(|| self.only_session());
+        let run = session.and_then(|id| self.sessions.get(&id)).and_then(|session| session.run);
         let is_going =
             |run: &RunId| self.turns.get(run).is_some_and(|turn| turn.step == Step::Going && !turn.stopping);
         let Some(run) = run.filter(is_going) else {

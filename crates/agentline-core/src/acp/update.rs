@@ -102,7 +102,7 @@ impl Acp {
     }
 
     /// The session that is meant where none is named: that of the only run.
-    fn only_session(&self) -> Option<String> {
+    pub(super) fn only_session(&self) -> Option<String> {
         let mut turns = self.turns.values();
         turns.next().filter(|_| turns.next().is_none())?.session.clone()
     }

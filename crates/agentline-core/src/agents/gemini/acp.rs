@@ -6,10 +6,10 @@ use super::{
     tools,
 };
 use crate::{
-    Exit, Failure, Kind, RunId, Say, Talk, ToolUse, Version,
+    Exit, Failure, Kind, RunId, Say, Talk, ToolKind, ToolUse, Version,
     acp::{
         Acp,
-        manners::{Chunk, Ended, Manners, Quirks, message_of},
+        manners::{Chunk, Ended, Manners, Quirks, message_of, plain_tool},
         tools::ToolCall,
     },
     rpc::RpcError,
@@ -204,7 +204,13 @@ impl Manners for GeminiManners {
     fn tool(&self, call: &ToolCall) -> ToolUse {
         let native = native_name(call);
         let mut tool = tools::tool_use(call.id.clone(), &native, call.raw_input.as_deref());
-        if matches!(tool.kind, crate::ToolKind::Write | crate::ToolKind::Edit) && tool.path.is_none() {
+        if tool.kind == ToolKind::Other && !tools::is_own(&native) {
+            // One that our table does not know is what the protocol says that it is: a shell is no harmless tool
+            // because it has a new name.
+            let plain = plain_tool(call);
+            (tool.name, tool.kind) = (plain.name, plain.kind);
+        }
+        if matches!(tool.kind, ToolKind::Write | ToolKind::Edit) && tool.path.is_none() {
             tool.path = call.first_path();
         }
         if tool.input.is_none() {

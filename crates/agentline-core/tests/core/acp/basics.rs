@@ -117,3 +117,45 @@ fn a_mode_that_must_be_set_and_is_not_ends_the_run_before_anything_is_prompted()
         assert_eq!(desk.player.outcome().verdict, verdict);
     }
 }
+
+#[test]
+fn an_agent_that_refuses_the_handshake_failed_before_any_model_was_asked() {
+    let talk = agentline_core::Talk::new(agentline_core::Surface::Acp, None);
+    let mut desk = Desk::with(agentline_core::acp_dialogue(&talk));
+    desk.player.prompt_as(RUN, order());
+    desk.refuse("initialize", -32603, "cannot initialize");
+    let error = desk.player.outcome().error.clone().expect("an error");
+    assert_eq!((error.kind, error.phase), (Kind::Input, Phase::Request), "{error:?}");
+}
+
+#[test]
+fn a_question_that_names_no_session_is_of_the_only_run() {
+    let (mut desk, _) = Desk::going();
+    let ask = |desk: &mut Desk| {
+        let options = json!([{"optionId": "y", "kind": "allow_once"}]);
+        let params = json!({"options": options, "toolCall": {"toolCallId": "write_file-1", "kind": "edit"}});
+        desk.send(
+            &json!({"jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": params}),
+        );
+    };
+    ask(&mut desk);
+    assert_eq!(desk.asked().len(), 1);
+    // Beside another run nobody can tell whose it is, and the agent must not wait for ever.
+    desk.start(agentline_core::RunId(2), "t", order());
+    desk.frames();
+    ask(&mut desk);
+    assert_eq!(desk.asked().len(), 1);
+    assert_eq!(desk.frame()["result"], json!({"outcome": {"outcome": "cancelled"}}));
+}
+
+#[test]
+fn a_tool_that_is_not_in_our_table_is_what_the_protocol_says_that_it_is() {
+    let (mut desk, _) = Desk::going();
+    let options = json!([{"optionId": "y", "kind": "allow_once"}]);
+    let call = json!({"toolCallId": "brand_new_shell-1", "title": "rm -rf /", "kind": "execute"});
+    let params = json!({"sessionId": "s", "options": options, "toolCall": call});
+    desk.send(&json!({"jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": params}));
+    let Some((_, Ask::Permission(asked))) = desk.asked().pop() else { panic!("it is asked") };
+    assert_eq!((&*asked.tool, &*asked.native_tool), ("Bash", "brand_new_shell"));
+    assert_eq!(asked.command.as_deref(), Some("rm -rf /"));
+}
