@@ -18,6 +18,7 @@
 //! |---|---|
 //! | `FAKE_ACP_FAULT` | names of [`FAULTS`], parted by commas; a number for it stands behind a colon: `initialize_slow:500` |
 //! | `FAKE_ACP_FAULT_ONCE` | a file: only the process that creates it has the fault, so that the next one is sane |
+//! | `FAKE_ACP_FAULT_PROMPTS` | a number: only so many prompts are played with the scripts of the faults |
 //! | `FAKE_ACP_VERSION` | the version that it claims, instead of 1.2.3 |
 //! | `FAKE_ACP_STORE` | a folder for sessions, so that `session/load` works in another process too |
 //! | `FAKE_ACP_LOG` | a file that gets every line that came in, to see what the client really sent |

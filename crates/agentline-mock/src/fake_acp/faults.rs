@@ -3,6 +3,7 @@
 use std::env;
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::fault;
 
@@ -19,6 +20,26 @@ pub struct Fault {
     /// Which part of a conversation it is about.
     pub stage: Stage,
     pub(super) how: How,
+}
+
+impl Fault {
+    /// Where it is nothing but a script: a prompt that brings it out on an agent without any fault.
+    #[must_use]
+    pub fn as_prompt(&self) -> Option<String> {
+        match self.how {
+            How::Instead(script) => Some(script.to_owned()),
+            How::Before(script) => Some(before(script, self.prompt)),
+            How::Flag(_) | How::Flags(_) => None,
+        }
+    }
+}
+
+/// A prompt with a script before it.
+fn before(script: &str, prompt: &str) -> String {
+    if super::words::is_script(prompt) {
+        return format!("{script}\n{prompt}");
+    }
+    format!("{script}\nsay You said: {}", super::words::on_one_line(prompt))
 }
 
 /// The part of a conversation that a fault is about.
@@ -161,13 +182,22 @@ pub(super) enum Flag {
 
 /// The faults of this process, each with the number behind its colon.
 #[derive(Debug, Default)]
-pub(super) struct Active(Vec<(&'static Fault, Option<u64>)>);
+pub(super) struct Active {
+    faults: Vec<(&'static Fault, Option<u64>)>,
+    /// How many prompts are still played with the scripts of faults; without it, all are.
+    prompts: Option<AtomicU64>,
+}
 
 impl Active {
     /// Reads the variables. A name that there is not is an error: a test that misspells it would prove nothing.
     pub(super) fn from_env() -> Result<Self, String> {
         let names = env::var("FAKE_ACP_FAULT").unwrap_or_default();
-        let active = Self::parse(&names)?;
+        let mut active = Self::parse(&names)?;
+        if let Ok(prompts) = env::var("FAKE_ACP_FAULT_PROMPTS") {
+            let prompts =
+                prompts.parse().map_err(|_| format!("FAKE_ACP_FAULT_PROMPTS: `{prompts}` is no number"))?;
+            active.prompts = Some(AtomicU64::new(prompts));
+        }
         let Some(file) = env::var_os("FAKE_ACP_FAULT_ONCE") else { return Ok(active) };
         match OpenOptions::new().write(true).create_new(true).open(&file) {
             Ok(_) => Ok(active),
@@ -188,7 +218,8 @@ impl Active {
             let fault = fault(name).ok_or_else(|| format!("there is no fault `{name}`; see `--list`"))?;
             Ok((fault, number))
         };
-        names.map(one).collect::<Result<Vec<_>, String>>().map(Self)
+        let faults = names.map(one).collect::<Result<Vec<_>, String>>()?;
+        Ok(Self { faults, prompts: None })
     }
 
     pub(super) fn has(&self, flag: Flag) -> bool {
@@ -203,21 +234,22 @@ impl Active {
     /// The script of a turn: that of the prompt, changed by the faults.
     pub(super) fn script(&self, prompt: &str) -> String {
         let mut script = prompt.to_owned();
-        for (fault, number) in &self.0 {
+        let one_less = |left: u64| left.checked_sub(1);
+        if self
+            .prompts
+            .as_ref()
+            .is_some_and(|left| left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_err())
+        {
+            return script;
+        }
+        for (fault, number) in &self.faults {
             let with_number = |text: &str| match number {
                 Some(number) => text.replace("{number}", &number.to_string()),
                 None => text.replace("{number}", "1"),
             };
             match fault.how {
                 How::Instead(text) => script = with_number(text),
-                How::Before(text) => {
-                    let rest = if super::words::is_script(&script) {
-                        script
-                    } else {
-                        format!("say You said: {}", super::words::on_one_line(&script))
-                    };
-                    script = format!("{}\n{rest}", with_number(text));
-                }
+                How::Before(text) => script = before(&with_number(text), &script),
                 How::Flag(_) | How::Flags(_) => {}
             }
         }
@@ -230,6 +262,6 @@ impl Active {
             How::Flags(own) => own.contains(&flag),
             How::Before(_) | How::Instead(_) => false,
         };
-        self.0.iter().find(|(fault, _)| has(fault)).map(|(_, number)| *number)
+        self.faults.iter().find(|(fault, _)| has(fault)).map(|(_, number)| *number)
     }
 }
