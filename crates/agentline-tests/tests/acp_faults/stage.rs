@@ -1,0 +1,162 @@
+//! A stage for runs of the fake ACP agent, and what holds for every run whatever the agent did.
+
+use agentline::{
+    Agentline, Event, Outcome, PermissionMode, Record, Run, RunRequest, Surface, Tape, detect::Here,
+    process::Supervisor,
+};
+use agentline_tests::survivors;
+use serde_json::Value;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// Everything that the runs of one case need; removed with it.
+pub(crate) struct Stage {
+    dir: tempfile::TempDir,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub(crate) struct Played {
+    pub(crate) records: Vec<Record>,
+    pub(crate) outcome: Outcome,
+    pub(crate) took: Duration,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::Builder::new().prefix("agentline-acp-").tempdir().expect("a temporary folder");
+        for folder in ["home/.gemini", "ws", "tmp"] {
+            fs::create_dir_all(dir.path().join(folder)).expect("a folder");
+        }
+        let settings = r#"{"security":{"auth":{"selectedType":"gemini-api-key"}}}"#;
+        fs::write(dir.path().join("home/.gemini/settings.json"), settings).expect("settings");
+        Self { dir }
+    }
+
+    pub(crate) fn workspace(&self) -> PathBuf {
+        self.path("ws")
+    }
+
+    pub(crate) fn tape(&self) -> PathBuf {
+        self.path("tape")
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn agentline(&self) -> Agentline {
+        let text = |path: PathBuf| path.to_string_lossy().into_owned();
+        let env = BTreeMap::from([
+            ("PATH".to_owned(), std::env::var("PATH").unwrap_or_default()),
+            ("HOME".to_owned(), text(self.path("home"))),
+            ("TMPDIR".to_owned(), text(self.path("tmp"))),
+        ]);
+        let here = Here::new(env, self.path("home"), self.workspace());
+        Agentline::new(here)
+            .program("gemini", env!("CARGO_BIN_EXE_fake-acp"))
+            .supervisor(Supervisor::Path(env!("CARGO_BIN_EXE_supervised-host").into()))
+    }
+
+    /// A request to an agent with this fault. Whatever it asks for is permitted, and nothing is waited for after its
+    /// answer. The clocks are wide enough for a busy machine.
+    pub(crate) fn request(&self, fault: &str, prompt: &str) -> RunRequest {
+        let mut request = RunRequest::new(prompt)
+            .surface(Surface::Acp)
+            .permission_mode(PermissionMode::Auto)
+            .api_key("AIzaSy-acp-0123456789-abcdefghij")
+            .working_dir(self.workspace())
+            .env("FAKE_ACP_FAULT", fault)
+            // It also marks everything that the agent starts: no other run has this folder in its environment.
+            .env("FAKE_ACP_LOG", self.path("log").to_string_lossy())
+            .quiet_period(Duration::ZERO)
+            .timeout(Duration::from_secs(60))
+            .idle_timeout(Duration::from_secs(20))
+            .startup_timeout(Duration::from_secs(20));
+        request.extensions = Some(Vec::new());
+        request
+    }
+
+    /// Waits a moment for processes that are being killed, then none of this stage may be left.
+    pub(crate) fn nothing_runs(&self) {
+        let mark = self.path("log").to_string_lossy().into_owned();
+        let until = Instant::now() + Duration::from_secs(2);
+        loop {
+            let left = survivors(&mark);
+            if left.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < until, "still running: {left:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Played {
+    /// Reads a run to its end.
+    pub(crate) async fn of(run: Run, began: Instant) -> Self {
+        Self::seen(run, began, |_| {}).await
+    }
+
+    /// Reads a run to its end and looks at every event as it comes.
+    pub(crate) async fn seen(mut run: Run, began: Instant, mut see: impl FnMut(&Event)) -> Self {
+        let mut records = Vec::new();
+        while let Some(record) = run.next().await {
+            see(&record.event);
+            records.push(record);
+        }
+        let Some(Event::Outcome { outcome }) = records.last().map(|r| r.event.clone()) else {
+            panic!("the outcome is not the last event: {:?}", records.last());
+        };
+        let played = Self { records, outcome: *outcome, took: began.elapsed() };
+        played.check();
+        played
+    }
+
+    /// The types of the events, in order.
+    pub(crate) fn story(&self) -> Vec<String> {
+        let name = |record: &Record| {
+            let event = serde_json::to_value(&record.event).expect("an event is JSON");
+            event["type"].as_str().unwrap_or_default().to_owned()
+        };
+        self.records.iter().map(name).collect()
+    }
+
+    /// What holds for every run, whatever the agent did.
+    fn check(&self) {
+        let outcomes = self.records.iter().filter(|r| matches!(r.event, Event::Outcome { .. })).count();
+        assert_eq!(outcomes, 1, "exactly one outcome");
+        let numbers: Vec<usize> = self.records.iter().map(|r| r.seq as usize).collect();
+        assert!(numbers.iter().copied().eq(1..=numbers.len()), "numbered without a gap: {numbers:?}");
+        assert!(self.records.is_sorted_by_key(|r| r.at_ms), "in order of time");
+        let mut open = BTreeSet::new();
+        for record in &self.records {
+            match &record.event {
+                Event::ToolUse(tool) => assert!(open.insert(&*tool.id), "a call is told once: {}", tool.id),
+                Event::ToolResult { tool_use_id, .. } => {
+                    assert!(open.remove(tool_use_id.as_str()), "a result without a call: {tool_use_id}");
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(open, BTreeSet::new(), "calls without a result");
+    }
+
+    /// The tape played again tells the same, to the last event.
+    pub(crate) fn equals_its_tape(&self, tape: &Path, what: &str) {
+        let json = |record: &Record| serde_json::to_value(record).expect("a record is JSON");
+        let mut again: Vec<Value> = Vec::new();
+        let tape = fs::read_to_string(tape).expect("a tape");
+        let tape = Tape::read(&tape).unwrap_or_else(|problem| panic!("{what}: no tape: {problem:?}"));
+        tape.records(|record| again.push(json(&record)))
+            .unwrap_or_else(|problem| panic!("{what}: not played: {problem:?}"));
+        let first: Vec<Value> = self.records.iter().map(json).collect();
+        let differs = first.iter().zip(&again).find(|(first, again)| first != again);
+        assert_eq!(differs, None, "{what}: the tape tells otherwise");
+        assert_eq!(first.len(), again.len(), "{what}: the tape tells more or less: {:?}", again.last());
+    }
+}
