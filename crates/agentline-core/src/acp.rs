@@ -300,4 +300,8 @@ impl Dialogue for Acp {
             session.run = None;
         }
     }
+
+    fn broken(&self) -> Option<Failure> {
+        self.broken.clone()
+    }
 }

@@ -8,8 +8,8 @@ mod ending;
 mod telling;
 
 use crate::{
-    Answer, Ask, AskId, Clock, Clocks, Dialogue, Event, Exit, Input, Line, Millis, Order, Origin, Output,
-    Room, Ruling, RunId, Rung, Say, Span, Stream, Tokens, Veil, Want, What,
+    Answer, Ask, AskId, Clock, Clocks, Dialogue, Event, Exit, Failure, Input, Line, Millis, Order, Origin,
+    Output, Room, Ruling, RunId, Rung, Say, Span, Stream, Tokens, Veil, Want, What,
     dialogue::Said,
     run::{Run, Stage},
 };
@@ -117,6 +117,12 @@ impl Connection {
     #[must_use]
     pub fn gone(&self) -> bool {
         self.life == Life::Gone && self.runs.is_empty()
+    }
+
+    /// Why this agent cannot be talked with by anybody, once it has said so.
+    #[must_use]
+    pub fn broken(&self) -> Option<Failure> {
+        self.talk.broken()
     }
 
     /// When to send [`What::Tick`], if nothing else comes first.

@@ -68,6 +68,11 @@ pub trait Dialogue: Send {
     fn settled(&mut self, run: RunId, say: &mut Say) {
         let _ = (run, say);
     }
+
+    /// Why this agent cannot be talked with by anybody, once it has said so.
+    fn broken(&self) -> Option<Failure> {
+        None
+    }
 }
 
 /// The agent's own last word on a turn.

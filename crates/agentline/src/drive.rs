@@ -5,7 +5,7 @@ use crate::{
     look::DiskLook,
     prepare,
     process::{self, Happening, Process, Signal, Std, Sweeper},
-    seat::{Boarding, Seat, Tell},
+    seat::{Boarding, Gone, Seat, Tell, gone_by, refuse},
     tape_file::TapeFile,
 };
 use agentline_core::{
@@ -50,6 +50,7 @@ pub(crate) struct Live {
     pub(crate) boarding: UnboundedReceiver<Boarding>,
     pub(crate) bell: Bell,
     pub(crate) state: watch::Sender<LiveState>,
+    pub(crate) gone: Gone,
     /// The process does not end with a run by itself.
     pub(crate) lives_on: bool,
     /// Where a session lies that the agent began at its start though nobody asked for it.
@@ -144,6 +145,7 @@ pub(crate) async fn drive(live: Live) {
         mut boarding,
         bell,
         state,
+        gone,
         lives_on,
         litter,
     } = live;
@@ -207,7 +209,9 @@ pub(crate) async fn drive(live: Live) {
                     for (splitter, from) in splitters.iter_mut().zip([Std::Out, Std::Err]) {
                         drive.last_line(splitter, from);
                     }
-                    drive.feed(What::Exit(into_core(exit)));
+                    let exit = into_core(exit);
+                    let _ = gone.set(drive.connection.broken().unwrap_or_else(|| gone_by(exit)));
+                    drive.feed(What::Exit(exit));
                 }
             },
             () = until(drive.begun, drive.connection.deadline(), blocked) => {
@@ -226,7 +230,7 @@ pub(crate) async fn drive(live: Live) {
     // Nobody who was about to come gets a place any more.
     boarding.close();
     while let Ok(late) = boarding.try_recv() {
-        refuse(late);
+        refuse(late, gone.get());
     }
     let Drive { process, tape, held, .. } = drive;
     // The tree dies before anything else is cleared away, and before anybody hears of the end.
@@ -265,13 +269,6 @@ async fn close_sides(seat: &mut Seat) {
     }
 }
 
-/// The process was gone before the run could begin on it.
-pub(crate) fn refuse(late: Boarding) {
-    let failure = Failure::new(Kind::Crashed, "the agent was gone already");
-    let outcome = Outcome::not_begun(&late.order.who, agentline_core::Verdict::Failed, failure);
-    late.seat.link.finish(outcome);
-}
-
 impl Drive {
     fn now(&self) -> Millis {
         Millis::try_from(self.begun.elapsed().as_millis()).unwrap_or(Millis::MAX)
@@ -308,7 +305,7 @@ impl Drive {
     /// Gives a run its place.
     fn board(&mut self, boarding: Boarding) {
         if !self.connection.vacant() {
-            return refuse(boarding);
+            return refuse(boarding, self.connection.broken().as_ref());
         }
         let Boarding { order, mut seat } = boarding;
         self.last_run += 1;

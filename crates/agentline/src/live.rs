@@ -7,7 +7,7 @@ use crate::{
     process::SpawnError,
     ready::{Start, Trip},
     run::{Launched, Run},
-    seat::{Boarding, Tell},
+    seat::{Boarding, Gone, Tell, refuse},
 };
 use std::{path::PathBuf, time::Instant};
 use tokio::{
@@ -21,6 +21,7 @@ pub(crate) struct LiveHandle {
     board: UnboundedSender<Boarding>,
     bell: Bell,
     state: watch::Receiver<LiveState>,
+    gone: Gone,
     task: JoinHandle<()>,
     launched: Launched,
     /// The folder that stands for the agent's home.
@@ -38,8 +39,8 @@ impl LiveHandle {
         let agent_home = start.launch.agent_home.clone();
         let live = inner.go_live(start, mark, boarding, Bell::clone(&bell), begun)?;
         let state = live.state.subscribe();
-        let pid = live.process.pid();
-        Ok(Self { board, bell, state, task: tokio::spawn(drive(live)), launched, agent_home, pid })
+        let (pid, gone) = (live.process.pid(), Gone::clone(&live.gone));
+        Ok(Self { board, bell, state, gone, task: tokio::spawn(drive(live)), launched, agent_home, pid })
     }
 
     /// Gives a run a place. Where the process is gone meanwhile, the run's outcome says so.
@@ -52,7 +53,7 @@ impl LiveHandle {
     pub(crate) fn board(&self, trip: Trip, tell: Tell) -> Held {
         let (driven, held) = link(Bell::clone(&self.bell));
         if let Err(gone) = self.board.send(trip.board(driven, tell)) {
-            crate::drive::refuse(gone.0);
+            refuse(gone.0, self.gone.get());
         }
         held
     }

@@ -326,6 +326,7 @@ impl Inner {
             boarding,
             bell,
             state: tokio::sync::watch::Sender::default(),
+            gone: crate::seat::Gone::default(),
             lives_on: launch.talk.surface == Surface::Acp,
         })
     }

@@ -1,8 +1,12 @@
 //! One run on a live process: what the loop must have at hand to drive it, and to end it.
 
 use crate::{follow::Follower, gear::Sides, link::Driven, process::Census, workspace::Before};
-use agentline_core::{Answer, Ask, Notice, Order, Record, Ruling};
-use std::{future::Future, pin::Pin, sync::Arc};
+use agentline_core::{Answer, Ask, Exit, Failure, Kind, Notice, Order, Outcome, Record, Ruling, Verdict};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, OnceLock},
+};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 /// What the host says to a question, and what the caller should hear about it.
@@ -51,6 +55,27 @@ pub(crate) enum Tell {
     AtOnce,
     /// When the process is gone with all that it started: it was there for this run only.
     WhenGone,
+}
+
+/// Why a process that is gone takes no run, for those who come too late.
+pub(crate) type Gone = Arc<OnceLock<Failure>>;
+
+/// The process was gone before the run could begin on it.
+pub(crate) fn refuse(late: Boarding, why: Option<&Failure>) {
+    let unknown = || Failure::new(Kind::Crashed, "the agent was gone already");
+    let failure = why.cloned().unwrap_or_else(unknown);
+    let outcome = Outcome::not_begun(&late.order.who, Verdict::Failed, failure);
+    late.seat.link.finish(outcome);
+}
+
+/// What those are told who come to a process that ended so.
+pub(crate) fn gone_by(exit: Exit) -> Failure {
+    let how = match exit {
+        Exit::Code(code) => format!("it had exited with code {code}"),
+        Exit::Signal(signal) => format!("signal {signal} had ended it"),
+        _ => "it had been killed".to_owned(),
+    };
+    Failure::new(Kind::Crashed, format!("the agent was gone already: {how}"))
 }
 
 /// Nobody is there to be asked.

@@ -64,9 +64,7 @@ impl Acp {
             let text = format!("the session {id} is not open on this connection");
             return self.fail(run, Some(Failure::new(Kind::SessionNotFound, text)), say);
         };
-        let is_at_work =
-            |other: &RunId| self.turns.get(other).is_some_and(|turn| turn.step != Step::Answered);
-        if session.run.filter(is_at_work).is_some() {
+        if self.is_taken(id, run) {
             // A second prompt in one session would cancel the first.
             let text = format!("another run is at work in the session {id}");
             return self.fail(run, Some(Failure::new(Kind::Input, text)), say);
@@ -79,6 +77,12 @@ impl Acp {
             say.event(run, Event::warning("mcp_server", text));
         }
         self.set_mode(run, say);
+    }
+
+    /// Whether another run is at work in a session.
+    fn is_taken(&self, id: &str, run: RunId) -> bool {
+        let other = self.sessions.get(id).and_then(|session| session.run).filter(|other| *other != run);
+        other.and_then(|other| self.turns.get(&other)).is_some_and(|turn| turn.step != Step::Answered)
     }
 
     /// The answer to `session/new` or `session/load`.
@@ -118,6 +122,11 @@ impl Acp {
             return self.fail(run, Some(Failure::new(Kind::NoResult, text)), say);
         };
         let servers = turn.order.servers.clone();
+        if loaded.is_none() && self.is_taken(&id, run) {
+            // What is told of it could not be told apart.
+            let text = format!("the agent gave a new session the id of another that is in use: {id}");
+            return self.fail(run, Some(Failure::new(Kind::NoResult, text)), say);
+        }
         let session = self.sessions.entry(id.clone()).or_default();
         session.opened(result);
         session.servers = servers;

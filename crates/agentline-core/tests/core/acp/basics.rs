@@ -159,3 +159,17 @@ fn a_tool_that_is_not_in_our_table_is_what_the_protocol_says_that_it_is() {
     assert_eq!((&*asked.tool, &*asked.native_tool), ("Bash", "brand_new_shell"));
     assert_eq!(asked.command.as_deref(), Some("rm -rf /"));
 }
+
+#[test]
+fn two_sessions_with_one_id_are_never_mixed() {
+    let (mut desk, id) = Desk::going();
+    let second = agentline_core::RunId(2);
+    desk.player.prompt_as(second, order());
+    desk.reply("session/new", &json!({"sessionId": "s"}));
+    assert!(desk.frames().is_empty(), "nothing is prompted in it");
+    let error = desk.player.outcome_of(second).error.clone().expect("an error");
+    assert!(error.kind == Kind::NoResult && error.message.contains("id of another"), "{error:?}");
+    desk.text("s", "hello");
+    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    assert_eq!(desk.player.outcome().text, "hello");
+}

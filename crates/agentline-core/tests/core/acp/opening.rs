@@ -67,7 +67,7 @@ fn an_agent_that_cannot_be_talked_with_is_said_to_be() {
     for (answer, kind, part) in [
         (json!({"result": {"protocolVersion": 2}}), Kind::Input, "version 2"),
         (json!({"error": {"code": -32000, "message": "sign in first"}}), Kind::NotAuthenticated, "sign in"),
-        (json!({"error": {"code": -32603, "message": "boom"}}), Kind::ApiError, "boom"),
+        (json!({"error": {"code": -32603, "message": "boom"}}), Kind::Input, "boom"),
     ] {
         let mut desk = Desk::with(acp_dialogue(&Talk::new(Surface::Acp, None)));
         desk.player.prompt(order());
