@@ -286,8 +286,8 @@ pub(crate) fn answers() -> Vec<Row> {
 pub(crate) fn cancels() -> Vec<Row> {
     let stopped = |fault| row(fault, cancelled("Working.")).stop(Stop::AtTool);
     vec![
-        // On an agent that does not obey the ladder is climbed.
-        stopped("cancel_ignored").gone(),
+        // On an agent that does not obey the ladder is climbed; it may speak until it is gone.
+        row("cancel_ignored", cancelled("").any_words()).stop(Stop::AtTool).gone(),
         stopped("cancel_slow").spelled("cancel_slow:300"),
         stopped("cancel_as_end_turn"),
         stopped("cancel_as_error"),
