@@ -173,6 +173,8 @@ pub struct Card {
     pub provider: &'static str,
     /// Where people read how to install it.
     pub home_page: &'static str,
+    /// Its package puts its program in place by a script that must run at the installation.
+    pub install_script: bool,
 }
 
 impl Card {
@@ -211,6 +213,7 @@ impl Card {
             max_prompt_bytes,
             provider: id,
             home_page: "",
+            install_script: false,
         }
     }
 
@@ -218,6 +221,13 @@ impl Card {
     #[must_use]
     pub const fn provider(mut self, name: &'static str) -> Self {
         self.provider = name;
+        self
+    }
+
+    /// Its package needs its script at the installation.
+    #[must_use]
+    pub const fn install_script(mut self) -> Self {
+        self.install_script = true;
         self
     }
 

@@ -270,7 +270,8 @@ impl<'a> Job<'a> {
 
         let start = Instant::now();
         on(Progress::Installing { what: self.what(), folder: self.folder() });
-        npm::install(&npm, &node.path, &self.what(), staging.path(), self.here, on)?;
+        let (what, with_script) = (self.what(), self.card.install_script);
+        npm::install(&npm, &node.path, &what, staging.path(), self.here, with_script, on)?;
         let incomplete = |found| InstallError::Incomplete { what: self.what(), folder: self.folder(), found };
         self.complete(staging.path()).map_err(incomplete)?;
 

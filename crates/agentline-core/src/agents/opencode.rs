@@ -43,6 +43,7 @@ static CARD: Card = Card::new(
     &[Surface::Acp],
     None,
 )
+.install_script()
 .home_page("https://opencode.ai");
 
 /// Tools that it uses without asking: they change nothing and run nothing.

@@ -65,6 +65,7 @@ pub(super) fn install(
     what: &str,
     folder: &Path,
     here: &Here,
+    with_script: bool,
     on: &mut dyn FnMut(Progress),
 ) -> Result<(), InstallError> {
     let failed =
@@ -75,7 +76,8 @@ pub(super) fn install(
     let mut stderr = tempfile::tempfile_in(folder).map_err(|e| io("write in", e))?;
     let exactly = what.rsplit_once('@').map_or_else(|| what.to_owned(), |(name, v)| format!("{name}@={v}"));
     let mut command = command(npm, node, here);
-    command.args(["install", "--global=false", "--workspaces=false", "--ignore-scripts", "--omit=dev"]);
+    command.args(["install", "--global=false", "--workspaces=false", "--omit=dev"]);
+    command.arg(if with_script { "--no-ignore-scripts" } else { "--ignore-scripts" });
     command.args(["--no-audit", "--no-fund", "--no-progress", "--no-package-lock", "--no-update-notifier"]);
     // npm's own pauses make a registry that cannot be reached cost more than a minute.
     command.args(["--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000"]);
