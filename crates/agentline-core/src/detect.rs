@@ -216,7 +216,16 @@ impl Finder<'_> {
         if shell_shim {
             return Err("a shell script that Windows cannot start".into());
         }
+        if self.is_stub(&real) {
+            return Err("is only a stub: the install script of its package was not run".into());
+        }
         if runnable { Ok(Some(plain(path))) } else { Err("is not a file that may be started".into()) }
+    }
+
+    /// Whether a package left a text in the place of its program, which only its install script puts there.
+    fn is_stub(&self, real: &Path) -> bool {
+        let text = self.look.small(real, 4096).and_then(|bytes| String::from_utf8(bytes).ok());
+        text.is_some_and(|text| !text.starts_with("#!") && text.contains("postinstall"))
     }
 
     /// The JavaScript behind a program: the program itself, what it links to, or what its shim starts.

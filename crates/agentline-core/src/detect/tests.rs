@@ -250,3 +250,13 @@ fn a_shim_without_node_says_so() {
     assert_eq!(found.program, None);
     assert!(found.looked.iter().any(|l| l.note.as_deref() == Some("needs Node.js, which was not found")));
 }
+
+#[test]
+fn a_stub_is_no_program() {
+    let look = MapLook::default().file("/bin/gemini", "echo \"the postinstall script was not run\" >&2\n");
+    let env = BTreeMap::from([("PATH".to_owned(), "/bin".to_owned())]);
+    let card = crate::agents::find("gemini").unwrap().card();
+    let found = find(card, &Search::new(&env, Path::new("/h"), Path::new("/w")), &look);
+    assert_eq!(found.program, None);
+    assert!(found.looked[0].note.as_deref().unwrap().contains("install script"), "{:?}", found.looked[0]);
+}
