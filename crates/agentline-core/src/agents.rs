@@ -37,6 +37,12 @@ impl Roster {
         Self { added: unknown.filter_map(|(name, settings)| Custom::define(name, settings)).collect() }
     }
 
+    /// What [`of`](Self::of) makes the same roster of.
+    #[must_use]
+    pub fn settings(&self) -> BTreeMap<String, AgentSettings> {
+        self.added.iter().map(|custom| custom.settings()).collect()
+    }
+
     /// All of them, ours first.
     pub fn all(&self) -> impl Iterator<Item = &'static dyn Agent> {
         AGENTS.iter().copied().chain(self.added.iter().map(|custom| *custom as &'static dyn Agent))

@@ -2,19 +2,19 @@
 
 use crate::{
     link::Bell,
-    look::DiskLook,
+    litter::Litter,
     prepare,
     process::{self, Happening, Process, Signal, Std, Sweeper},
     seat::{Boarding, Gone, Seat, Tell, gone_by, refuse},
     tape_file::TapeFile,
 };
 use agentline_core::{
-    Agent, Answer, Ask, AskId, Connection, Disk, Event, Exit, Failure, Input, Kind, LineSplitter, Millis,
-    Notice, Outcome, Output, Piece, Ruling, RunId, Rung, Side, Stream, Veil, Want, What,
+    Answer, Ask, AskId, Connection, Disk, Event, Exit, Failure, Input, Kind, LineSplitter, Millis, Notice,
+    Outcome, Output, Piece, Ruling, RunId, Rung, Side, Stream, Veil, Want, What,
 };
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -53,26 +53,8 @@ pub(crate) struct Live {
     pub(crate) gone: Gone,
     /// The process does not end with a run by itself.
     pub(crate) lives_on: bool,
-    /// Where a session lies that the agent began at its start though nobody asked for it.
+    /// A session that the agent began at its start though nobody asked for it.
     pub(crate) litter: Option<Litter>,
-}
-
-/// A session that the agent began at its start though nobody asked for it.
-pub(crate) struct Litter {
-    pub(crate) agent: &'static dyn Agent,
-    pub(crate) home: PathBuf,
-    pub(crate) cwd: PathBuf,
-    pub(crate) session: String,
-}
-
-impl Litter {
-    /// Removes what of it says nothing.
-    fn clear_away(&self) {
-        let spot = self.agent.session_spot(&self.home, &self.cwd, &self.session, &DiskLook);
-        for file in spot.map(|spot| self.agent.litter(&spot, &DiskLook)).unwrap_or_default() {
-            let _ = std::fs::remove_file(file);
-        }
-    }
 }
 
 /// How a live process stands, for those who choose one.
@@ -100,6 +82,8 @@ struct Drive {
     /// Ends what a run left behind, where the process outlives its runs.
     sweeper: Option<Sweeper>,
     secrets: Vec<String>,
+    /// What is hidden now.
+    hidden: BTreeSet<String>,
     tape: Option<TapeFile>,
     begun: Instant,
     bell: Bell,
@@ -114,6 +98,8 @@ struct Drive {
     sides: (UnboundedSender<SideLine>, UnboundedReceiver<SideLine>),
     state: watch::Sender<LiveState>,
     next_look: Instant,
+    /// Sessions that may turn out to have been of no use to anybody.
+    litter: Vec<Litter>,
 }
 
 /// Questions that are being answered.
@@ -154,6 +140,7 @@ pub(crate) async fn drive(live: Live) {
         connection,
         process,
         sweeper,
+        hidden: secrets.iter().cloned().collect(),
         secrets,
         tape,
         begun,
@@ -167,6 +154,7 @@ pub(crate) async fn drive(live: Live) {
         sides: unbounded_channel(),
         state,
         next_look: begun,
+        litter: litter.into_iter().collect(),
     };
     let mut splitters = [LineSplitter::new(max_line), LineSplitter::new(max_line)];
     let mut bytes = Vec::new();
@@ -232,7 +220,7 @@ pub(crate) async fn drive(live: Live) {
     while let Ok(late) = boarding.try_recv() {
         refuse(late, gone.get());
     }
-    let Drive { process, tape, held, .. } = drive;
+    let Drive { process, tape, held, litter, .. } = drive;
     // The tree dies before anything else is cleared away, and before anybody hears of the end.
     drop(process);
     let taped = tape.is_none_or(|mut t| t.finish());
@@ -240,9 +228,7 @@ pub(crate) async fn drive(live: Live) {
     for (seat, _) in &held {
         clear_away(seat);
     }
-    if let Some(litter) = litter {
-        litter.clear_away();
-    }
+    litter.iter().for_each(Litter::clear_away);
     drop(private);
     for (mut seat, mut outcome) in held {
         close_sides(&mut seat).await;
@@ -345,7 +331,11 @@ impl Drive {
     /// Hides what must be hidden now.
     fn hide(&mut self) {
         let all = self.secrets.iter().chain(self.seats.values().flat_map(|seat| &seat.secrets));
-        self.connection.set_veil(Veil::new(all));
+        let all: BTreeSet<String> = all.cloned().collect();
+        if all != self.hidden {
+            self.connection.set_veil(Veil::new(&all));
+            self.hidden = all;
+        }
     }
 
     fn tell_state(&self) {
@@ -526,6 +516,9 @@ impl Drive {
             seat.link.send(std::mem::take(&mut seat.pending));
         }
         self.hide();
+        if let Some(session) = outcome.session_id.as_deref().filter(|_| seat.only_opens) {
+            self.litter.push(seat.follower.litter(session));
+        }
         match seat.tell {
             Tell::WhenGone => self.held.push((seat, outcome)),
             Tell::AtOnce => {

@@ -1,6 +1,6 @@
 //! Follows the file that an agent writes about its session while a run goes on.
 
-use crate::look::DiskLook;
+use crate::{litter::Litter, look::DiskLook};
 use agentline_core::{Agent, LineSplitter, Look, Piece, SessionSpot};
 use std::{
     collections::BTreeMap,
@@ -87,6 +87,12 @@ impl Follower {
     pub(crate) fn leftovers(&self) -> Vec<PathBuf> {
         let before: Vec<PathBuf> = self.before.keys().cloned().collect();
         self.spot.as_ref().map(|spot| self.agent.leftovers(spot, &before, &DiskLook)).unwrap_or_default()
+    }
+
+    /// A session of the same workspace, for when it turns out that nobody used it.
+    pub(crate) fn litter(&self, session: &str) -> Litter {
+        let (home, cwd) = (self.agent_home.clone(), self.cwd.clone());
+        Litter { agent: self.agent, home, cwd, session: session.to_owned() }
     }
 
     fn find_spot(&mut self, session: &str) {

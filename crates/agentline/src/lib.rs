@@ -18,6 +18,7 @@ mod follow;
 mod gear;
 pub mod install;
 mod link;
+mod litter;
 mod live;
 pub mod look;
 mod options;

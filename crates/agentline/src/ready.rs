@@ -3,11 +3,12 @@
 use crate::{
     agentline::Inner,
     detect::{Detection, detect},
-    drive::{Litter, Live},
+    drive::Live,
     error::Error,
     follow::Follower,
     gear::{Gear, Served, Sides},
     link::{Bell, Driven},
+    litter::Litter,
     look::DiskLook,
     options::RunOptions,
     prepare,
@@ -86,6 +87,7 @@ impl Trip {
             keep,
             census: None,
             started: false,
+            only_opens: self.order.only_open,
             pending: Vec::new(),
         };
         Boarding { order: self.order, seat }

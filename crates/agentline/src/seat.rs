@@ -42,6 +42,8 @@ pub(crate) struct Seat {
     pub(crate) keep: Vec<Box<dyn std::any::Any + Send>>,
     /// Its session is open.
     pub(crate) started: bool,
+    /// It only opens a session, for others to use.
+    pub(crate) only_opens: bool,
     /// Who was there before the prompt.
     pub(crate) census: Option<Census>,
     /// Events that wait for room.

@@ -1,6 +1,8 @@
 //! `agentline pool`: agents that stay warm between runs, in a small daemon.
 
 use crate::{args::ReportOutput, live, setup::Setup, stop::Stop, ui::Ui};
+#[cfg(unix)]
+use agentline::process::Supervisor;
 use clap::{Args, Subcommand};
 
 const EXAMPLES: &str = "\
@@ -57,13 +59,13 @@ pub(crate) fn run(_ui: &mut Ui, _args: PoolArgs) -> Result<u8, Stop> {
 
 #[cfg(unix)]
 pub(crate) fn run(ui: &mut Ui, args: PoolArgs) -> Result<u8, Stop> {
-    let (agentline, _) = {
-        let setup = Setup::read(None, None)?;
-        let config = setup.config()?;
-        setup.equip(&config)
-    };
+    let setup = Setup::read(None, None)?;
+    let config = setup.config()?;
+    let (agentline, _) = setup.equip(&config);
     match args.what {
-        What::Start(start) if start.foreground => unix::serve(ui, &agentline, &start),
+        What::Start(start) if start.foreground => {
+            unix::serve(ui, &agentline, &start, config.supervisor.map(Supervisor::Path))
+        }
         What::Start(start) => live::start(|| unix::start(ui, &agentline, &start)),
         What::Status { output } => live::start(|| unix::status(ui, &agentline, output)),
         What::Stop => live::start(|| unix::stop(ui, &agentline)),
@@ -78,6 +80,7 @@ mod unix {
         Agentline, PoolOptions, Problem,
         core::config::parse_duration,
         daemon::{self, Client, DaemonOptions, NoDaemon},
+        process::Supervisor,
     };
     use std::{
         io::Write,
@@ -132,13 +135,19 @@ mod unix {
     }
 
     /// Serves until it is told to stop.
-    pub(super) fn serve(ui: &mut Ui, agentline: &Agentline, args: &StartArgs) -> Result<u8, Stop> {
+    pub(super) fn serve(
+        ui: &mut Ui,
+        agentline: &Agentline,
+        args: &StartArgs,
+        supervisor: Option<Supervisor>,
+    ) -> Result<u8, Stop> {
         let mut options = DaemonOptions::default();
         let mut pool = PoolOptions::default();
         pool.max_processes = args.processes.max(1);
         pool.max_memory = args.memory << 20;
         options.pool = pool;
         options.idle_exit = idle(args)?;
+        options.supervisor = supervisor.unwrap_or_default();
         ui.say(format!("listening at {}", daemon::socket(agentline.here()).display()));
         live::start(|| async {
             daemon::serve(agentline.here(), options, live::stopped()).await?;

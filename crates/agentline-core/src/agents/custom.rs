@@ -43,6 +43,15 @@ impl Custom {
         Some(custom)
     }
 
+    /// The settings that define this agent again, in another process say.
+    pub(super) fn settings(&self) -> (String, AgentSettings) {
+        let mut settings = AgentSettings::default();
+        let words = std::iter::once(self.card.program.to_owned()).chain(self.args.iter().cloned());
+        settings.command = Some(words.collect());
+        settings.surface = self.surface;
+        (self.card.id.to_owned(), settings)
+    }
+
     fn new((name, words, surface): &Definition) -> Self {
         let name: &'static str = name.clone().leak();
         let program: &'static str = words.first().cloned().unwrap_or_default().leak();

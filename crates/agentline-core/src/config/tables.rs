@@ -6,12 +6,13 @@ use super::{
     words::{comma_list, parse_env, parse_mcp},
 };
 use crate::{McpServer, Price, PriceTable, Surface, agents, naming::snake_case, nearest};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, path::PathBuf};
 
 /// What the configuration says about one agent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct AgentSettings {
     /// The program to start instead of the one that is found.

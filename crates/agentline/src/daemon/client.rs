@@ -127,6 +127,7 @@ impl Client {
             project: here.project,
             cache: here.cache,
             programs: inner.programs.clone(),
+            agents: inner.roster.settings(),
             prices: inner.prices.clone(),
             request,
         };

@@ -1,7 +1,7 @@
 //! What daemon and caller say to each other, a line each. Events travel as the lines that `--output events` prints.
 
 use crate::{detect::Here, pool::PoolStatus, run::Launched};
-use agentline_core::{PriceTable, Problem, RunRequest};
+use agentline_core::{PriceTable, Problem, RunRequest, config::AgentSettings};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -29,6 +29,8 @@ pub(super) struct RunOrder {
     pub(super) project: PathBuf,
     pub(super) cache: PathBuf,
     pub(super) programs: BTreeMap<String, PathBuf>,
+    /// The agents that the caller's configuration adds.
+    pub(super) agents: BTreeMap<String, AgentSettings>,
     pub(super) prices: PriceTable,
     pub(super) request: RunRequest,
 }

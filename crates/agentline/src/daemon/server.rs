@@ -9,7 +9,7 @@ use crate::{
     pool::{Pool, PoolOptions},
     process::Supervisor,
 };
-use agentline_core::Event;
+use agentline_core::{Event, agents::Roster};
 use std::{
     fs::{self, File, Permissions},
     future::Future,
@@ -209,8 +209,10 @@ impl Daemon {
         mut write: OwnedWriteHalf,
     ) {
         let _at_work = AtWork::begin(&self.work);
-        let mut agentline =
-            Agentline::new(order.here()).supervisor(self.options.supervisor.clone()).prices(order.prices);
+        let mut agentline = Agentline::new(order.here())
+            .supervisor(self.options.supervisor.clone())
+            .agents(Roster::of(&order.agents))
+            .prices(order.prices);
         for (agent, program) in order.programs {
             agentline = agentline.program(agent, program);
         }
