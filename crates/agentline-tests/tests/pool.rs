@@ -397,6 +397,7 @@ async fn what_a_run_started_dies_with_it_though_its_agent_lives_on() {
     until("the command", || stage.living().len() > before.len()).await;
     drop(dropped);
     until("its end", || stage.living() == before).await;
+    until("a free place", || pool.status().processes[0].active == 0).await;
     let last = state(&run(&pool, stage.request("state")).await);
     assert_eq!(first["pid"], last["pid"]);
     pool.close().await;
