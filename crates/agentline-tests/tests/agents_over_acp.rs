@@ -23,7 +23,7 @@ fn play(stage: &AcpStage, request: RunRequest) -> (Vec<Record>, Outcome) {
     let request = request.working_dir(stage.workspace()).startup_timeout(PATIENCE).timeout(PATIENCE * 2);
     let mut records = Vec::new();
     let outcome = blocking::run(&agentline, request, |record, _| records.push(record.clone()));
-    (records, outcome.unwrap())
+    (records, outcome.expect("the request is good"))
 }
 
 /// The stage of an agent whose model writes a file, runs a command that fails, and answers.
@@ -40,8 +40,8 @@ fn stage(agent: &str) -> Option<AcpStage> {
                 1 => Step::call("Bash", json!({"command": command, "description": "d"})),
                 _ => Step::text("All done."),
             });
-            let stage = AcpStage::claude(model.unwrap())?;
-            ws.set(stage.workspace().to_string_lossy().into_owned()).unwrap();
+            let stage = AcpStage::claude(model.expect("a free port"))?;
+            ws.set(stage.workspace().to_string_lossy().into_owned()).expect("it is told once");
             Some(stage)
         }
         "opencode" => {
@@ -55,14 +55,14 @@ fn stage(agent: &str) -> Option<AcpStage> {
                 1 => Step::call("bash", json!({"command": command, "description": "d"})),
                 _ => Step::text("All done."),
             });
-            let stage = AcpStage::opencode(model.unwrap())?;
-            ws.set(stage.workspace().to_string_lossy().into_owned()).unwrap();
+            let stage = AcpStage::opencode(model.expect("a free port"))?;
+            ws.set(stage.workspace().to_string_lossy().into_owned()).expect("it is told once");
             Some(stage)
         }
         _ => {
             let write = Step::call("exec_command", json!({"cmd": "echo a > a.txt"}));
             let fail = Step::call("exec_command", json!({"cmd": command}));
-            AcpStage::codex(responses::model([write, fail, answer()]).unwrap())
+            AcpStage::codex(responses::model([write, fail, answer()]).expect("a free port"))
         }
     }
 }
@@ -83,7 +83,7 @@ fn results(records: &[Record]) -> Vec<(String, ToolStatus)> {
 }
 
 fn shown(outcome: &Outcome) -> String {
-    serde_json::to_string_pretty(outcome).unwrap()
+    serde_json::to_string_pretty(outcome).expect("JSON")
 }
 
 /// Everything is permitted, and what the tools did is told by our names.
@@ -143,17 +143,17 @@ fn opencode_is_held_to_rules_and_edits_alone() {
 /// The workspace's own hook or server makes a file beside it.
 fn settings_run(agent: &str, trust: Trust) -> Option<bool> {
     let stage = match agent {
-        "claude" => AcpStage::claude(anthropic::model([Step::text("hi")]).unwrap())?,
-        _ => AcpStage::opencode(openai::model([Step::text("hi")]).unwrap())?,
+        "claude" => AcpStage::claude(anthropic::model([Step::text("hi")]).expect("a stage"))?,
+        _ => AcpStage::opencode(openai::model([Step::text("hi")]).expect("a stage"))?,
     };
     let mark = stage.home().join("was-run");
     let touch = format!("touch {}", mark.display());
     let hook = json!([{"hooks": [{"type": "command", "command": touch}]}]);
     let claude = json!({"hooks": {"SessionStart": hook, "UserPromptSubmit": hook}});
     let opencode = json!({"mcp": {"evil": {"type": "local", "command": ["touch", mark]}}});
-    fs::create_dir_all(stage.workspace().join(".claude")).unwrap();
-    fs::write(stage.workspace().join(".claude/settings.json"), claude.to_string()).unwrap();
-    fs::write(stage.workspace().join("opencode.json"), opencode.to_string()).unwrap();
+    fs::create_dir_all(stage.workspace().join(".claude")).expect("a stage");
+    fs::write(stage.workspace().join(".claude/settings.json"), claude.to_string()).expect("a stage");
+    fs::write(stage.workspace().join("opencode.json"), opencode.to_string()).expect("a stage");
     let (_, outcome) = play(&stage, RunRequest::new("hi").agent(agent).trust(trust));
     assert_eq!(outcome.verdict, Verdict::Done, "{}", shown(&outcome));
     Some(mark.exists())

@@ -355,6 +355,37 @@ fn a_resumed_session_is_whole_after_two_ordinary_starts() {
     }
 }
 
+/// In the minute of its file a session would be spoiled by being loaded, so the run waits until that is over.
+#[test]
+fn a_session_loaded_over_acp_is_whole_after_two_ordinary_starts() {
+    needs_real_gemini!();
+    for same_minute in [true, false] {
+        let stage = answering();
+        let first = stage.outcome(stage.request("remember the number 4711"));
+        let session = first.session_id.clone().unwrap();
+        if !same_minute {
+            make_older(&stage, &session);
+        }
+        let request = stage.request("which number was it?").resume(&session[..8]).surface(Surface::Acp);
+        let again = stage.outcome(request);
+        assert_eq!((again.verdict, again.text.is_empty()), (Verdict::Done, false), "{}", show(&again));
+        assert_eq!(again.session_id.as_deref(), Some(session.as_str()));
+        let texts = stage.model.requests_to_main().last().unwrap().user_texts().concat();
+        assert!(texts.contains("4711") && texts.contains("which number"), "{texts}");
+        assert_eq!(session_files(&stage, &session).len(), 1, "no empty twin is left");
+        for _ in 0..2 {
+            let start = bare(&stage, &[], "an ordinary start");
+            assert!(start.status.success(), "{start:?}");
+        }
+        let files = session_files(&stage, &session);
+        let stored: String = files.iter().map(|f| fs::read_to_string(f).unwrap()).collect();
+        assert!(
+            stored.contains("4711") && stored.contains("which number"),
+            "{same_minute}: {files:?} {stored}"
+        );
+    }
+}
+
 #[test]
 fn the_latest_session_is_found_and_unknown_or_taken_ids_start_nothing() {
     needs_real_gemini!();
