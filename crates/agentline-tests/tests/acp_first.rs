@@ -47,6 +47,8 @@ async fn a_conversation_remembers_and_goes_on_after_a_stop() {
     let third = session.prompt("third").await.unwrap().outcome().await;
     assert_eq!((third.verdict, third.text.as_str()), (Verdict::Done, "three"), "{third:#?}");
     assert_eq!(first.session_id.as_deref(), Some(session.id()));
+    let told = [&first, &second, &third].map(|outcome| outcome.usage.tokens.total.unwrap_or(0));
+    assert_eq!(session.usage().total, Some(told.iter().sum()), "{told:?}");
     let asked = stage.model.requests_to_main();
     let last = serde_json::to_string(&asked.last().unwrap().body).unwrap();
     assert!(last.contains("first") && last.contains("one") && last.contains("third"), "{last}");

@@ -10,7 +10,7 @@ use crate::{
 };
 use agentline_core::{
     Answer, Ask, AskId, Connection, Disk, Event, Exit, Failure, Input, Kind, LineSplitter, Millis, Notice,
-    Outcome, Output, Piece, Ruling, RunId, Rung, Side, Stream, Veil, Want, What,
+    Outcome, Output, Piece, Ruling, RunId, Rung, Side, Stream, Tokens, Veil, Want, What,
 };
 use std::{
     borrow::Cow,
@@ -70,6 +70,8 @@ pub(crate) struct LiveState {
     pub(crate) opening: usize,
     /// How many it has had.
     pub(crate) served: u32,
+    /// What they have used together, as far as it was told.
+    pub(crate) spent: Tokens,
 }
 
 /// A line of the host's own tools, and whose it is.
@@ -342,7 +344,7 @@ impl Drive {
         let (seats, served, closed) = (self.seats.len(), self.last_run, !self.connection.vacant());
         let opening = self.seats.values().filter(|seat| !seat.started).count();
         self.state.send_if_modified(|state| {
-            let next = LiveState { seats, opening, served, closed, ready: state.ready };
+            let next = LiveState { seats, opening, served, closed, ..*state };
             std::mem::replace(state, next) != next
         });
     }
@@ -511,6 +513,7 @@ impl Drive {
     /// A run is over.
     fn done(&mut self, run: RunId, outcome: Box<Outcome>) {
         let Some(mut seat) = self.seats.remove(&run) else { return };
+        self.state.send_modify(|state| state.spent = state.spent.plus(outcome.usage.tokens));
         // The last events go out whether or not there is room.
         if !seat.pending.is_empty() {
             seat.link.send(std::mem::take(&mut seat.pending));

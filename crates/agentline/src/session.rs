@@ -4,7 +4,7 @@ use crate::{
     agentline::Agentline, error::Error, gear::Sides, live::LiveHandle, options::RunOptions,
     ready::not_started, run::Run, seat::Tell,
 };
-use agentline_core::{Problem, Problems, RunRequest, Surface, Want};
+use agentline_core::{Problem, Problems, RunRequest, Surface, Tokens, Want};
 use std::time::Instant;
 
 /// A conversation with a live agent. Dropping it ends the agent and everything that it started.
@@ -109,6 +109,12 @@ impl Session {
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// What all prompts so far have used together, as far as it was told.
+    #[must_use]
+    pub fn usage(&self) -> Tokens {
+        self.live.state().spent
     }
 
     /// What holds for every prompt; change a copy of it for [`prompt_with`](Self::prompt_with).
