@@ -163,9 +163,14 @@ pub(crate) async fn drive(live: Live) {
     let (mut exited, mut open) = (false, true);
 
     drive.feed(What::Up);
-    // A process that was started for a run hears of it before anything else.
-    if let Ok(first) = boarding.try_recv() {
-        drive.board(first);
+    drive.act();
+    // Whoever starts a process has a run for it. It is heard of first, however soon the agent ends.
+    match boarding.recv().await {
+        Some(first) => drive.board(first),
+        None => {
+            open = false;
+            drive.feed(What::Retire);
+        }
     }
     drive.act();
 

@@ -240,6 +240,11 @@ impl Inner {
     /// Makes a process ready to be started that outlives the workspaces of its runs. Blocks.
     pub(crate) fn start_shared(&self, asked: &Asked) -> Result<Start, Error> {
         let mut start = self.start(asked)?;
+        let request = &asked.plan.request;
+        if !(request.allow.is_empty() && request.deny.is_empty() && request.ask.is_empty()) {
+            // Rules are held against the folder that the agent was started in; only runs in that folder share it.
+            return Ok(start);
+        }
         // An agent whose own working directory is removed cannot start a program any more; and it keeps something for
         // every folder that it was ever started in, so it is always the same one.
         let cwd = self.here.cache.join("pool");
