@@ -18,7 +18,7 @@ use crate::{
     workspace::Before,
 };
 use agentline_core::{
-    Agent, Clocks, Connection, Failure, Ground, Kind, Launch, Notice, Order, Outcome, Plan, Problem,
+    Agent, Clocks, Connection, Failure, Ground, Kind, Launch, NewFile, Notice, Order, Outcome, Plan, Problem,
     Problems, Program, RunRequest, Surface, TAPE_SCHEMA, TapeHeader, Veil, Verdict, Want, Who,
 };
 use std::{
@@ -240,9 +240,10 @@ impl Inner {
     /// Makes a process ready to be started that outlives the workspaces of its runs. Blocks.
     pub(crate) fn start_shared(&self, asked: &Asked) -> Result<Start, Error> {
         let mut start = self.start(asked)?;
-        let request = &asked.plan.request;
-        if !(request.allow.is_empty() && request.deny.is_empty() && request.ask.is_empty()) {
-            // Rules are held against the folder that the agent was started in; only runs in that folder share it.
+        let here = asked.cwd.to_string_lossy();
+        let names_it = |file: &NewFile| String::from_utf8_lossy(&file.content).contains(&*here);
+        if start.launch.files.iter().any(names_it) {
+            // Its rules name the workspace, and are held against the folder that it was started in.
             return Ok(start);
         }
         // An agent whose own working directory is removed cannot start a program any more; and it keeps something for
