@@ -329,6 +329,12 @@ impl Drive {
         let notices = std::mem::take(&mut seat.notices);
         self.seats.insert(run, seat);
         self.hide();
+        if let Some(tape) = &mut self.tape {
+            // The token of what is served for a run is made after its tape.
+            tape.hide(Veil::new(
+                self.secrets.iter().chain(self.seats.values().flat_map(|seat| &seat.secrets)),
+            ));
+        }
         self.feed(What::Prompt { run, order: Box::new(order) });
         for notice in notices {
             self.feed(What::Notice { run, notice });

@@ -145,6 +145,8 @@ impl Session {
         request.resume = None;
         request.session_id = None;
         request.record = None;
+        let same_servers = request.mcp_servers == self.request.mcp_servers
+            && request.mcp_settings_path == self.request.mcp_settings_path;
         let home = self.live.agent_home.clone();
         let (options, sides) = (self.options.clone(), self.sides.clone());
         let made =
@@ -152,6 +154,10 @@ impl Session {
         Ok(match made {
             Ok(mut trip) => {
                 trip.order.session = Want::Open(self.id.clone());
+                if same_servers {
+                    // The session has them, behind relays of ours.
+                    trip.order.servers.clear();
+                }
                 self.live.run(*trip, Tell::AtOnce)
             }
             Err(outcome) => Run::over(*outcome),

@@ -23,6 +23,13 @@ impl TapeFile {
         Ok(tape)
     }
 
+    /// Hides this from now on.
+    pub(crate) fn hide(&mut self, veil: Veil) {
+        let (out, failed) = (&mut self.out, &mut self.failed);
+        self.veil.finish(|line| *failed |= writeln!(out, "{line}").is_err());
+        self.veil = LineVeil::new(veil);
+    }
+
     pub(crate) fn input(&mut self, input: &Input<'_>) {
         self.line(&tape_line(input));
     }

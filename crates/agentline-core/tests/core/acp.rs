@@ -1,6 +1,7 @@
 //! The Agent Client Protocol as a machine: scripted agents, recorded ones, damaged ones.
 
 mod basics;
+mod compatibility;
 mod desk;
 mod harm;
 mod opening;

@@ -48,6 +48,15 @@ async fn a_value_is_handed_in_by_the_tool() {
 }
 
 #[tokio::test]
+async fn a_bare_value_is_one_too_and_planning_does_not_keep_it_back() {
+    needs_real_gemini!();
+    let stage = stage([("", Script::new([Step::call(TOOL, json!({"data": 7})), Step::text("Seven.")]))]);
+    let told = value(&stage, json!({"type": "integer"}), |r| r.permission_mode(Mode::Plan)).await;
+    assert_eq!((told.outcome.verdict, output(&told)), (Verdict::Done, json!(7)), "{}", told.shown());
+    assert_eq!(told.outcome.turns, 2, "{}", told.shown());
+}
+
+#[tokio::test]
 async fn a_list_is_wrapped_for_the_tool_and_unwrapped_for_the_caller() {
     needs_real_gemini!();
     let call = Step::call(TOOL, json!({"items": [2, 3, 5]}));

@@ -52,13 +52,9 @@ fn host(calls: &Calls) -> ToolHost {
 
 /// What came of a tool, as the model read it.
 fn answered(stage: &Stage, tool: &str) -> String {
-    let requests = stage.model.requests_to_main();
-    let found = requests.iter().rev().flat_map(|request| request.tool_responses());
-    found
-        .filter(|(name, _)| name == tool)
-        .map(|(_, response)| response.to_string())
-        .next()
-        .unwrap_or_default()
+    let found = stage.model.requests_to_main().pop().map(|request| request.tool_responses());
+    let found = found.into_iter().flatten().rfind(|(name, _)| name == tool);
+    found.map(|(_, response)| response.to_string()).unwrap_or_default()
 }
 
 #[tokio::test]
@@ -102,6 +98,49 @@ async fn functions_of_the_program_are_called_by_the_agent() {
         assert_eq!(told.outcome.verdict, Verdict::Done, "{mode:?} {}", told.shown());
         assert_eq!(*called.lock().unwrap(), [json!({"n": 4})], "{mode:?} {}", told.shown());
     }
+    session.close().await;
+}
+
+#[tokio::test]
+async fn a_call_ends_when_the_run_is_stopped_and_foreign_tools_are_judged_as_any_other() {
+    needs_real_gemini!();
+    let stage = stage([
+        ("endless", calling([("mcp_agentline_endless", json!({}))])),
+        ("foreign", calling([("mcp_tiny_shout", json!({"word": "hey"}))])),
+    ]);
+    let (began, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
+    let endless = Tool::new("endless", "Never answers", anything(), move |_, call| {
+        let began = began.clone();
+        async move {
+            // Nobody listens only when the test has failed already.
+            let _ = began.send(call);
+            std::future::pending::<Result<(), _>>().await
+        }
+    });
+    let options = RunOptions::new().tools(ToolHost::new().tool(endless));
+    let request = || in_mode(&stage, Mode::Default).mcp_server("tiny", tiny("", &stage));
+    let session = stage.agentline().session_with(request(), options).await.unwrap();
+
+    let run = session.prompt("endless").await.unwrap();
+    let call = tokio::time::timeout(Duration::from_secs(60), has_begun.recv()).await.unwrap().unwrap();
+    assert!(!call.is_cancelled());
+    run.cancel();
+    let told = Told::of(run).await;
+    assert_eq!(told.outcome.verdict, Verdict::Cancelled, "{}", told.shown());
+    // The agent itself says nothing to the server when a turn is stopped.
+    tokio::time::timeout(Duration::from_secs(20), call.cancelled()).await.unwrap();
+
+    let told = say(&session, request(), "foreign").await;
+    assert_eq!(told.decisions(), ["mcp__tiny__shout deny mode mode -"], "{}", told.shown());
+    assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
+    let told = say(&session, request().allow("mcp__tiny"), "foreign").await;
+    assert_eq!(told.decisions(), ["mcp__tiny__shout allow rule - mcp__tiny"], "{}", told.shown());
+    assert!(answered(&stage, "mcp_tiny_shout").contains("HEY"), "{}", told.shown());
+    assert!(!told.warnings().contains(&"mcp_server"), "{}", told.shown());
+    // A session keeps the servers that it was opened with.
+    let told =
+        say(&session, in_mode(&stage, Mode::Default).mcp_server("other", tiny("", &stage)), "foreign").await;
+    assert!(told.warnings().contains(&"mcp_server"), "{}", told.shown());
     session.close().await;
 }
 

@@ -1,0 +1,153 @@
+//! The eleven promises by which a generic ACP client is compatible with Gemini CLI, each by the name that it is known by.
+//! `agentline-tests` holds the real program to the same.
+
+use super::desk::{Desk, capabilities};
+use crate::play::{RUN, order};
+use agentline_core::{
+    Event, Kind, McpServer, Order, PermissionMode, RunRequest, Surface, Talk, Verdict, acp_dialogue,
+};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+fn end(desk: &mut Desk, id: &Value) {
+    desk.end(id, &json!({"stopReason": "end_turn"}));
+    desk.player.check();
+}
+
+fn with_server() -> Order {
+    let mut order = order();
+    let server = McpServer::Url { url: "http://127.0.0.1:1/mcp".into(), headers: [].into() };
+    order.servers.insert("wink-tools".into(), server);
+    order
+}
+
+#[test]
+fn handshake_with_auth_methods() {
+    let mut desk = Desk::bare();
+    desk.player.prompt(order());
+    let mut hello = capabilities("0.61.0");
+    hello["authMethods"] = json!([{"id": "oauth-personal", "name": "Log in with Google"}]);
+    desk.reply("initialize", &hello);
+    assert_eq!(desk.frame()["method"], "session/new", "no sign-in is asked for");
+}
+
+#[test]
+fn text_content_block_extraction() {
+    let (mut desk, id) = Desk::going();
+    desk.text("s", "one ");
+    desk.text("s", "two");
+    end(&mut desk, &id);
+    assert_eq!(desk.player.outcome().text, "one two");
+}
+
+#[test]
+fn image_content_block_fallback() {
+    let (mut desk, id) = Desk::going();
+    let image = json!({"type": "image", "mimeType": "image/png", "data": "aGk="});
+    desk.update("s", &json!({"sessionUpdate": "agent_message_chunk", "content": image}));
+    desk.text("s", "a picture");
+    end(&mut desk, &id);
+    assert_eq!(
+        (desk.player.outcome().verdict, desk.player.outcome().text.as_str()),
+        (Verdict::Done, "a picture")
+    );
+    assert!(
+        desk.player.events().any(|e| matches!(e, Event::Content { block } if block.get().contains("aGk=")))
+    );
+}
+
+#[test]
+fn unhandled_update_types_dont_crash() {
+    let (mut desk, id) = Desk::going();
+    for kind in ["usage_update", "plan", "available_commands_update", "current_mode_update", "brand_new"] {
+        desk.update("s", &json!({"sessionUpdate": kind}));
+    }
+    desk.text("s", "still here");
+    end(&mut desk, &id);
+    assert_eq!(desk.player.outcome().text, "still here");
+}
+
+#[test]
+fn usage_update_timestamps_last_update() {
+    let mut desk = Desk::gemini();
+    let mut order = order();
+    order.clocks.idle = 1000;
+    desk.start(RUN, "s", order);
+    desk.player.wait(900);
+    desk.update("s", &json!({"sessionUpdate": "usage_update", "used": 1, "size": 2}));
+    desk.player.wait(900);
+    assert!(!desk.frames().iter().any(|f| f["method"] == "session/cancel"), "the clock began again");
+    desk.player.wait(200);
+    assert!(desk.frames().iter().any(|f| f["method"] == "session/cancel"), "and it still runs");
+}
+
+#[test]
+fn mcp_http_server_type_field() {
+    let mut desk = Desk::gemini();
+    desk.player.prompt(with_server());
+    let servers = desk.frame()["params"]["mcpServers"].take();
+    assert_eq!((&servers[0]["type"], &servers[0]["name"]), (&json!("http"), &json!("wink-tools")));
+}
+
+#[test]
+fn gemini_config_defaults() {
+    let request = RunRequest::preset("gemini_acp", "x").unwrap();
+    assert_eq!((request.agent.as_str(), request.surface), ("gemini_acp", Some(Surface::Acp)));
+    assert_eq!(request.agent_args.as_deref().unwrap(), ["--experimental-acp"]);
+    assert_eq!(request.permission_mode, PermissionMode::Auto);
+    assert_eq!(request.quiet_period, Some(Duration::from_millis(500)));
+}
+
+#[test]
+fn real_tool_call_ids_tracked_correctly() {
+    let (mut desk, id) = Desk::going();
+    let tool = "read_file__read_file_1794751041076_0";
+    let call = |kind: &str, status: &str| json!({"sessionUpdate": kind, "toolCallId": tool, "status": status, "title": "a", "kind": "read"});
+    desk.update("s", &call("tool_call", "in_progress"));
+    desk.update("s", &call("tool_call_update", "completed"));
+    desk.text("s", "read");
+    end(&mut desk, &id);
+    let ids: Vec<&str> = desk
+        .player
+        .events()
+        .filter_map(|event| match event {
+            Event::ToolUse(call) => Some(call.id.as_str()),
+            Event::ToolResult { tool_use_id, .. } => Some(tool_use_id),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ids, [tool, tool], "no id of our own");
+}
+
+#[test]
+fn cached_read_tokens_mapped() {
+    let (mut desk, id) = Desk::going();
+    desk.text("s", "x");
+    let usage = json!({"inputTokens": 100, "outputTokens": 30, "cachedReadTokens": 40, "totalTokens": 130});
+    desk.end(&id, &json!({"stopReason": "end_turn", "usage": usage}));
+    let tokens = desk.player.outcome().usage.tokens;
+    assert_eq!((tokens.input, tokens.output, tokens.cached), (Some(100), Some(30), Some(40)));
+}
+
+#[test]
+fn prompt_sends_text_content_block() {
+    let mut desk = Desk::gemini();
+    desk.start(RUN, "s", order());
+    assert_eq!(desk.frame()["params"]["prompt"], json!([{"type": "text", "text": order().prompt}]));
+}
+
+#[test]
+fn agent_capabilities_mcp_http_check() {
+    for (http, fails) in [(true, false), (false, true)] {
+        let mut desk = Desk::with(acp_dialogue(&Talk::new(Surface::Acp, None)));
+        let mut can = capabilities("1.0");
+        can["agentCapabilities"]["mcpCapabilities"] = json!({"http": http, "sse": true});
+        desk.reply("initialize", &can);
+        desk.player.prompt(with_server());
+        let opened = desk.frames().iter().any(|f| f["method"] == "session/new");
+        assert_eq!(opened, !fails);
+        if fails {
+            assert_eq!(desk.player.outcome().error.as_ref().map(|e| e.kind), Some(Kind::Input));
+        }
+    }
+}
