@@ -76,6 +76,8 @@ impl Agentline {
         let mut trip = ready.trip;
         trip.order.only_open = true;
         trip.order.settle = false;
+        // There is no answer yet that could fit a schema or pass a check.
+        trip.order.review = false;
         let (who, agent) = (trip.order.who.clone(), ready.start.agent);
         // They end with the session, not with its opening.
         let sides = trip.gear.sides.clone();

@@ -1,5 +1,8 @@
 //! Gemini CLI over ACP, shown on the real program with a scripted model: one story a file.
 
+// The commands in these stories are those of a Unix shell.
+#![cfg(unix)]
+
 mod command_line;
 mod compatibility;
 mod conversation;

@@ -11,6 +11,7 @@ use serde_json::json;
 use std::{
     path::Path,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 /// A word of the prompt for each file, and the script that writes it.
@@ -150,6 +151,7 @@ async fn a_judge_is_asked_what_is_open_with_the_change_or_the_command() {
         ("commands", calling([command("touch allowed"), command("touch refused")])),
         ("secret", calling([write("secret/key.txt"), write("src/ask.txt")])),
         ("panic", calling([command("touch panic")])),
+        ("slow", calling([command("touch slow")])),
     ]);
     stage.file("a.txt", "old text\n");
     let asked = Arc::new(Mutex::new(Vec::<PermissionAsk>::new()));
@@ -160,6 +162,10 @@ async fn a_judge_is_asked_what_is_open_with_the_change_or_the_command() {
             match ask.command.as_deref() {
                 Some("touch refused") => Permit::Deny("not that".into()),
                 Some("touch panic") => panic!("on purpose"),
+                Some("touch slow") => {
+                    tokio::time::sleep(Duration::from_secs(3)).await;
+                    Permit::Allow
+                }
                 _ => Permit::Allow,
             }
         }
@@ -204,6 +210,12 @@ async fn a_judge_is_asked_what_is_open_with_the_change_or_the_command() {
 
     let told = say(&session, in_mode(&stage, Mode::Default), "panic").await;
     assert_eq!(told.decisions(), ["Bash deny callback callback_failed -"], "{}", told.shown());
+
+    // While somebody thinks about it, the agent is not idle.
+    let request = in_mode(&stage, Mode::Default).idle_timeout(Duration::from_secs(2));
+    let told = say(&session, request, "slow").await;
+    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
+    assert!(stage.read("slow").is_some());
     session.close().await;
 }
 

@@ -1,6 +1,6 @@
 //! Answers that are values: handed in by the tool, mended when they do not fit, read from the text where there is no other.
 
-use crate::talk::{Told, in_mode, stage};
+use crate::talk::{Told, in_mode, say, stage};
 use agentline::{
     Kind, PermissionMode as Mode, Phase, RunOptions, RunRequest, Schema, TypedError, Verdict,
     tools::schemars::JsonSchema,
@@ -50,20 +50,34 @@ async fn a_value_is_handed_in_by_the_tool() {
 #[tokio::test]
 async fn a_bare_value_is_one_too_and_planning_does_not_keep_it_back() {
     needs_real_gemini!();
-    let stage = stage([("", Script::new([Step::call(TOOL, json!({"data": 7})), Step::text("Seven.")]))]);
+    // An answer without a word is none where words are wanted; here the value is the answer.
+    let stage = stage([("", Script::new([Step::call(TOOL, json!({"data": 7})), Step::text("")]))]);
     let told = value(&stage, json!({"type": "integer"}), |r| r.permission_mode(Mode::Plan)).await;
     assert_eq!((told.outcome.verdict, output(&told)), (Verdict::Done, json!(7)), "{}", told.shown());
-    assert_eq!(told.outcome.turns, 2, "{}", told.shown());
 }
 
 #[tokio::test]
-async fn a_list_is_wrapped_for_the_tool_and_unwrapped_for_the_caller() {
+async fn lists_are_wrapped_for_the_tool_and_each_prompt_of_a_conversation_has_its_own() {
     needs_real_gemini!();
     let call = Step::call(TOOL, json!({"items": [2, 3, 5]}));
-    // An answer without a word is none where words are wanted; here the value is the answer.
-    let stage = stage([("", Script::new([call, Step::text("")]))]);
-    let told = value(&stage, json!({"type": "array", "items": {"type": "integer"}}), |r| r).await;
-    assert_eq!((told.outcome.verdict, output(&told)), (Verdict::Done, json!([2, 3, 5])), "{}", told.shown());
+    let stage = stage([
+        ("first", Script::new([call, Step::text("ok")])),
+        ("second", Script::new([Step::text("[7]")])),
+        ("", Script::always(Step::text("no more"))),
+    ]);
+    let schema = Schema::from_value(json!({"type": "array", "items": {"type": "integer"}})).unwrap();
+    let request = || in_mode(&stage, Mode::Default).repair_turns(0);
+    let options = RunOptions::new().schema(schema);
+    let session = stage.agentline().session_with(request(), options).await.unwrap();
+    for (prompt, expected) in [("first", json!([2, 3, 5])), ("second", json!([7]))] {
+        let told = say(&session, request(), prompt).await;
+        assert_eq!((told.outcome.verdict, output(&told)), (Verdict::Done, expected), "{}", told.shown());
+    }
+    // What was handed in before is not the answer to this.
+    let told = say(&session, request(), "third").await;
+    assert_eq!(told.outcome.verdict, Verdict::InvalidOutput, "{}", told.shown());
+    assert!(told.outcome.output.is_none(), "{}", told.shown());
+    session.close().await;
 }
 
 #[tokio::test]

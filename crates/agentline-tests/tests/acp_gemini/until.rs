@@ -7,6 +7,7 @@ use agentline::{
 };
 use agentline_mock::gemini::{Script, Step};
 use agentline_tests::needs_real_gemini;
+use std::time::Duration;
 
 #[tokio::test]
 async fn a_check_sends_the_agent_on_until_it_is_content() {
@@ -41,7 +42,9 @@ async fn a_check_sends_the_agent_on_until_it_is_content() {
 async fn a_command_is_a_check_and_its_rounds_are_bounded() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(Step::text("I am done.")))]);
-    let request = stage.request("go").until("echo two tests failed; exit 3").max_rounds(2);
+    // While the check runs, the agent is not idle.
+    let check = "sleep 2.5; echo two tests failed; exit 3";
+    let request = stage.request("go").until(check).max_rounds(2).idle_timeout(Duration::from_secs(2));
     let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
     let error = told.outcome.error.as_ref().unwrap_or_else(|| panic!("{}", told.shown()));
     assert_eq!(told.outcome.verdict, Verdict::LimitReached, "{}", told.shown());
