@@ -181,6 +181,7 @@ impl Connection {
             What::Notice { run, notice } => {
                 self.say.event(*run, Event::warning(notice.code.clone(), notice.message.clone()));
             }
+            What::Mute => self.mute(at, out),
             What::Retire => self.retiring = true,
             What::Tick => {}
             What::Exit(exit) => self.exited(*exit),

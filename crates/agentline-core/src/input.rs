@@ -43,6 +43,8 @@ pub enum What<'a> {
         /// From where.
         stream: Stream,
     },
+    /// The agent has closed its standard output and lives on: it can say nothing any more.
+    Mute,
     /// A run begins.
     Prompt {
         /// Its number.

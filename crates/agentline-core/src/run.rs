@@ -56,6 +56,8 @@ pub(crate) struct Run {
     pub(crate) value: Option<Box<serde_json::value::RawValue>>,
     /// Nothing is heard of it before its end.
     pub(crate) silent: bool,
+    /// Nothing more is waited for after its answer.
+    pub(crate) hurried: bool,
     begun: Millis,
     touched: Millis,
     /// Time spent waiting for the host, which no clock of the agent counts.
@@ -111,6 +113,7 @@ impl Run {
             disk: None,
             value: None,
             silent: false,
+            hurried: false,
             begun: at,
             touched: at,
             waited: 0,

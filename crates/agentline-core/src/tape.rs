@@ -118,6 +118,7 @@ pub fn tape_line(input: &Input<'_>) -> String {
             entry.run = Some(*run);
             entry.notice = Some(notice.clone());
         }
+        What::Mute => entry.ch = "mute".into(),
         What::Retire => entry.ch = "retire".into(),
         What::Tick => entry.ch = "clock".into(),
         What::Exit(exit) => {
@@ -285,6 +286,7 @@ impl Entry<'_> {
             (None, "answer") => What::Answer { ask: self.ask?, answer: self.answer? },
             (None, "cancel") => What::Cancel { run: self.run?, signal: self.signal? },
             (None, "notice") => What::Notice { run: self.run?, notice: self.notice? },
+            (None, "mute") => What::Mute,
             (None, "retire") => What::Retire,
             (None, "clock") => What::Tick,
             (None, "exit") => What::Exit(self.exit?),
@@ -311,6 +313,7 @@ mod tests {
             What::Answer { ask: AskId(3), answer: Answer::Settled(Disk::default()) },
             What::Cancel { run, signal: 2 },
             What::Notice { run, notice: Notice::new("a", "b") },
+            What::Mute,
             What::Retire,
             What::Tick,
             What::Exit(Exit::Signal(9)),

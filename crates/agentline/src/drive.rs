@@ -33,6 +33,9 @@ const MOST_PENDING: usize = 50_000;
 /// How often session files are looked at. A turn's tokens are in them some 60 ms after the turn.
 const PACE: Duration = Duration::from_millis(40);
 
+/// How long after its output an agent may end, as agents do, before we take it for one that fell silent.
+const MUTE: Duration = Duration::from_millis(300);
+
 /// A live process, before its loop begins.
 pub(crate) struct Live {
     pub(crate) process: Process,
@@ -161,6 +164,7 @@ pub(crate) async fn drive(live: Live) {
     let mut splitters = [LineSplitter::new(max_line), LineSplitter::new(max_line)];
     let mut bytes = Vec::new();
     let (mut exited, mut open) = (false, true);
+    let mut mute: Option<Instant> = None;
 
     drive.feed(What::Up);
     drive.act();
@@ -195,6 +199,8 @@ pub(crate) async fn drive(live: Live) {
             Some((run, line)) = drive.sides.1.recv(), if !blocked => drive.tool_line(run, line),
             () = tokio::time::sleep_until(drive.next_look.into()), if !blocked && drive.follows() => drive.look_at_files(),
             happening = drive.process.next(&mut bytes), if !blocked && !exited => match happening {
+                // Most often it is about to exit.
+                Happening::Bytes(Std::Out) if bytes.is_empty() => mute = Some(Instant::now() + MUTE),
                 Happening::Bytes(from) => {
                     drive.lines(&mut splitters[usize::from(from == Std::Err)], from, &bytes);
                     bytes.clear();
@@ -209,6 +215,10 @@ pub(crate) async fn drive(live: Live) {
                     drive.feed(What::Exit(exit));
                 }
             },
+            () = tokio::time::sleep_until(mute.unwrap_or(drive.begun).into()), if mute.is_some() && !exited => {
+                mute = None;
+                drive.feed(What::Mute);
+            }
             () = until(drive.begun, drive.connection.deadline(), blocked) => {
                 // A consumer that does not read is no silence of the agent.
                 if blocked && drive.process.unread() {

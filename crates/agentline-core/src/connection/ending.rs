@@ -10,11 +10,13 @@ use crate::{
 impl Connection {
     /// The caller wants a run stopped. One that has said its last word keeps it, but is not waited for any longer.
     pub(super) fn cancel(&mut self, id: RunId, signal: i32, here: Here, out: &mut Vec<Output>) {
-        let Some(run) = self.runs.get(&id) else { return };
-        if matches!(run.stage, Stage::Ended(_)) && self.talk.room() == Room::Once {
-            self.close(here.at, out);
-        } else {
-            self.stop(id, Stop::Cancel(signal), here, out);
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        match run.stage {
+            Stage::Ended(_) if self.talk.room() == Room::Once => self.close(here.at, out),
+            // The answer is there, but whether it is what was wanted shall not be asked any more.
+            Stage::Ended(_) if run.wants_review() => run.seen.stop = Some(Stop::Cancel(signal)),
+            Stage::Ended(_) => run.hurried = true,
+            _ => self.stop(id, Stop::Cancel(signal), here, out),
         }
     }
 
@@ -61,6 +63,14 @@ impl Connection {
         } else {
             self.close(at, out);
         }
+    }
+
+    /// The agent can say nothing any more: nobody waits for it.
+    pub(super) fn mute(&mut self, at: Millis, out: &mut Vec<Output>) {
+        for run in self.runs.values_mut() {
+            run.hint(Failure::new(Kind::Crashed, "the agent closed its output and lived on"));
+        }
+        self.close(at, out);
     }
 
     /// Steps onto the ladder, once; whoever else wants the process gone joins it where it is.

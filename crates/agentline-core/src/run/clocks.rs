@@ -52,7 +52,8 @@ impl Run {
             Stage::Ended(since) => {
                 // After our own stop a tool may never report; nothing is waited for then.
                 let tools = if self.open.is_empty() { 0 } else { TOOL_QUIET };
-                let quiet = if self.seen.stop.is_some() { 0 } else { clocks.quiet.max(tools) };
+                let hurried = self.hurried || self.seen.stop.is_some();
+                let quiet = if hurried { 0 } else { clocks.quiet.max(tools) };
                 let silent_since = since.max(self.touched);
                 Some(((silent_since + quiet).min(since + QUIET_CAP), Clock::Quiet))
             }

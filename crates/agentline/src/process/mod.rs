@@ -197,7 +197,7 @@ pub struct Ended {
 /// The next thing that happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Happening {
-    /// Bytes of this stream were appended to the buffer.
+    /// Bytes of this stream were appended to the buffer. None: it has ended, though the agent lives on.
     Bytes(Std),
     /// The agent has exited, its tree is dead, and there are no more bytes.
     Exit(Exit),
@@ -212,6 +212,7 @@ pub struct Process {
     stdin: Stdin,
     output: Output,
     reads: u32,
+    stdout_end_told: bool,
     ended: Option<Ended>,
     exit_told: bool,
 }
@@ -236,7 +237,7 @@ impl Process {
         let ready = OWN_PROGRAM_IS_READY.load(Ordering::Relaxed);
         let (tree, stdin) = Tree::start(&spawn, stdout, stderr, ready)?;
         let stdin = Stdin::start(stdin);
-        Ok(Self { tree, stdin, output, reads: 0, ended: None, exit_told: false })
+        Ok(Self { tree, stdin, output, reads: 0, stdout_end_told: false, ended: None, exit_told: false })
     }
 
     /// The agent's process id, until it is known to have exited.
@@ -275,6 +276,10 @@ impl Process {
                     return Happening::Exit(ended.exit);
                 }
                 Some(_) => return std::future::pending().await,
+                None if self.output.stdout_ended() && !self.stdout_end_told => {
+                    self.stdout_end_told = true;
+                    return Happening::Bytes(Std::Out);
+                }
                 None => {}
             }
             tokio::select! {

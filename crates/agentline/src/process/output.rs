@@ -125,6 +125,15 @@ impl Output {
         }
     }
 
+    /// Whether stdout was seen to end. Files have no end.
+    pub(super) fn stdout_ended(&self) -> bool {
+        match &self.stdout {
+            Source::File(_) => false,
+            #[cfg(unix)]
+            Source::Pipe(pipe) => pipe.ended(),
+        }
+    }
+
     /// How many bytes wait to be read.
     pub(super) fn waiting(&self) -> u64 {
         self.stdout.waiting() + self.stderr.waiting()

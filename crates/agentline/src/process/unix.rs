@@ -164,6 +164,8 @@ pub(super) fn readable_by_runtime<T: AsRawFd + Into<OwnedFd>>(file: T) -> io::Re
 #[derive(Debug)]
 pub(super) struct Pipe {
     reader: AsyncFd<PipeReader>,
+    /// Nobody can write to it any more, and all of it was read.
+    ended: bool,
 }
 
 impl Pipe {
@@ -173,7 +175,7 @@ impl Pipe {
         super::os::widen_pipe(writer.as_raw_fd());
         // SAFETY: fcntl with this command takes plain numbers.
         check(unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) })?;
-        Ok((Self { reader: readable_by_runtime(reader)? }, writer.into()))
+        Ok((Self { reader: readable_by_runtime(reader)?, ended: false }, writer.into()))
     }
 
     /// Appends what is there to `into`, up to [`READ`] bytes, and says how much that was.
@@ -184,19 +186,27 @@ impl Pipe {
         }
     }
 
-    /// Waits until there is something to read.
+    /// Waits until there is something to read. The end counts as that once.
     pub(super) async fn readable(&mut self) {
-        while let Ok(mut ready) = self.reader.readable_mut().await {
+        while !self.ended
+            && let Ok(mut ready) = self.reader.readable_mut().await
+        {
             if bytes_waiting(ready.get_inner()) > 0 {
                 return;
             }
-            // The end of the pipe counts as readable, for ever, but has nothing for us.
+            // To the runtime the end counts as readable for ever.
             if ready.ready().is_read_closed() {
-                break;
+                self.ended = true;
+                return;
             }
             ready.clear_ready();
         }
         std::future::pending().await
+    }
+
+    /// Whether nobody can write to it any more, and all of it was read.
+    pub(super) fn ended(&self) -> bool {
+        self.ended
     }
 
     /// How many bytes wait to be read.

@@ -173,3 +173,16 @@ fn two_sessions_with_one_id_are_never_mixed() {
     desk.end(&id, &json!({"stopReason": "end_turn"}));
     assert_eq!(desk.player.outcome().text, "hello");
 }
+
+#[test]
+fn an_agent_that_closed_its_output_is_not_waited_for() {
+    let (mut desk, _) = Desk::going();
+    desk.text("s", "half");
+    desk.player.take(What::Mute);
+    assert!(!desk.player.conn.vacant(), "nobody else is put on it");
+    desk.player.take(What::Exit(agentline_core::Exit::Code(0)));
+    let outcome = desk.player.outcome();
+    let error = outcome.error.clone().expect("an error");
+    assert_eq!((error.kind, outcome.text.as_str()), (Kind::Crashed, "half"), "{error:?}");
+    assert!(error.message.contains("closed its output"), "{error:?}");
+}

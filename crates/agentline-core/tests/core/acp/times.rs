@@ -245,3 +245,12 @@ fn an_agent_that_does_not_obey_a_stop_is_given_up() {
     assert_eq!(desk.player.outcome().verdict, Verdict::Cancelled);
     assert!(desk.player.conn.gone());
 }
+
+#[test]
+fn a_stop_ends_the_quiet_period_and_keeps_the_answer() {
+    let mut desk = answered(20_000);
+    desk.player.wait(100);
+    desk.player.take(What::Cancel { run: RUN, signal: 2 });
+    desk.player.check();
+    assert_eq!((desk.player.outcome().verdict, desk.player.outcome().duration_ms), (Verdict::Done, 110));
+}
