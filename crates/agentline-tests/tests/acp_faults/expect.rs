@@ -1,6 +1,6 @@
 //! What a fault must come to: alone with an agent of its own, as a prompt of a conversation, and on the pool.
 
-use crate::stage::{Played, Stage};
+use crate::stage::{GEMINI, Played, Stage, UNKNOWN};
 use agentline::{
     Change, ChangeSource, Error, Event, Judge, Kind, Outcome, PermissionMode, Permit, Phase, Pool,
     PoolOptions, Run, RunOptions, RunRequest, Verdict,
@@ -38,6 +38,8 @@ pub(crate) struct Row {
     tune: fn(RunRequest) -> RunRequest,
     stop: Stop,
     want: Want,
+    /// What must come of it on an agent of which nothing is known, where that is something else.
+    unknown: Option<Want>,
     afterwards: Afterwards,
     on_the_pool: OnThePool,
     taped: bool,
@@ -96,6 +98,7 @@ pub(crate) fn row(fault: &'static str, want: Want) -> Row {
         tune: |request| request,
         stop: Stop::Never,
         want,
+        unknown: None,
         afterwards: Afterwards::GoesOn,
         on_the_pool: OnThePool::Same,
         taped: true,
@@ -122,6 +125,12 @@ impl Row {
 
     pub(crate) fn stop(mut self, stop: Stop) -> Self {
         self.stop = stop;
+        self
+    }
+
+    /// What must come of it on an agent of which nothing is known.
+    pub(crate) fn unknown(mut self, want: Want) -> Self {
+        self.unknown = Some(want);
         self
     }
 
@@ -162,25 +171,32 @@ impl Row {
 
     /// Plays the row in all three ways.
     pub(crate) async fn play(&self) {
-        self.alone().await;
+        self.alone(GEMINI, &self.want).await;
+        self.alone(UNKNOWN, self.unknown.as_ref().unwrap_or(&self.want)).await;
         self.in_a_conversation().await;
         self.on_a_pool().await;
     }
 
-    async fn alone(&self) {
+    /// With an agent of its own, once one whose manners are known, once one of which nothing is.
+    async fn alone(&self, agent: &str, want: &Want) {
+        let what = format!("{} of the agent {agent}", self.fault);
         let stage = Stage::new();
         let began = Instant::now();
         let (options, asked) = self.options();
-        let mut request = self.request(&stage);
+        let mut request = self.request(&stage).agent(agent);
+        if agent == UNKNOWN {
+            request.api_key = None;
+            request.extensions = None;
+        }
         if self.taped {
             request = request.record(stage.tape());
         }
         let run = stage.agentline().run_with(request, options).await.expect("the request is good");
         let played = self.watch(run, &asked, began).await;
         stage.nothing_runs();
-        self.want.compare(&played, self.fault);
+        want.compare(&played, &what);
         if self.taped {
-            played.equals_its_tape(&stage.tape(), self.fault);
+            played.equals_its_tape(&stage.tape(), &what);
         }
     }
 

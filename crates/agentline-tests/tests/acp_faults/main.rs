@@ -3,7 +3,11 @@
 #![cfg(target_os = "linux")]
 
 mod expect;
+mod hosts;
+mod loads;
+mod neighbours;
 mod stage;
+mod stops;
 mod table;
 
 use agentline_mock::fake_acp::FAULTS;

@@ -1,8 +1,8 @@
 //! A stage for runs of the fake ACP agent, and what holds for every run whatever the agent did.
 
 use agentline::{
-    Agentline, Event, Outcome, PermissionMode, Record, Run, RunRequest, Surface, Tape, detect::Here,
-    process::Supervisor,
+    Agentline, Event, Outcome, PermissionMode, Record, Run, RunRequest, Surface, Tape, agents::Roster,
+    config::AgentSettings, detect::Here, process::Supervisor,
 };
 use agentline_tests::survivors;
 use serde_json::Value;
@@ -12,6 +12,11 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
+
+/// The fake agent in the place of one whose manners are known.
+pub(crate) const GEMINI: &str = "gemini";
+/// The fake agent as one of which nothing is known but its command.
+pub(crate) const UNKNOWN: &str = "unknown";
 
 /// Everything that the runs of one case need; removed with it.
 pub(crate) struct Stage {
@@ -58,7 +63,8 @@ impl Stage {
         ]);
         let here = Here::new(env, self.path("home"), self.workspace());
         Agentline::new(here)
-            .program("gemini", env!("CARGO_BIN_EXE_fake-acp"))
+            .program(GEMINI, env!("CARGO_BIN_EXE_fake-acp"))
+            .agents(roster())
             .supervisor(Supervisor::Path(env!("CARGO_BIN_EXE_supervised-host").into()))
     }
 
@@ -94,6 +100,12 @@ impl Stage {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+fn roster() -> Roster {
+    let mut settings = AgentSettings::default();
+    settings.command = Some(vec![env!("CARGO_BIN_EXE_fake-acp").to_owned()]);
+    Roster::of(&BTreeMap::from([(UNKNOWN.to_owned(), settings)]))
 }
 
 impl Played {
