@@ -5,12 +5,12 @@ use crate::{
     litter::Litter,
     prepare,
     process::{self, Happening, Process, Signal, Std, Sweeper},
-    seat::{Boarding, Gone, Seat, Tell, gone_by, refuse},
+    seat::{Boarding, Gone, Seat, Tell, gone_by, lost_answer, refuse},
     tape_file::TapeFile,
 };
 use agentline_core::{
-    Answer, Ask, AskId, Connection, Disk, Event, Exit, Failure, Input, Kind, LineSplitter, Millis, Notice,
-    Outcome, Output, Piece, Ruling, RunId, Rung, Side, Stream, Tokens, Veil, Want, What,
+    Answer, Ask, AskId, Connection, Disk, Event, Exit, Input, LineSplitter, Millis, Notice, Outcome, Output,
+    Piece, RunId, Rung, Side, Stream, Tokens, Veil, Want, What,
 };
 use std::{
     borrow::Cow,
@@ -557,23 +557,6 @@ impl Drive {
                 });
             }
         }
-    }
-}
-
-/// What stands for an answer that nobody can give any more.
-fn lost_answer(ask: &Ask) -> Answer {
-    const LOST: &str = "whoever was asked failed";
-    match ask {
-        Ask::Settle { .. } => {
-            let mut disk = Disk::default();
-            disk.unknown = true;
-            Answer::Settled(disk)
-        }
-        Ask::Review { .. } => {
-            Answer::Reject(Failure::new(Kind::Tool, "the check of the answer failed itself"))
-        }
-        Ask::ReadFile { .. } | Ask::WriteFile { .. } => Answer::Error(LOST.into()),
-        _ => Answer::Ruled(Ruling::deny("agentline", LOST)),
     }
 }
 

@@ -1,7 +1,9 @@
 //! One run on a live process: what the loop must have at hand to drive it, and to end it.
 
 use crate::{follow::Follower, gear::Sides, link::Driven, process::Census, workspace::Before};
-use agentline_core::{Answer, Ask, Exit, Failure, Kind, Notice, Order, Outcome, Record, Ruling, Verdict};
+use agentline_core::{
+    Answer, Ask, Disk, Exit, Failure, Kind, Notice, Order, Outcome, Record, Ruling, Verdict,
+};
 use std::{
     future::Future,
     pin::Pin,
@@ -90,4 +92,21 @@ pub(crate) fn nobody() -> Answers {
         };
         Box::pin(std::future::ready((Vec::new(), answer)))
     })
+}
+
+/// What stands for an answer that nobody can give any more.
+pub(crate) fn lost_answer(ask: &Ask) -> Answer {
+    const LOST: &str = "whoever was asked failed";
+    match ask {
+        Ask::Settle { .. } => {
+            let mut disk = Disk::default();
+            disk.unknown = true;
+            Answer::Settled(disk)
+        }
+        Ask::Review { .. } => {
+            Answer::Reject(Failure::new(Kind::Tool, "the check of the answer failed itself"))
+        }
+        Ask::ReadFile { .. } | Ask::WriteFile { .. } => Answer::Error(LOST.into()),
+        _ => Answer::Ruled(Ruling::deny("agentline", LOST)),
+    }
 }
