@@ -4,7 +4,7 @@
 //! requests are functions of the run, so that one run cut out of a shared tape plays the same alone.
 
 mod answer;
-mod blocks;
+pub(crate) mod blocks;
 mod handshake;
 mod host;
 pub(crate) mod manners;

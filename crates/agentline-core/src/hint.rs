@@ -2,6 +2,10 @@
 
 use crate::Kind;
 
+/// What to type next when a run came to nothing because something was refused.
+pub(crate) const PERMIT: &str =
+    "look at `denied`; permit it by `--allow`, or pass another `--permission-mode`";
+
 /// What to type next when the agent's own table has no better word.
 pub(crate) fn hint(kind: Kind, sign_in: Option<&str>) -> Option<String> {
     Some(match kind {

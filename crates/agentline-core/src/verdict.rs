@@ -169,6 +169,10 @@ pub fn verdict(seen: &Seen) -> (Verdict, Option<Failure>) {
             () => Verdict::Done,
         };
         let failure = match verdict {
+            Verdict::Empty if seen.denied > 0 => Some(
+                Failure::new(Kind::Empty, "the agent finished without an answer after a tool was refused")
+                    .hint(crate::hint::PERMIT),
+            ),
             Verdict::Empty => Some(Failure::new(Kind::Empty, "the agent finished without an answer")),
             Verdict::InvalidOutput => {
                 Some(Failure::new(Kind::InvalidOutput, "the value does not fit the schema"))

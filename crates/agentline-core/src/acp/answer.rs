@@ -61,7 +61,8 @@ fn failure_of(stop: &str, turn: &Turn) -> Option<Failure> {
         "refusal" => (Kind::Blocked, "the model refused to go on"),
         "cancelled" if turn.stopping => (Kind::Cancelled, "the agent stopped as it was told to"),
         "cancelled" if turn.tools.any_refused() => {
-            (Kind::NoResult, "the agent gave up the whole turn because a tool was refused")
+            let text = "the agent gave up the whole turn because a tool was refused";
+            return Some(Failure::new(Kind::NoResult, text).hint(crate::hint::PERMIT));
         }
         "cancelled" => (Kind::NoResult, "the agent ended the turn as cancelled, which nobody asked for"),
         "" => (Kind::NoResult, "the agent ended the turn without saying why"),

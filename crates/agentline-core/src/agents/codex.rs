@@ -51,7 +51,7 @@ impl Agent for Codex {
         let runs = prospect.ask.command.is_some() || prospect.looks_at_files();
         match request.permission_mode {
             PermissionMode::Bypass => Stance::Runs("asks nobody in its mode `agent-full-access`"),
-            PermissionMode::AcceptEdits if runs || (prospect.changes_files() && prospect.inside) => {
+            _ if writes_inside(request) && (runs || (prospect.changes_files() && prospect.inside)) => {
                 Stance::Runs(
                     "works in a sandbox that writes in the workspace alone, and asks when it wants out",
                 )
@@ -66,7 +66,7 @@ impl Agent for Codex {
         own.key_variable = Some("OPENAI_API_KEY");
         own.mode = Some(match plan.request.permission_mode {
             PermissionMode::Bypass => ModeWish::new("agent-full-access", false),
-            PermissionMode::AcceptEdits => ModeWish::new("workspace-write", true),
+            _ if writes_inside(&plan.request) => ModeWish::new("workspace-write", true),
             // In its own mode `agent` a model of its own decides, and nobody is asked.
             _ => ModeWish::new("read-only", true),
         });
@@ -95,4 +95,12 @@ impl Agent for Codex {
         }
         adapter::first_wins(ways)
     }
+}
+
+/// Whether its sandbox lets it write in the workspace, where it then asks nobody.
+fn writes_inside(request: &RunRequest) -> bool {
+    // In its other sandbox it asks about edits, so that rules hold them; but commands that write fail there without a
+    // question, so that nobody could permit them.
+    let ruled = !request.deny.is_empty() || !request.ask.is_empty();
+    matches!(request.permission_mode, PermissionMode::AcceptEdits | PermissionMode::Auto) && !ruled
 }

@@ -43,6 +43,7 @@ impl Connection {
                 if started.model.is_none() {
                     started.model.clone_from(&who.model);
                 }
+                let version = started.agent_version.clone();
                 if let Some(model) = &started.model {
                     run.set_model(model.clone());
                 }
@@ -52,6 +53,8 @@ impl Connection {
                         run.book.start_from(*total);
                     }
                 }
+                // What the agent says of itself is the truth, also where its program told nothing.
+                run.order.who.agent_version = version;
             }
             Event::ToolUse(tool) if run.is_open(&tool.id) => event = again("tool_use", &tool.id),
             // A tool is closed once; what comes after is passed on, not counted.

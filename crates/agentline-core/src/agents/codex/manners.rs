@@ -3,16 +3,22 @@
 use crate::{
     ToolKind, ToolUse,
     acp::{
-        manners::{Chunk, Manners, plain_tool},
+        blocks::{Piece, pieces},
+        manners::{Chunk, Manners, plain_output, plain_tool},
         tools::ToolCall,
     },
     wire::{Str, wire},
 };
-use serde_json::value::RawValue;
+use serde_json::{
+    json,
+    value::{RawValue, to_raw_value},
+};
 
 wire! { struct Meta<'a> { delta: Delta<'a> = "terminal_output_delta" } }
 wire! { struct Delta<'a> { data: Option<Str<'a>> = "data" } }
 wire! { struct Call<'a> { server: Str<'a> = "server", tool: Str<'a> = "tool", arguments: Option<&'a RawValue> = "arguments" } }
+wire! { struct Returned<'a> { result: Content<'a> = "result" } }
+wire! { struct Content<'a> { content: Option<&'a RawValue> = "content" } }
 
 /// How Codex speaks ACP.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +44,10 @@ impl Manners for CodexManners {
                 native.clone_into(&mut tool.native_name);
             }
         }
+        if let ([diff], None, ToolKind::Write) = (&*call.diffs, &tool.input, tool.kind) {
+            // A patch is told by what it makes of the files, never by its own text.
+            tool.input = to_raw_value(&json!({"file_path": diff.path, "content": diff.new})).ok();
+        }
         if let Some((server, name, arguments)) = of_server(call) {
             tool.name = format!("mcp__{server}__{name}");
             tool.native_name.clone_from(&call.first_title);
@@ -45,6 +55,18 @@ impl Manners for CodexManners {
             tool.input = arguments;
         }
         tool
+    }
+
+    fn output(&self, call: &ToolCall) -> Option<String> {
+        plain_output(call).or_else(|| {
+            let raw = call.raw_output.as_ref()?;
+            let content = serde_json::from_str::<Returned<'_>>(raw.get()).ok()?.result.content?;
+            let texts = pieces(content).into_iter().filter_map(|piece| match piece {
+                Piece::Text(text) => Some(text),
+                Piece::Other(_) => None,
+            });
+            Some(texts.collect())
+        })
     }
 
     fn server(&self, call: &ToolCall) -> Option<String> {

@@ -10,6 +10,7 @@ use crate::{
     rpc::RpcError,
     wire::wire,
 };
+use serde_json::{Map, Value};
 
 /// Its tools: native name, canonical name, kind.
 const NAMES: Names = &[
@@ -38,6 +39,9 @@ const ARGUMENTS: &[(&str, &str)] = &[
     ("newString", "new_string"),
     ("replaceAll", "replace_all"),
 ];
+
+/// The end of what a command gave back that was killed when its prompt was cancelled.
+const ABORTED: &str = "User aborted the command\n</shell_metadata>";
 
 wire! { struct Raw<'a> { metadata: Metadata<'a> = "metadata" } }
 wire! { struct Metadata<'a> { exit: Option<&'a serde_json::value::RawValue> = "exit" } }
@@ -78,6 +82,12 @@ impl Manners for OpenCodeManners {
         native.split_once('_').filter(|_| !known).map(|(server, _)| server.to_owned())
     }
 
+    fn input_is_whole(&self, call: &ToolCall) -> bool {
+        // A command is first told by the folder that it will run in, and by nothing else.
+        let told = call.raw_input.as_ref().map(|raw| serde_json::from_str::<Map<String, Value>>(raw.get()));
+        told.is_none_or(|told| told.is_ok_and(|told| told.keys().any(|name| name != "cwd")))
+    }
+
     fn ended(&self, call: &ToolCall, failed: bool, output: &str) -> Ended {
         let raw = call.raw_output.as_ref().map_or("null", |raw| raw.get());
         let exit = serde_json::from_str::<Raw<'_>>(raw).ok().and_then(|raw| raw.metadata.exit);
@@ -87,6 +97,10 @@ impl Manners for OpenCodeManners {
         let native = native_name(call);
         if invalid && output.contains("unavailable tool") && NAMES.iter().any(|(name, ..)| *name == native) {
             return Ended::Denied("not_offered".to_owned());
+        }
+        // It calls a command that it killed completed.
+        if native == "bash" && output.trim_end().ends_with(ABORTED) {
+            return Ended::Cancelled;
         }
         if failed || invalid || code.is_some_and(|code| code != 0) { Ended::Failed } else { Ended::Ok }
     }
