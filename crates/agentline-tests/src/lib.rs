@@ -6,6 +6,7 @@ mod fake_stage;
 mod npm;
 mod real;
 mod stage;
+mod told;
 
 use agentline::Outcome;
 
@@ -15,6 +16,7 @@ pub use acp_agents::{
 pub use fake_stage::FakeStage;
 pub use real::{real_gemini, skipped};
 pub use stage::{MODEL, Stage};
+pub use told::Told;
 
 /// An outcome as a failed assertion shows it.
 ///

@@ -1,0 +1,178 @@
+//! Who plays in the stories: the three real agents, each with its way of calling tools, and a model that answers each
+//! prompt by its own script.
+
+use agentline::{Agentline, Outcome, PermissionMode, RunRequest, Session, detect::Here};
+use agentline_mock::{
+    anthropic, openai, responses,
+    scripted::{Request, ScriptedModel, Step},
+};
+use agentline_tests::{AcpStage, Told};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+/// A word of a prompt, and the answers that it gets; the last is repeated.
+pub(crate) type Scripts = Vec<(&'static str, Vec<Step>)>;
+
+/// One of the agents.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Player {
+    /// Its name in agentline.
+    pub(crate) name: &'static str,
+    /// The version that the tests run.
+    pub(crate) version: &'static str,
+    model: fn(Scripts) -> io::Result<ScriptedModel>,
+    stage: fn(ScriptedModel) -> Option<AcpStage>,
+    write: fn(&str, &str) -> Step,
+    shell: fn(&str) -> Step,
+    hosted: fn(&str, &str, Value) -> Step,
+    /// The variable that names its program.
+    pub(crate) variable: &'static str,
+    /// Its own names of what writes a file and of what runs a command.
+    pub(crate) native: [&'static str; 2],
+}
+
+pub(crate) const OPENCODE: Player = Player {
+    name: "opencode",
+    version: "1.18.33",
+    model: |scripts| openai::model_by(answering(scripts)),
+    stage: AcpStage::opencode,
+    write: |path, content| Step::call("write", json!({"filePath": path, "content": content})),
+    shell: |command| Step::call("bash", json!({"command": command, "description": "d"})),
+    hosted: |server, tool, args| Step::call(format!("{server}_{tool}"), args),
+    variable: "OPENCODE_PATH",
+    native: ["write", "bash"],
+};
+
+pub(crate) const CLAUDE: Player = Player {
+    name: "claude",
+    version: "0.99.0",
+    model: |scripts| anthropic::model_by(answering(scripts)),
+    stage: AcpStage::claude,
+    write: |path, content| Step::call("Write", json!({"file_path": path, "content": content})),
+    shell: |command| Step::call("Bash", json!({"command": command, "description": "d"})),
+    hosted: |server, tool, args| Step::call(format!("mcp__{server}__{tool}"), args),
+    variable: "CLAUDE_AGENT_ACP_PATH",
+    native: ["Write", "Bash"],
+};
+
+pub(crate) const CODEX: Player = Player {
+    name: "codex",
+    version: "2.6.0",
+    model: |scripts| responses::model_by(answering(scripts)),
+    stage: AcpStage::codex,
+    write: |path, content| Step::plain_call("apply_patch", responses::add_file(path, content)),
+    shell: |command| Step::call("exec_command", json!({"cmd": command})),
+    hosted: |server, tool, args| Step::call_in(format!("mcp__{server}"), tool, args),
+    variable: "CODEX_ACP_PATH",
+    native: ["apply_patch", "exec_command"],
+};
+
+/// Answers by the last word of the scripts that the user said; each word counts its own answers.
+fn answering(scripts: Scripts) -> impl Fn(&Request) -> Step + Send + Sync + 'static {
+    let given = Mutex::new(BTreeMap::<&str, usize>::new());
+    move |request| {
+        let texts = request.user_texts();
+        let script = texts.iter().rev().find_map(|text| scripts.iter().find(|(word, _)| text.contains(word)));
+        let Some((word, steps)) = script else { return Step::error(500, format!("no script for {texts:?}")) };
+        let mut given = given.lock().expect("nobody panics with it");
+        let count = given.entry(word).or_default();
+        *count += 1;
+        steps[(*count - 1).min(steps.len() - 1)].clone()
+    }
+}
+
+impl Player {
+    /// A stage for this agent on a model that plays these scripts.
+    pub(crate) fn plays(self, scripts: Scripts) -> Option<Played> {
+        let model = (self.model)(scripts).expect("a port");
+        Some(Played { player: self, stage: (self.stage)(model)? })
+    }
+
+    /// The model writes a file.
+    pub(crate) fn write(self, path: &str) -> Step {
+        (self.write)(path, "new\n")
+    }
+
+    /// The model runs a command.
+    pub(crate) fn shell(self, command: &str) -> Step {
+        (self.shell)(command)
+    }
+
+    /// The model calls a function of the program.
+    pub(crate) fn hosted(self, server: &str, tool: &str, args: Value) -> Step {
+        (self.hosted)(server, tool, args)
+    }
+}
+
+/// An agent on its stage.
+#[derive(Debug)]
+pub(crate) struct Played {
+    pub(crate) player: Player,
+    pub(crate) stage: AcpStage,
+}
+
+impl Played {
+    /// The library for the user of this stage.
+    pub(crate) fn agentline(&self) -> Agentline {
+        let here = Here::new(self.stage.variables().clone(), self.stage.home(), self.stage.workspace());
+        Agentline::new(here).program(self.player.name, &self.stage.agent.program)
+    }
+
+    /// A request in a mode.
+    pub(crate) fn request(&self, mode: PermissionMode) -> RunRequest {
+        RunRequest::default()
+            .agent(self.player.name)
+            .permission_mode(mode)
+            .working_dir(self.stage.workspace())
+            .startup_timeout(Duration::from_secs(120))
+            .timeout(Duration::from_secs(180))
+    }
+
+    /// Reads a file of the workspace.
+    pub(crate) fn read(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.stage.workspace().join(path)).ok()
+    }
+
+    /// Processes of this stage that live: each has its home in its environment.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn living(&self) -> Vec<u32> {
+        agentline_tests::survivors(&format!("HOME={}", self.stage.home().display()))
+    }
+}
+
+/// Says something in a conversation and reads the run to its end.
+pub(crate) async fn say(session: &Session, mut request: RunRequest, prompt: &str) -> Told {
+    request.prompt = prompt.into();
+    Told::of(session.prompt_with(request).await.expect("a good request")).await
+}
+
+/// Waits until something is so; a loaded machine may take its time.
+pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what} did not happen");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The tokens of an outcome: input, output, cached, thoughts, total.
+pub(crate) fn tokens(outcome: &Outcome) -> [Option<u64>; 5] {
+    let t = outcome.usage.tokens;
+    [t.input, t.output, t.cached, t.thoughts, t.total]
+}
+
+/// A stage on which an agent plays these scripts, unless real agents are left out, which is said aloud.
+macro_rules! stage {
+    ($player:expr, $scripts:expr) => {
+        match $player.plays($scripts) {
+            Some(stage) => stage,
+            None => return agentline_tests::skipped(concat!(module_path!(), " line ", line!())),
+        }
+    };
+}
+pub(crate) use stage;

@@ -1,0 +1,132 @@
+//! Agents that are known by nothing but a table of the configuration, as a user writes it and types their names.
+
+use agentline_tests::{AcpAgent, example_agent, skipped};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+/// A user whose configuration names agents.
+struct User {
+    folder: tempfile::TempDir,
+}
+
+impl User {
+    fn new(agents: &[(&str, AcpAgent)]) -> Self {
+        let folder = tempfile::Builder::new().prefix("agentline-acp-").tempdir().unwrap();
+        let user = Self { folder };
+        let settings = user.path("home/.config/agentline");
+        for path in [&user.path("ws"), &user.path("tmp"), &settings] {
+            fs::create_dir_all(path).unwrap();
+        }
+        let tables = agents.iter().map(|(name, agent)| {
+            // Its strings are strings of TOML too.
+            let (program, args) = (json!(agent.program), json!(agent.args));
+            format!("[agents.{name}]\ncommand = {program}\nargs = {args}\nsurface = \"acp\"\nenv = {{ A = \"b\" }}\n")
+        });
+        fs::write(settings.join("config.toml"), tables.collect::<String>()).unwrap();
+        user
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    /// What the program says to these words, and how it ends.
+    fn types(&self, args: &[&str]) -> (Option<i32>, String, String) {
+        let output = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"))
+            .args(args)
+            .env_clear()
+            .env("PATH", std::env::var("PATH").unwrap_or_default())
+            .env("HOME", self.path("home"))
+            .env("TMPDIR", self.path("tmp"))
+            .current_dir(self.path("ws"))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    }
+
+    /// The outcome of a run.
+    #[track_caller]
+    fn runs(&self, args: &[&str]) -> Value {
+        let (_, out, err) = self.types(&[&["run", "--output", "json"], args].concat());
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"))
+    }
+}
+
+fn fake() -> AcpAgent {
+    AcpAgent { program: env!("CARGO_BIN_EXE_fake-acp").into(), args: Vec::new() }
+}
+
+#[test]
+fn an_agent_is_known_by_its_command() {
+    let user = User::new(&[("mine", fake())]);
+    let outcome = user.runs(&["-a", "mine", "ask write_file hello.txt hi\\n\nsay Done.\nusage 100 20"]);
+    assert_eq!(
+        (&outcome["verdict"], &outcome["text"]),
+        (&json!("done_with_denials"), &json!("Done.")),
+        "{outcome}"
+    );
+    assert!(!user.path("ws/hello.txt").exists(), "{outcome}");
+    let mode = ["-a", "mine", "--permission-mode", "accept-edits"];
+    let outcome =
+        user.runs(&[&mode[..], &["ask write_file hello.txt hi\\n\nsay Done.\nusage 100 20"]].concat());
+    assert_eq!((&outcome["verdict"], &outcome["text"]), (&json!("done"), &json!("Done.")), "{outcome}");
+    let told = (&outcome["agent"], &outcome["surface"], &outcome["agent_version"]);
+    assert_eq!(told, (&json!("mine"), &json!("acp"), &json!("1.2.3")), "{outcome}");
+    let file = &outcome["files"][0];
+    assert_eq!((&file["path"], &file["source"]), (&json!("hello.txt"), &json!("tool")), "{outcome}");
+    assert_eq!(outcome["usage"]["input_tokens"], 100, "{outcome}");
+    assert_eq!(fs::read_to_string(user.path("ws/hello.txt")).unwrap(), "hi\n");
+}
+
+#[test]
+fn an_agent_of_the_configuration_is_listed_and_looked_at() {
+    let none = AcpAgent { program: "/nowhere/at-all".into(), args: Vec::new() };
+    let user = User::new(&[("mine", fake()), ("lost", none)]);
+    let (code, out, err) = user.types(&["agents", "-o", "json"]);
+    assert_eq!(code, Some(0), "{err}");
+    let rows: Value = serde_json::from_str(&out).unwrap();
+    let ids: Vec<_> = rows.as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["gemini", "claude", "codex", "opencode", "lost", "mine"]);
+    assert_eq!(rows[5]["abilities"][0]["surface"], "acp", "{rows}");
+
+    let (_, out, _) = user.types(&["doctor", "-o", "json"]);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    let agents = report["agents"].as_array().unwrap();
+    let find =
+        |id: &str| agents.iter().find(|agent| agent["id"] == id).unwrap_or_else(|| panic!("{id}: {out}"));
+    assert_eq!((&find("mine")["ready"], &find("lost")["ready"]), (&json!(true), &json!(false)), "{out}");
+    assert!(find("lost").to_string().contains("/nowhere/at-all"), "{out}");
+
+    let (code, _, err) = user.types(&["run", "-a", "miner", "hi"]);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(
+        err.contains("`miner` is not an agent that we know") && err.contains("did you mean `mine`?"),
+        "{err}"
+    );
+    assert!(err.contains("opencode") && err.contains("lost"), "{err}");
+    let outcome = user.runs(&["-a", "lost", "hi"]);
+    assert_eq!(outcome["verdict"], "not_installed", "{outcome}");
+}
+
+/// It says a few things, reads a file and wants to change another project's, for which it asks.
+#[test]
+fn the_protocols_own_example_agent() {
+    let Some(agent) = example_agent() else { return skipped("acp_agents example") };
+    let user = User::new(&[("example", agent)]);
+    let outcome = user.runs(&["-a", "example", "--permission-mode", "auto", "Hello"]);
+    assert_eq!(outcome["verdict"], "done_with_denials", "{outcome}");
+    assert_eq!(outcome["denied"][0]["reason"], "outside_workspace", "{outcome}");
+    assert_eq!(
+        (&outcome["tool_calls"], &outcome["stop_reason"]),
+        (&json!(2), &json!("end_turn")),
+        "{outcome}"
+    );
+    assert!(outcome["text"].as_str().is_some_and(|text| !text.is_empty()), "{outcome}");
+    assert!(outcome["session_id"].is_string(), "{outcome}");
+}
