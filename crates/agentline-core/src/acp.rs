@@ -294,10 +294,11 @@ impl Dialogue for Acp {
     fn settled(&mut self, run: RunId, say: &mut Say) {
         let _ = say;
         self.manners.forget(run);
-        self.turns.remove(&run);
+        let left = self.turns.remove(&run).map(|turn| turn.tools.open()).unwrap_or_default();
         self.questions.retain(|_, question| question.run != run);
         for session in self.sessions.values_mut().filter(|session| session.run == Some(run)) {
             session.run = None;
+            session.left.extend(left.iter().cloned());
         }
     }
 

@@ -4,7 +4,7 @@ use crate::{
     McpServer, RunId,
     wire::{List, Str, wire},
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 wire! { struct Opened<'a> {
     session: Str<'a> = "sessionId", modes: Option<Modes<'a>> = "modes", models: Option<Models<'a>> = "models",
@@ -49,6 +49,8 @@ pub(crate) struct Session {
     pub(crate) cost: Option<f64>,
     /// Updates that came while nobody was in it.
     pub(crate) stray: u32,
+    /// Calls that runs before left open; their ends may come when another run is in it.
+    pub(crate) left: BTreeSet<String>,
 }
 
 /// The id that the agent gave a session, where it says one.

@@ -229,6 +229,11 @@ impl Tools {
         }
     }
 
+    /// The calls that are not over.
+    pub(crate) fn open(&self) -> Vec<String> {
+        self.calls.values().filter(|call| !call.closed).map(|call| call.id.clone()).collect()
+    }
+
     /// Whether any call was told.
     pub(crate) fn any(&self) -> bool {
         self.calls.values().any(|call| call.told)

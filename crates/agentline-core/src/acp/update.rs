@@ -16,7 +16,7 @@ wire! { struct Params<'a> { session: Str<'a> = "sessionId", update: Option<&'a R
 wire! { struct Update<'a> {
     kind: Str<'a> = "sessionUpdate", content: Option<&'a RawValue> = "content", entries: Option<&'a RawValue> = "entries",
     commands: Option<&'a RawValue> = "availableCommands", mode: Option<Str<'a>> = "currentModeId",
-    options: Option<&'a RawValue> = "configOptions", cost: Option<Cost<'a>> = "cost",
+    options: Option<&'a RawValue> = "configOptions", call: Str<'a> = "toolCallId", cost: Option<Cost<'a>> = "cost",
 } }
 wire! { struct Cost<'a> { amount: Option<&'a RawValue> = "amount", currency: Str<'a> = "currency" } }
 
@@ -71,8 +71,10 @@ impl Acp {
                     about_session = true;
                 }
             }
+            "tool_call" => _ = session.left.remove(&*update.call),
             _ => {}
         }
+        let of_another = &*update.kind == "tool_call_update" && session.left.contains(&*update.call);
         let Some(run) = session.run else {
             session.stray += u32::from(!about_session);
             return;
@@ -85,6 +87,11 @@ impl Acp {
                 if let Step::Draining { told, .. } = &mut turn.step {
                     *told = true;
                 }
+                return say.alive(run);
+            }
+            // The end of a command that was stopped may come when its run is long over.
+            _ if of_another => {
+                say.event(run, Event::agent(raw));
                 return say.alive(run);
             }
             Step::Answered if !about_session && turn.order.clocks.quiet == 0 && !turn.told_late => {

@@ -192,4 +192,5 @@ async fn goes_on(stage: &Played, session: &Session, own: &Own) {
     let told = say(session, stage.request(Mode::Default), "say fine").await;
     let found = (told.outcome.verdict, told.outcome.text.as_str(), tokens(&told.outcome));
     assert_eq!(found, (Verdict::Done, "fine", own.one), "{}", told.shown());
+    assert_eq!((told.outcome.tool_calls, told.outcome.turns), (0, 1), "{}", told.shown());
 }

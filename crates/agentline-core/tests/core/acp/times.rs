@@ -115,6 +115,30 @@ fn a_later_update_is_warned_of_in_the_next_run_of_the_session() {
     assert!(second.warnings[0].message.starts_with("2 updates"), "{:?}", second.warnings);
 }
 
+#[test]
+fn the_end_of_a_call_that_a_run_left_open_is_no_call_of_the_next_run() {
+    let (mut desk, id) = Desk::going();
+    desk.update(
+        "s",
+        &json!({"sessionUpdate": "tool_call", "toolCallId": "t", "kind": "execute", "title": "sleep"}),
+    );
+    desk.text("s", "first");
+    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    desk.player.wait(60_000);
+    assert!(desk.player.is_over());
+    let mut next = order();
+    next.session = Want::Open("s".into());
+    desk.player.prompt_as(RunId(2), next);
+    let id = desk.frame()["id"].clone();
+    // Codex tells so of a command that it was to stop, some milliseconds after its answer.
+    desk.update("s", &json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "failed"}));
+    desk.text("s", "second");
+    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    desk.player.check();
+    let second = desk.player.outcome_of(RunId(2));
+    assert_eq!((second.text.as_str(), second.tool_calls, second.turns), ("second", 0, 1));
+}
+
 fn quota(input: u64, output: u64, model: &str) -> Value {
     let count = json!({"input_tokens": input, "output_tokens": output});
     json!({"stopReason": "end_turn", "_meta": {"quota": {"token_count": count,
