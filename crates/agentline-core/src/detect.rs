@@ -169,8 +169,16 @@ impl Finder<'_> {
                 }
                 None => format!("`{}` is not there", path.display()),
             };
-            let hint =
-                format!("name an existing {} program, or {way_out} to have it searched for", self.card.title);
+            let hint = match self.card.package {
+                // Nothing is known of it but what the configuration says.
+                "" => format!("correct `command` of `[agents.{}]` in your configuration", self.card.id),
+                _ => {
+                    format!(
+                        "name an existing {} program, or {way_out} to have it searched for",
+                        self.card.title
+                    )
+                }
+            };
             found.problem = Some(Problem::new(key, what).hint(hint));
         }
         found

@@ -101,7 +101,11 @@ fn an_agent_of_the_configuration_is_listed_and_looked_at() {
     let find =
         |id: &str| agents.iter().find(|agent| agent["id"] == id).unwrap_or_else(|| panic!("{id}: {out}"));
     assert_eq!((&find("mine")["ready"], &find("lost")["ready"]), (&json!(true), &json!(false)), "{out}");
-    assert!(find("lost").to_string().contains("/nowhere/at-all"), "{out}");
+    let lost = find("lost").to_string();
+    assert!(
+        lost.contains("/nowhere/at-all") && lost.contains("correct `command` of `[agents.lost]`"),
+        "{out}"
+    );
 
     let (code, _, err) = user.types(&["run", "-a", "miner", "hi"]);
     assert_eq!(code, Some(2), "{err}");

@@ -50,7 +50,9 @@ fn agent_lines(agent: &AgentReport, line: &mut dyn FnMut(String)) {
             line(format!("  program     {version}  {}{args}", program.path.display()));
         }
     }
-    line(format!("  tested with {}", agent.tested));
+    if !agent.tested.is_empty() {
+        line(format!("  tested with {}", agent.tested));
+    }
     let works = |(surface, works): &(agentline_core::Surface, bool)| {
         if *works { surface.to_string() } else { format!("{surface} (not yet)") }
     };
@@ -63,12 +65,16 @@ fn agent_lines(agent: &AgentReport, line: &mut dyn FnMut(String)) {
             None => "not known to the agent; runs use `--trust run`",
         }
     ));
-    line("  looked in".into());
+    if !agent.looked.is_empty() {
+        line("  looked in".into());
+    }
     for (place, found, paths) in by_place(agent) {
         let mark = if found { '+' } else { '-' };
         line(format!("    {mark} {:<13} {}", place.to_string(), paths.join(", ")));
     }
-    line("  sign-in, in the agent's order (`*` is the one that it takes)".into());
+    if !agent.sign_in.is_empty() {
+        line("  sign-in, in the agent's order (`*` is the one that it takes)".into());
+    }
     for source in &agent.sign_in {
         line(sign_in_line(source));
     }
