@@ -119,7 +119,8 @@ fn on_a_terminal_somebody_is_asked() {
     let user = asked();
     let args = ["--color", "never", "run", "--permission-mode", "prompt", PROMPT];
     let Some(done) = typed(&user, &args, &["d", "y", "n"]) else { return };
-    for line in ["the agent wants to use run", "    touch made.txt", "  command   touch made.txt", "    + hi"]
+    for line in
+        ["the agent wants to use Bash", "    touch made.txt", "  command   touch made.txt", "    + hi"]
     {
         assert!(done.out.lines().any(|shown| shown.ends_with(line)), "{line} is missing in {}", done.out);
     }
