@@ -4,7 +4,6 @@ use crate::cast::{CLAUDE, CODEX, OPENCODE, Player, stage, tokens};
 use agentline::{PermissionMode as Mode, Pool, PoolOptions, Verdict};
 use agentline_mock::scripted::Step;
 use agentline_tests::Told;
-use std::time::Instant;
 
 #[tokio::test]
 async fn claude() {
@@ -30,7 +29,6 @@ async fn warm(player: Player) {
     let pool = Pool::new(stage.agentline(), PoolOptions::default());
     let mut runs = Vec::new();
     for prompt in ["first of two", "second of two"] {
-        let begun = Instant::now();
         let mut request = stage.request(Mode::Bypass);
         request.prompt = prompt.into();
         let told = Told::of(pool.run(request).await.unwrap()).await;
@@ -38,13 +36,12 @@ async fn warm(player: Player) {
             (told.outcome.verdict, told.outcome.turns),
             (Verdict::Done, if prompt == "first of two" { 2 } else { 1 })
         );
-        runs.push((told, begun.elapsed()));
+        runs.push(told);
     }
-    let [(first, cold), (second, warm)] = &runs[..] else { unreachable!("two were run") };
+    let [first, second] = &runs[..] else { unreachable!("two were run") };
     let status = pool.status();
     assert_eq!((status.started, status.runs), (1, 2), "{status:?}");
     assert_ne!(first.outcome.session_id, second.outcome.session_id, "{}", second.shown());
-    assert!(warm < cold, "{warm:?} {cold:?}");
     // Neither words nor tokens of the first are in the second.
     assert_eq!(tokens(&second.outcome)[0], Some(100), "{}", second.shown());
     let said = stage.stage.model.turns().last().unwrap().user_texts().concat();
