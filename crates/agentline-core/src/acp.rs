@@ -21,7 +21,7 @@ use crate::{
 };
 use answer::Spent;
 use handshake::Capabilities;
-use manners::{Manners, Plain};
+use manners::{Manners, Plain, Unheard};
 use question::Question;
 use serde_json::{Value, json, value::RawValue};
 use session::Session;
@@ -95,6 +95,16 @@ struct Turn {
     /// There was text since the last prompt.
     spoke: bool,
     replayed: u32,
+    /// Calls of which only the session file tells, until the agent has answered.
+    unheard: Vec<Unheard>,
+}
+
+impl Turn {
+    fn tell_unheard(&mut self, run: RunId, manners: &dyn Manners, say: &mut Say) {
+        for call in std::mem::take(&mut self.unheard) {
+            self.tools.unheard(run, call, manners, say);
+        }
+    }
 }
 
 /// The dialogue with one agent process.
@@ -245,6 +255,7 @@ impl Dialogue for Acp {
             told_late: false,
             spoke: false,
             replayed: 0,
+            unheard: Vec::new(),
         };
         self.turns.insert(run, turn);
         if let Some(failure) = self.broken.clone() {
@@ -262,7 +273,16 @@ impl Dialogue for Acp {
         match line.stream {
             Stream::Stdout => self.stdout(line.text, say),
             Stream::Stderr => self.manners.stderr(line.text, say),
-            Stream::Side(run, Side::SessionFile) => self.manners.session_line(run, line.text, say),
+            Stream::Side(run, Side::SessionFile) => {
+                self.manners.session_line(run, line.text, say);
+                if let Some(turn) = self.turns.get_mut(&run) {
+                    turn.unheard.extend(self.manners.unheard(line.text));
+                    // The file comes when it comes; in the middle of an answer a call would tear its text apart.
+                    if turn.step == Step::Answered {
+                        turn.tell_unheard(run, &*self.manners, say);
+                    }
+                }
+            }
             Stream::Side(run, Side::ToolHost) => self.host_line(run, line.text, say),
         }
     }

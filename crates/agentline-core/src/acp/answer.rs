@@ -33,6 +33,7 @@ impl Acp {
         let Some(turn) = self.turns.get_mut(&run).filter(|turn| turn.step == Step::Going) else { return };
         turn.step = Step::Answered;
         turn.tools.turn_over(run, &*self.manners, say);
+        turn.tell_unheard(run, &*self.manners, say);
         let (answer, failure) = match result {
             Ok(result) => (serde_json::from_str::<Answered<'_>>(result.get()).unwrap_or_default(), None),
             Err(error) => (Answered::default(), Some(self.manners.failure(&error))),

@@ -50,6 +50,17 @@ pub(crate) enum Chunk {
     Noise,
 }
 
+/// A call that the agent turned away by itself, and told nobody but its model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unheard {
+    /// The agent's id of it.
+    pub(crate) id: String,
+    /// The agent's own name of the tool.
+    pub(crate) name: String,
+    /// What the model was told.
+    pub(crate) message: String,
+}
+
 /// What is special about one agent.
 pub(crate) trait Manners: Send {
     /// The agent has said who it is; its version may not have been known before.
@@ -88,6 +99,12 @@ pub(crate) trait Manners: Send {
     /// A line of the session file of a run.
     fn session_line(&mut self, run: RunId, text: &str, say: &mut Say) {
         let _ = (run, text, say);
+    }
+
+    /// Calls that this line of the session file tells of, and of which nothing is heard over ACP.
+    fn unheard(&self, text: &str) -> Vec<Unheard> {
+        let _ = text;
+        Vec::new()
     }
 
     /// A run is over.

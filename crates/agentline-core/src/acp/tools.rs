@@ -2,7 +2,7 @@
 
 use super::{
     blocks,
-    manners::{Ended, Manners},
+    manners::{Ended, Manners, Unheard},
 };
 use crate::{
     Diff, Event, RunId, Say, ToolFact, ToolKind, ToolStatus,
@@ -232,6 +232,18 @@ impl Tools {
     /// The calls that are not over.
     pub(crate) fn open(&self) -> Vec<String> {
         self.calls.values().filter(|call| !call.closed).map(|call| call.id.clone()).collect()
+    }
+
+    /// A call that only the agent's own records tell of: it was turned away before anything was said about it.
+    pub(crate) fn unheard(&mut self, run: RunId, call: Unheard, manners: &dyn Manners, say: &mut Say) {
+        let Unheard { id, name, message } = call;
+        if id.is_empty() || self.calls.contains_key(&id) {
+            return;
+        }
+        let call = ToolCall { id: id.clone(), name: Some(name), text: message, ..ToolCall::default() };
+        let call = self.calls.entry(id).or_insert(call);
+        announce(run, call, manners, say);
+        close(run, call, "failed", self.stopping, manners, say);
     }
 
     /// Whether any call was told.

@@ -243,3 +243,20 @@ async fn a_rule_that_refuses_binds_the_agent_itself_in_every_mode() {
     let there = ["secret/a.txt", "b.txt", "c"].map(|path| stage.read(path).is_some());
     assert_eq!(there, [false, true, false], "{}", told.shown());
 }
+
+/// The agent says nothing over ACP of a tool that it does not offer; without its session file, what the model wanted and
+/// did not get would pass for done.
+#[tokio::test]
+async fn a_tool_that_is_not_offered_is_a_denial() {
+    needs_real_gemini!();
+    let stage = stage([("", calling([command("touch x"), ("made_up", json!({"a": 1}))]))]);
+    for request in [in_mode(&stage, Mode::Plan), in_mode(&stage, Mode::Auto).deny("Bash")] {
+        let mut request = request.surface(Surface::Acp);
+        request.prompt = "go".into();
+        let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+        let denied: Vec<_> = told.outcome.denied.iter().map(|d| (&*d.tool, &*d.reason)).collect();
+        assert_eq!(denied, [("Bash", "not_offered")], "{}", told.shown());
+        assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
+        assert_eq!((told.outcome.tool_calls, &*told.outcome.text), (2, "said"), "{}", told.shown());
+    }
+}

@@ -2,14 +2,14 @@
 
 use super::{
     failures, refusal,
-    session_file::{SessionFile, Telling},
+    session_file::{self, SessionFile, Telling},
     tools,
 };
 use crate::{
     Exit, Failure, Kind, RunId, Say, Talk, ToolKind, ToolUse, Version,
     acp::{
         Acp,
-        manners::{Chunk, Ended, Manners, Quirks, message_of, plain_tool},
+        manners::{Chunk, Ended, Manners, Quirks, Unheard, message_of, plain_tool},
         tools::ToolCall,
     },
     rpc::RpcError,
@@ -43,6 +43,8 @@ const QUIRKS: &[Quirk] = &[
     quirk("announces_in_permission", None),
     // Nothing more is said of a tool that was refused.
     quirk("silent_refusal", None),
+    // Nothing at all is said of a call of a tool that the agent does not have, or does not offer; its session file tells.
+    quirk("silent_unknown_tool", None),
     // A shell that was stopped is `completed`, and only its text says so.
     quirk("cancelled_reads_completed", None),
     // An error for a file that is not there makes it impossible to create one.
@@ -181,6 +183,10 @@ impl Manners for GeminiManners {
     fn session_line(&mut self, run: RunId, text: &str, say: &mut Say) {
         let file = self.files.entry(run).or_insert_with(|| SessionFile::new(Telling::Corrections));
         file.line(run, text, say);
+    }
+
+    fn unheard(&self, text: &str) -> Vec<Unheard> {
+        if self.has("silent_unknown_tool") { session_file::turned_away(text) } else { Vec::new() }
     }
 
     fn forget(&mut self, run: RunId) {

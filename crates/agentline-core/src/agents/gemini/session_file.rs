@@ -3,6 +3,7 @@
 use super::tools;
 use crate::{
     Count, Event, RunId, Say, Source, Span, Tokens, ToolFact, ToolStatus,
+    acp::manners::Unheard,
     wire::{List, Num, Str, Tolerant as _, wire},
 };
 use serde_json::value::RawValue;
@@ -20,7 +21,7 @@ wire! { struct Call<'a> {
     display: Option<&'a RawValue> = "resultDisplay", result: List<Response<'a>> = "result",
 } }
 wire! { struct Response<'a> { response: FunctionResponse<'a> = "functionResponse" } }
-wire! { struct FunctionResponse<'a> { response: Body<'a> = "response" } }
+wire! { struct FunctionResponse<'a> { id: Str<'a> = "id", name: Str<'a> = "name", response: Body<'a> = "response" } }
 wire! { struct Body<'a> { output: Option<Str<'a>> = "output", error: Option<Str<'a>> = "error" } }
 wire! { struct Display<'a> { stat: DiffStat<'a> = "diffStat" } }
 wire! { struct DiffStat<'a> { added: Num = "model_added_lines", removed: Num = "model_removed_lines" } }
@@ -123,6 +124,27 @@ impl SessionFile {
         }
     }
 }
+
+/// The calls that this record answers with the word that there is no such tool. They stand in no other record.
+pub(super) fn turned_away(text: &str) -> Vec<Unheard> {
+    if !text.contains(NO_SUCH_TOOL) {
+        return Vec::new();
+    }
+    let record = serde_json::from_str::<Rec<'_>>(text).unwrap_or_default();
+    let content = record.content.filter(|_| &*record.kind == "user").map_or("[]", RawValue::get);
+    let responses = serde_json::from_str::<List<Response<'_>>>(content).unwrap_or_default();
+    let answers = responses.0.into_iter().map(|part| part.response);
+    answers
+        .filter_map(|answer| {
+            let message =
+                answer.response.error.map(Str::own).filter(|e| e.trim_end().ends_with(NO_SUCH_TOOL))?;
+            Some(Unheard { id: answer.id.own(), name: answer.name.own(), message })
+        })
+        .collect()
+}
+
+/// How the model is told that there is no tool of the name that it called.
+const NO_SUCH_TOOL: &str = "not found in registry.";
 
 /// `content` is a string, or a list of parts.
 fn text_of(content: &RawValue) -> String {

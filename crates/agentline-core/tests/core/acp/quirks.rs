@@ -86,6 +86,50 @@ fn silent_refusal() {
     }
 }
 
+/// The session file's answer to calls of these tools, as 0.61.0 writes it.
+fn no_such_tool(names: &[&str]) -> String {
+    let part = |name: &&str| {
+        let (id, error) = (format!("{name}__{name}_1_0"), format!("Tool \"{name}\" not found in registry."));
+        json!({"functionResponse": {"id": id, "name": name, "response": {"error": error}}})
+    };
+    let parts: Vec<Value> = names.iter().map(part).collect();
+    json!({"id": "u1", "timestamp": "2026-11-15T14:47:07.264Z", "type": "user", "content": parts}).to_string()
+}
+
+#[test]
+fn silent_unknown_tool() {
+    for late in [false, true] {
+        let mut desk = Desk::gemini_of("0.61.0");
+        desk.start(RUN, "s", order());
+        let id = desk.frame()["id"].clone();
+        desk.text("s", "I ra");
+        let record = no_such_tool(&["run_shell_command", "made_up"]);
+        if late {
+            // The file is read to its end when the answer is there.
+            desk.player.late_lines = vec![record.clone(), record];
+        } else {
+            desk.player.side(&record);
+            desk.player.side(&record);
+        }
+        desk.text("s", "n it");
+        desk.end(&id, &json!({"stopReason": "end_turn"}));
+        let outcome = desk.player.outcome();
+        let denied: Vec<_> = outcome.denied.iter().map(|d| (&*d.tool, &*d.native_tool, &*d.reason)).collect();
+        assert_eq!(denied, [("Bash", "run_shell_command", "not_offered")], "late: {late}");
+        assert_eq!((outcome.verdict, outcome.tool_calls), (Verdict::DoneWithDenials, 2), "late: {late}");
+        // A call that is told in the middle would tear the answer apart.
+        assert_eq!(outcome.text, "I ran it", "late: {late}");
+    }
+    // What somebody says is no record of a call.
+    let mut desk = Desk::gemini_of("0.61.0");
+    desk.start(RUN, "s", order());
+    let id = desk.frame()["id"].clone();
+    desk.player.side(&json!({"type": "user", "content": [{"text": no_such_tool(&["glob"])}]}).to_string());
+    desk.text("s", "fine");
+    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    assert_eq!(desk.player.outcome().verdict, Verdict::Done);
+}
+
 #[test]
 fn cancelled_reads_completed() {
     for name in ["reject_and_cancel", "v0.36.0_acp", "v0.45.2_acp"] {
