@@ -45,8 +45,8 @@ pub(crate) struct Live {
     pub(crate) tape: Option<TapeFile>,
     pub(crate) max_line: usize,
     pub(crate) begun: Instant,
-    /// Removed when the process is gone.
-    pub(crate) private: Option<tempfile::TempDir>,
+    /// Removed when the process is gone: its private folder, and the workspace where that was made for it.
+    pub(crate) private: (tempfile::TempDir, Option<std::sync::Arc<tempfile::TempDir>>),
     /// What may have to go back to the user from the private folder.
     pub(crate) copy_back: Vec<(PathBuf, PathBuf)>,
     /// Runs that want a place. When nobody can send one any more, the process is retired.

@@ -40,8 +40,8 @@ pub(crate) struct Gear {
 pub(crate) enum Served {
     /// This, from now on.
     Now(Option<Serving>),
-    /// What its session was opened with.
-    Already(Option<Sides>),
+    /// What its session was opened with, and whether the tool for the value that is wanted is among it.
+    Already { sides: Option<Sides>, hands_in: bool },
 }
 
 impl Gear {
@@ -192,10 +192,10 @@ impl Inner {
     ) -> Result<Gear, Error> {
         let request = &asked.plan.request;
         order.attachments = read_attachments(&request.attachments, &self.here.cwd)?;
-        let is_open = matches!(served, Served::Already(_));
-        let sides = match served {
-            Served::Now(serving) => serving.map(Sides::new),
-            Served::Already(sides) => sides,
+        let is_open = matches!(served, Served::Already { .. });
+        let (sides, hands_in) = match served {
+            Served::Now(serving) => (serving.map(Sides::new), true),
+            Served::Already { sides, hands_in } => (sides, hands_in),
         };
         if asked.plan.surface != Surface::Acp {
             return Ok(Gear { sides, ..Gear::none() });
@@ -220,8 +220,8 @@ impl Inner {
             if !is_open {
                 order.hosted.push(STRUCTURED_OUTPUT.to_owned());
             }
-            order.prompt = format!("{}\n\n{}", order.prompt, schema.instruction(true));
-            reviewer = reviewer.schema(schema.clone(), true);
+            order.prompt = format!("{}\n\n{}", order.prompt, schema.instruction(hands_in));
+            reviewer = reviewer.schema(schema.clone(), hands_in);
         }
         let by_command = || {
             request

@@ -50,6 +50,8 @@ pub(crate) struct Start {
     pub(crate) agent: &'static dyn Agent,
     pub(crate) launch: Launch,
     pub(crate) private: tempfile::TempDir,
+    /// A workspace that is removed with the process.
+    pub(crate) workspace: Option<Arc<tempfile::TempDir>>,
     pub(crate) tape: Option<TapeFile>,
     pub(crate) max_line: usize,
 }
@@ -62,7 +64,7 @@ pub(crate) struct Trip {
     before: Option<Before>,
     pub(crate) gear: Gear,
     /// A workspace that is removed with the run.
-    workspace: Option<Arc<tempfile::TempDir>>,
+    pub(crate) workspace: Option<Arc<tempfile::TempDir>>,
     /// What must be hidden besides the secrets that the process was started with.
     pub(crate) secrets: Vec<String>,
 }
@@ -179,13 +181,15 @@ impl Inner {
         options: &RunOptions,
         sides: Option<Sides>,
     ) -> Result<Result<Box<Trip>, NotBegun>, Error> {
-        let asked = match self.ask(request)? {
+        let mut asked = match self.ask(request)? {
             Ok(asked) => asked,
             Err(outcome) => return Ok(Err(outcome)),
         };
+        // A value is handed in by the tool that the session was opened with, else as text.
+        let served = Served::Already { sides, hands_in: options.schema.is_some() };
+        let options = self.with_schema(&mut asked, options)?;
         let launch = self.launch(&asked, agent_home, NO_SESSION)?;
-        let served = Served::Already(sides);
-        Ok(Ok(Box::new(self.trip(&asked, &launch, agent_home, options, served)?)))
+        Ok(Ok(Box::new(self.trip(&asked, &launch, agent_home, &options, served)?)))
     }
 
     /// Checks the request and finds the agent. Blocks.
@@ -234,7 +238,8 @@ impl Inner {
         let launch = self.launch(asked, private.path(), &uuid::Uuid::new_v4().to_string())?;
         let tape = self.tape(asked, &launch)?;
         prepare::carry_out(&launch)?;
-        Ok(Start { agent: asked.agent, launch, private, tape, max_line: asked.plan.request.max_line_bytes })
+        let max_line = asked.plan.request.max_line_bytes;
+        Ok(Start { agent: asked.agent, launch, private, workspace: None, tape, max_line })
     }
 
     /// Makes a process ready to be started that outlives the workspaces of its runs. Blocks.
@@ -313,7 +318,7 @@ impl Inner {
         bell: Bell,
         begun: Instant,
     ) -> Result<Live, SpawnError> {
-        let Start { agent, launch, private, tape, max_line } = start;
+        let Start { agent, launch, private, workspace, tape, max_line } = start;
         let process = Process::spawn(self.spawn(&launch, mark))?;
         let mut clocks = Clocks::default();
         clocks.rung = CLOSING_RUNG;
@@ -329,7 +334,7 @@ impl Inner {
             tape,
             max_line,
             begun,
-            private: Some(private),
+            private: (private, workspace),
             copy_back: launch.copy_back,
             boarding,
             bell,

@@ -2,7 +2,7 @@
 
 use crate::{
     agentline::Agentline, error::Error, gear::Sides, live::LiveHandle, options::RunOptions,
-    ready::not_started, run::Run, seat::Tell,
+    ready::not_started, run::Run, schema::Schema, seat::Tell,
 };
 use agentline_core::{Problem, Problems, RunRequest, Surface, Tokens, Want};
 use std::time::Instant;
@@ -50,7 +50,11 @@ impl Agentline {
     ///
     /// # Errors
     /// As [`session`](Self::session).
-    pub async fn session_with(&self, mut request: RunRequest, options: RunOptions) -> Result<Session, Error> {
+    pub async fn session_with(
+        &self,
+        mut request: RunRequest,
+        mut options: RunOptions,
+    ) -> Result<Session, Error> {
         let begun = Instant::now();
         request.needs_live = true;
         if request.surface.is_none() {
@@ -67,6 +71,10 @@ impl Agentline {
         }
         // Limits are for each prompt, but the turns that an agent is told of at its start it counts over all of them.
         opening.limits.max_turns = None;
+        if let (None, Some(path)) = (&options.schema, &request.output_schema) {
+            // The tool for it is served as long as the session lives.
+            options.schema = Some(Schema::from_file(&self.here().cwd.join(path))?);
+        }
         let given = options.clone();
         let mut ready = match self.blocking(move |inner| inner.make_ready(opening, &given)).await? {
             Ok(ready) => *ready,
@@ -74,6 +82,11 @@ impl Agentline {
         };
         ready.wait_out().await.map_err(Error::NotOpened)?;
         let mut trip = ready.trip;
+        if let Some(workspace) = trip.workspace.take() {
+            // All prompts have the same one, and it goes when the agent is gone.
+            request.working_dir = Some(workspace.path().to_owned());
+            ready.start.workspace = Some(workspace);
+        }
         trip.order.only_open = true;
         trip.order.settle = false;
         // There is no answer yet that could fit a schema or pass a check.
@@ -141,7 +154,7 @@ impl Session {
     /// As [`Agentline::run`].
     pub async fn prompt_with(&self, mut request: RunRequest) -> Result<Run, Error> {
         let _turn = self.turn.lock().await;
-        self.live.wait_for(|state| state.seats == 0).await;
+        let before = self.live.wait_for(|state| state.seats == 0).await;
         request.surface = Some(Surface::Acp);
         // The session is open; only a new process would load a stored one.
         request.resume = None;
@@ -150,7 +163,10 @@ impl Session {
         let same_servers = request.mcp_servers == self.request.mcp_servers
             && request.mcp_settings_path == self.request.mcp_settings_path;
         let home = self.live.agent_home.clone();
-        let (options, sides) = (self.options.clone(), self.sides.clone());
+        let (mut options, sides) = (self.options.clone(), self.sides.clone());
+        if request.output_schema != self.request.output_schema {
+            options.schema = None;
+        }
         let made =
             self.agentline.blocking(move |inner| inner.make_trip(request, &home, &options, sides)).await?;
         Ok(match made {
@@ -160,7 +176,10 @@ impl Session {
                     // The session has them, behind relays of ours.
                     trip.order.servers.clear();
                 }
-                self.live.run(*trip, Tell::AtOnce)
+                let run = self.live.run(*trip, Tell::AtOnce);
+                // The next prompt looks whether somebody has the seat; so it is taken before that one may look.
+                self.live.wait_for(|state| state.served > before.served).await;
+                run
             }
             Err(outcome) => Run::over(*outcome),
         })
