@@ -19,6 +19,8 @@ pub(crate) struct Telling {
     pub(crate) output: Output,
     /// The outcome also holds the messages.
     pub(crate) messages: bool,
+    /// The reasoning is shown, where only the answer would be.
+    pub(crate) thoughts: bool,
     /// The permission mode of the run, for the form of Claude Code.
     pub(crate) mode: PermissionMode,
 }
@@ -42,7 +44,7 @@ trait Form {
 impl Renderer {
     pub(crate) fn new(telling: Telling) -> Self {
         let form: Box<dyn Form> = match telling.output {
-            Output::Text => Box::new(human::Human::default()),
+            Output::Text => Box::new(human::Human::new(telling.thoughts)),
             Output::Json => Box::new(json::Json::new(telling.messages)),
             Output::Events => Box::new(events::Events::new(telling.messages)),
             Output::Claude => Box::new(claude::Claude::new(telling.mode)),

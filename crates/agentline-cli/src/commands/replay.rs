@@ -62,7 +62,12 @@ pub(crate) fn run(ui: &mut Ui, args: &ReplayArgs) -> Result<u8, Stop> {
             play(
                 ui,
                 &tape,
-                Telling { output: args.output, messages: args.messages, mode: PermissionMode::Default },
+                Telling {
+                    output: args.output,
+                    messages: args.messages,
+                    thoughts: false,
+                    mode: PermissionMode::Default,
+                },
                 pace,
             )
         }

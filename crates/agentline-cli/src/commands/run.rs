@@ -154,7 +154,7 @@ pub(crate) struct RunArgs {
     /// What standard output holds
     #[arg(short, long, value_name = "FORM", default_value = "text", help_heading = "Output")]
     pub(crate) output: Output,
-    /// Show the reasoning beside the answer
+    /// Show the reasoning too, on standard error
     #[arg(long, help_heading = "Output")]
     emit_thoughts: bool,
     /// The outcome also holds the messages of the run
@@ -173,7 +173,12 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, Stop> {
     }
     let (agentline, mut request) = setup.equip(&config);
     request.prompt = prompt::read(args.prompt.as_deref(), &request)?;
-    let telling = Telling { output: args.output, messages: args.messages, mode: request.permission_mode };
+    let telling = Telling {
+        output: args.output,
+        messages: args.messages,
+        thoughts: request.emit_thoughts,
+        mode: request.permission_mode,
+    };
     let mut renderer = Renderer::new(telling);
     live::start(|| async {
         let (judge, desk) = question::at_terminal(&request).unzip();

@@ -15,10 +15,17 @@ pub(super) struct Human {
     in_line: bool,
     /// What open calls are called, and since when.
     open: BTreeMap<String, (String, u64)>,
+    /// The reasoning is shown too, on standard error.
+    thoughts: bool,
+    /// What has come of a line of it.
+    thought: String,
 }
 
 impl Form for Human {
     fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()> {
+        if !matches!(record.event, Event::Thinking { .. }) {
+            self.end_thought(ui)?;
+        }
         match &record.event {
             Event::Text { text } => return self.text(ui, text),
             Event::ToolUse(tool) => {
@@ -53,6 +60,7 @@ impl Form for Human {
                 ui.detail(line);
                 ui.busy("waiting for the model");
             }
+            Event::Thinking { text } if self.thoughts => return self.think(ui, text),
             Event::Thinking { .. } if !self.in_line => ui.busy("thinking"),
             Event::Outcome { outcome } => return self.end(ui, outcome),
             _ => {}
@@ -62,6 +70,35 @@ impl Form for Human {
 }
 
 impl Human {
+    pub(super) fn new(thoughts: bool) -> Self {
+        Self { thoughts, ..Self::default() }
+    }
+
+    /// Shows reasoning line by line; it comes in pieces of any length.
+    fn think(&mut self, ui: &mut Ui, text: &str) -> io::Result<()> {
+        self.thought.push_str(text);
+        let Some(end) = self.thought.rfind('\n') else { return Ok(()) };
+        let rest = self.thought.split_off(end + 1);
+        self.end_thought(ui)?;
+        self.thought = rest;
+        Ok(())
+    }
+
+    fn end_thought(&mut self, ui: &mut Ui) -> io::Result<()> {
+        if self.thought.is_empty() {
+            return Ok(());
+        }
+        if ui.shares_terminal() {
+            self.end_line(ui)?;
+        }
+        ui.flush()?;
+        for line in std::mem::take(&mut self.thought).lines() {
+            let line = ui.paint(Paint::Dim, &words::plain(line));
+            ui.say(line);
+        }
+        Ok(())
+    }
+
     fn text(&mut self, ui: &mut Ui, text: &str) -> io::Result<()> {
         if text.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Values and checks from the command line: `--schema`, `--until`, and their exit codes.
+//! Values, checks and reasoning from the command line: `--schema`, `--until` and their exit codes, `--emit-thoughts`.
 
 use crate::talk::stage;
 use agentline_mock::gemini::{Script, Step};
@@ -52,4 +52,25 @@ fn no_value_is_exit_code_10() {
     let message = outcome["error"]["message"].as_str().unwrap();
     assert!(message.contains("no JSON value") && message.contains("no idea"), "{message}");
     assert_eq!(outcome["output"], Value::Null);
+}
+
+#[test]
+fn reasoning_is_shown_beside_the_answer_when_it_is_wanted() {
+    needs_real_gemini!();
+    let stage = stage([("", Script::new([Step::thought("**Look** I wonder why.").and_text("Because.")]))]);
+    let said = |args: &[&str]| {
+        let program = real_gemini().expect("real agents are not left out").path;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
+        command.args(["run", "-m", MODEL, "why"]).args(args).stdin(Stdio::null());
+        command.env_clear().envs(stage.variables()).env("GEMINI_CLI_PATH", program);
+        let output = command.current_dir(stage.workspace()).output().expect("it starts");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let (answer, beside) = said(&["--emit-thoughts"]);
+    assert_eq!(answer, "Because.\n", "{beside}");
+    assert!(beside.contains("I wonder why."), "{beside}");
+    let (answer, beside) = said(&[]);
+    assert_eq!(answer, "Because.\n", "{beside}");
+    assert!(!beside.contains("wonder"), "{beside}");
 }

@@ -15,8 +15,9 @@ use std::collections::BTreeMap;
 /// Silence after the answer where it is not known that nothing follows it.
 const QUIET: Millis = 500;
 
-/// Modes and rules that ask are understood without a conversation, too: what would be asked is refused there.
-const UNDERSTOOD_HEADLESS: &[&str] = &["ask", "permission_mode"];
+/// Modes and rules that ask are understood without a conversation, too: what would be asked is refused there. And who
+/// wants to see the reasoning sees what there is.
+const UNDERSTOOD_HEADLESS: &[&str] = &["ask", "permission_mode", "emit_thoughts"];
 
 /// Names under which rules mean the tool that starts commands, or every tool.
 const SHELL_NAMES: &[&str] = &["Bash", "Shell", "ShellTool", "run_shell_command", "*"];
@@ -36,6 +37,7 @@ fn needed_for(request: &RunRequest) -> impl Iterator<Item = &'static str> {
         ("attachments", !request.attachments.is_empty()),
         ("ask", !request.ask.is_empty()),
         ("permission_mode", asking),
+        ("emit_thoughts", request.emit_thoughts),
         ("mode_id", request.mode_id.is_some()),
         ("allow_file_reads", request.allow_file_reads),
         ("allow_file_writes", request.allow_file_writes),
