@@ -399,7 +399,7 @@ pub enum PermissionMode {
 
 impl PermissionMode {
     /// The words of the contract, in its order.
-    pub const NAMES: &[&str] = &["default", "accept-edits", "bypass", "plan"];
+    pub const NAMES: &[&str] = &["default", "accept-edits", "bypass", "plan", "auto", "deny", "prompt"];
 
     /// The word of the contract.
     #[must_use]

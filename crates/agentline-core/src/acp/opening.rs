@@ -142,11 +142,14 @@ impl Acp {
 
     /// The run is in its session.
     fn enter(&mut self, run: RunId, id: String, say: &mut Say) {
+        // What the session is set to is told before it is set.
+        let wished =
+            self.turns.get(&run).and_then(|turn| turn.order.model.as_ref()).map(|wish| wish.id.clone());
         let session = self.sessions.entry(id.clone()).or_default();
         session.run = Some(run);
         let started = Started {
             session_id: Some(id.clone()),
-            model: session.models.current.clone(),
+            model: wished.or_else(|| session.models.current.clone()),
             agent_version: self.capabilities.as_ref().and_then(|c| c.version.clone()),
             ..Started::default()
         };

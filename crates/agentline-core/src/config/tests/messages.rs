@@ -54,11 +54,11 @@ fn each_bad_value_has_its_message() {
         ),
         (
             json!({"permission_mode": "accept"}),
-            "`permission_mode`: permission_mode must be one of ['accept-edits', 'bypass', 'default', 'plan'], got: 'accept' (from configuration)\n  hint: write one of: accept-edits, bypass, default, plan",
+            "`permission_mode`: permission_mode must be one of ['accept-edits', 'auto', 'bypass', 'default', 'deny', 'plan', 'prompt'], got: 'accept' (from configuration)\n  hint: write one of: accept-edits, auto, bypass, default, deny, plan, prompt",
         ),
         (
             json!({"permission_mode": "bypas"}),
-            "`permission_mode`: permission_mode must be one of ['accept-edits', 'bypass', 'default', 'plan'], got: 'bypas' (from configuration)\n  hint: did you mean `bypass`?",
+            "`permission_mode`: permission_mode must be one of ['accept-edits', 'auto', 'bypass', 'default', 'deny', 'plan', 'prompt'], got: 'bypas' (from configuration)\n  hint: did you mean `bypass`?",
         ),
         (
             json!({"include_directories": "src"}),
