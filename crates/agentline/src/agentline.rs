@@ -3,11 +3,12 @@
 use crate::{
     detect::{Detection, Here},
     error::Error,
+    link::{Bell, link},
     live::LiveHandle,
     options::RunOptions,
     process::Supervisor,
-    ready::not_started,
-    run::Run,
+    ready::{not_started, stopped_before},
+    run::{Launched, Run},
     seat::Tell,
     typed::{Typed, TypedError, run_typed},
 };
@@ -135,15 +136,38 @@ impl Agentline {
             Ok(ready) => *ready,
             Err(outcome) => return Ok(Run::over(*outcome)),
         };
-        if let Err(outcome) = ready.wait_out().await {
-            return Ok(Run::over(*outcome));
-        }
+        let wait = match ready.must_wait() {
+            Ok(wait) => wait,
+            Err(outcome) => return Ok(Run::over(*outcome)),
+        };
         let (who, agent) = (ready.trip.order.who.clone(), ready.start.agent);
-        match LiveHandle::start(&self.inner, ready.start, &who.run_id, begun) {
-            // Nobody else can come once the handle is gone: the process is for this run.
-            Ok(live) => Ok(live.run(ready.trip, Tell::WhenGone)),
-            Err(error) => Ok(Run::over(not_started(&who, agent, &error))),
+        if wait.is_zero() {
+            return Ok(match LiveHandle::start(&self.inner, ready.start, &who.run_id, begun) {
+                // Nobody else can come once the handle is gone: the process is for this run.
+                Ok(live) => live.run(ready.trip, Tell::WhenGone),
+                Err(error) => Run::over(not_started(&who, agent, &error)),
+            });
         }
+        // Whoever waits has a run already, and can stop it.
+        let bell = Bell::default();
+        let (driven, held) = link(Bell::clone(&bell));
+        let run = Run::new(who.run_id.clone(), held, Launched::of(&ready.start.launch));
+        let inner = Arc::clone(&self.inner);
+        tokio::spawn(async move {
+            let stopped = tokio::select! {
+                () = tokio::time::sleep(wait) => None,
+                signal = driven.stopped(&bell) => Some(signal),
+            };
+            if let Some(signal) = stopped {
+                drop(ready);
+                return driven.finish(stopped_before(&who, signal));
+            }
+            match LiveHandle::start_by(bell, &inner, ready.start, &who.run_id, begun) {
+                Ok(live) => live.take(ready.trip.board(driven, Tell::WhenGone)),
+                Err(error) => driven.finish(not_started(&who, agent, &error)),
+            }
+        });
+        Ok(run)
     }
 
     /// Runs a prompt whose answer is a value of a type, and waits for it.

@@ -91,6 +91,16 @@ impl Driven {
         self.shared.lock().stop.take()
     }
 
+    /// Waits until the run is to be stopped, for as long as no loop drives it.
+    pub(crate) async fn stopped(&self, bell: &Bell) -> i32 {
+        loop {
+            if let Some(signal) = self.stop() {
+                return signal;
+            }
+            bell.notified().await;
+        }
+    }
+
     /// The last word.
     pub(crate) fn finish(self, outcome: Outcome) {
         self.shared.lock().outcome = Some(Box::new(outcome));

@@ -33,8 +33,18 @@ pub(crate) struct LiveHandle {
 impl LiveHandle {
     /// Starts a process. `mark` is on everything that it starts.
     pub(crate) fn start(inner: &Inner, start: Start, mark: &str, begun: Instant) -> Result<Self, SpawnError> {
+        Self::start_by(Bell::default(), inner, start, mark, begun)
+    }
+
+    /// As [`start`](Self::start), for a run that has its link already.
+    pub(crate) fn start_by(
+        bell: Bell,
+        inner: &Inner,
+        start: Start,
+        mark: &str,
+        begun: Instant,
+    ) -> Result<Self, SpawnError> {
         let (board, boarding) = tokio::sync::mpsc::unbounded_channel();
-        let bell = Bell::default();
         let launched = Launched::of(&start.launch);
         let agent_home = start.launch.agent_home.clone();
         let live = inner.go_live(start, mark, boarding, Bell::clone(&bell), begun)?;
@@ -52,10 +62,15 @@ impl LiveHandle {
     /// As [`run`](Self::run), for those who look after the run themselves.
     pub(crate) fn board(&self, trip: Trip, tell: Tell) -> Held {
         let (driven, held) = link(Bell::clone(&self.bell));
-        if let Err(gone) = self.board.send(trip.board(driven, tell)) {
+        self.take(trip.board(driven, tell));
+        held
+    }
+
+    /// Gives a run a place whose link rings this process's bell.
+    pub(crate) fn take(&self, boarding: Boarding) {
+        if let Err(gone) = self.board.send(boarding) {
             refuse(gone.0, self.gone.get());
         }
-        held
     }
 
     /// How the process stands now.

@@ -102,9 +102,10 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// Waits until the stored session may be opened without harm to it. The outcome, where the run has no time for that.
-    pub(crate) async fn wait_out(&mut self) -> Result<(), NotBegun> {
-        let Some(when) = self.start.launch.not_before else { return Ok(()) };
+    /// How long it must be waited until the stored session may be opened without harm to it. The outcome, where the run has
+    /// no time for that.
+    pub(crate) fn must_wait(&mut self) -> Result<Duration, NotBegun> {
+        let Some(when) = self.start.launch.not_before else { return Ok(Duration::ZERO) };
         let wait = time_until(Duration::from_millis(when).as_secs_f64());
         let clocks = &self.trip.order.clocks;
         let left = Duration::from_millis(clocks.deadline.unwrap_or(clocks.run).min(clocks.run));
@@ -123,10 +124,16 @@ impl Ready {
                 wait.as_secs() + 1
             );
             self.trip.notices.push(Notice::new("waited_for_session", message));
-            tokio::time::sleep(wait).await;
         }
-        Ok(())
+        Ok(wait)
     }
+}
+
+/// The run was stopped before its agent had been started.
+pub(crate) fn stopped_before(who: &Who, signal: i32) -> Outcome {
+    let by = if signal == 15 { "SIGTERM" } else { "SIGINT" };
+    let message = format!("stopped by the caller ({by}) before it had begun");
+    Outcome::not_begun(who, Verdict::Cancelled, Failure::new(Kind::Cancelled, message))
 }
 
 /// What was asked was good, but it could not begin: that is an outcome, as any other failure.

@@ -80,7 +80,7 @@ impl Agentline {
             Ok(ready) => *ready,
             Err(outcome) => return Err(Error::NotOpened(outcome)),
         };
-        ready.wait_out().await.map_err(Error::NotOpened)?;
+        tokio::time::sleep(ready.must_wait().map_err(Error::NotOpened)?).await;
         let mut trip = ready.trip;
         if let Some(workspace) = trip.workspace.take() {
             // All prompts have the same one, and it goes when the agent is gone.

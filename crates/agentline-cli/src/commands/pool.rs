@@ -37,14 +37,14 @@ enum What {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StartArgs {
     /// How many agents are alive at once, at most
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    processes: usize,
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
+    processes: u16,
     /// End after this long without work, seconds or `10m`
     #[arg(long, value_name = "TIME", default_value = "15m")]
     idle: String,
     /// Replace an agent that takes more memory than this, in MB
-    #[arg(long, value_name = "MB", default_value_t = 700)]
-    memory: u64,
+    #[arg(long, value_name = "MB", default_value_t = 700, value_parser = clap::value_parser!(u32).range(1..))]
+    memory: u32,
     /// Stay in the foreground
     #[arg(long)]
     foreground: bool,
@@ -143,8 +143,8 @@ mod unix {
     ) -> Result<u8, Stop> {
         let mut options = DaemonOptions::default();
         let mut pool = PoolOptions::default();
-        pool.max_processes = args.processes.max(1);
-        pool.max_memory = args.memory << 20;
+        pool.max_processes = args.processes.into();
+        pool.max_memory = u64::from(args.memory) << 20;
         options.pool = pool;
         options.idle_exit = idle(args)?;
         options.supervisor = supervisor.unwrap_or_default();

@@ -9,6 +9,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::{Duration, Instant},
 };
 
 /// The files of a session in the user's store.
@@ -134,5 +135,15 @@ async fn a_session_is_not_opened_while_that_would_spoil_it() {
     assert_eq!((told.outcome.verdict, error.kind), (Verdict::TimedOut, Kind::TimeoutRun), "{}", told.shown());
     assert!(error.message.contains("without harm to it"), "{}", error.message);
     assert!(error.hint.as_ref().unwrap().contains("stream-json"), "{error:?}");
+    // Whoever has the time waits, and can stop waiting.
+    let patient = resuming(&stage, &id, "again").timeout(Duration::from_secs(200 * 365 * 86_400));
+    let run = stage.agentline().run(patient).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let begun = Instant::now();
+    run.cancel();
+    let told = Told::of(run).await;
+    assert_eq!(told.outcome.verdict, Verdict::Cancelled, "{}", told.shown());
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     assert_eq!((fs::read(&file).unwrap(), stage.model.requests_to_main().len()), (before, asked));
+    assert_eq!(fs::read_dir(stage.outside().join("tmp")).unwrap().count(), 0);
 }

@@ -6,7 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const COMMANDS: &[&str] = &["run", "replay", "doctor", "agents", "demo", "config", "completions"];
+const COMMANDS: &[&str] =
+    &["run", "replay", "doctor", "agents", "policy", "pool", "demo", "config", "completions"];
 
 /// `UPDATE_DOCS=1 cargo test -p agentline-tests --test cli docs` writes the page anew.
 #[test]

@@ -9,7 +9,7 @@ use crate::{
     gear::Served,
     link::{Bell, Came, Driven, Held},
     live::LiveHandle,
-    ready::not_started,
+    ready::{not_started, stopped_before},
     seat::Tell,
 };
 use agentline_core::{Event, Failure, Kind, Millis, Outcome, Record, Verdict, Want};
@@ -153,12 +153,7 @@ impl Carrier {
 
     /// Waits until the caller wants the run stopped.
     async fn stopped(&self) -> i32 {
-        loop {
-            if let Some(signal) = self.link.stop() {
-                return signal;
-            }
-            self.bell.notified().await;
-        }
+        self.link.stopped(&self.bell).await
     }
 
     /// Waits until the caller wants the run stopped, or has made room for more.
@@ -184,10 +179,7 @@ impl Carrier {
     }
 
     fn cancelled(&self, signal: i32) -> Outcome {
-        let by = if signal == 15 { "SIGTERM" } else { "SIGINT" };
-        let failure =
-            Failure::new(Kind::Cancelled, format!("stopped by the caller ({by}) before it had begun"));
-        self.not_begun(Verdict::Cancelled, failure)
+        stopped_before(&self.wanted.asked.who, signal)
     }
 
     fn waited_too_long(&self) -> Outcome {
