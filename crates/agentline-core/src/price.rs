@@ -2,7 +2,7 @@
 
 use crate::Tokens;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::OnceLock};
 
 /// The table that comes with this version.
 const BUILT_IN: &str = include_str!("prices.toml");
@@ -36,7 +36,8 @@ impl PriceTable {
     /// The table that comes with this version.
     #[must_use]
     pub fn built_in() -> Self {
-        toml::from_str(BUILT_IN).unwrap_or_default()
+        static TABLE: OnceLock<PriceTable> = OnceLock::new();
+        TABLE.get_or_init(|| toml::from_str(BUILT_IN).unwrap_or_default()).clone()
     }
 
     /// This table with rows of another on top.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::{collections::BTreeMap, path::PathBuf};
 
 /// Who asks, and from where: the caller's environment, home and folders.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Here {
     /// The caller's environment.

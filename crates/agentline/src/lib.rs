@@ -21,6 +21,7 @@ mod link;
 mod litter;
 mod live;
 pub mod look;
+mod look_once;
 mod options;
 mod pool;
 mod prepare;

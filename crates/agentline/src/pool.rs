@@ -5,6 +5,7 @@
 //! gives every run a session of its own, so that nothing is carried over from one run to the next.
 
 mod carry;
+mod finds;
 mod key;
 mod lanes;
 mod seating;
@@ -18,6 +19,7 @@ use crate::{
     run::{Launched, Run},
 };
 use agentline_core::{RunRequest, Surface};
+use finds::Finds;
 use lanes::Lanes;
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
@@ -76,6 +78,7 @@ impl Default for PoolOptions {
 pub struct Pool {
     agentline: Agentline,
     lanes: Arc<Lanes>,
+    finds: Arc<Finds>,
 }
 
 /// How a pool stands.
@@ -124,7 +127,7 @@ impl Pool {
     pub fn new(agentline: Agentline, options: PoolOptions) -> Self {
         let lanes = Arc::new(Lanes::new(options));
         upkeep::begin(&lanes);
-        Self { agentline, lanes }
+        Self { agentline, lanes, finds: Arc::default() }
     }
 
     /// Runs a prompt on a warm agent, or on one that is started for it. A request that a warm agent cannot serve (one
@@ -158,7 +161,8 @@ impl Pool {
             return agentline.run_with(request, options).await;
         }
         let (asked, given) = (warm(request.clone()), options.clone());
-        let prepared = agentline.blocking(move |inner| key::prepare(inner, asked, &given)).await;
+        let finds = Arc::clone(&self.finds);
+        let prepared = agentline.blocking(move |inner| key::prepare(inner, &finds, asked, &given)).await;
         let wanted = match prepared {
             Ok(Ok(wanted)) => wanted,
             Ok(Err(outcome)) => return Ok(Run::over(*outcome)),
@@ -200,9 +204,10 @@ impl Pool {
         if request.prompt.trim().is_empty() {
             request.prompt = "open".into();
         }
+        let finds = Arc::clone(&self.finds);
         let prepared = self
             .agentline
-            .blocking(move |inner| key::prepare(inner, request, &RunOptions::default()))
+            .blocking(move |inner| key::prepare(inner, &finds, request, &RunOptions::default()))
             .await?;
         let Ok(wanted) = prepared else { return Ok(0) };
         Ok(carry::prewarm(&self.agentline, &self.lanes, &Arc::new(*wanted), runs).await)

@@ -9,7 +9,7 @@ use crate::{
     gear::{Gear, Served, Sides},
     link::{Bell, Driven},
     litter::Litter,
-    look::DiskLook,
+    look_once::LookOnce,
     options::RunOptions,
     prepare,
     process::{Process, Spawn, SpawnError, Via},
@@ -201,18 +201,27 @@ impl Inner {
 
     /// Checks the request and finds the agent. Blocks.
     pub(crate) fn ask(&self, request: RunRequest) -> Result<Result<Asked, NotBegun>, Error> {
+        self.ask_with(request, |agent| Arc::new(self.detect(agent)))
+    }
+
+    /// The same for those who know where the agent is to be found.
+    pub(crate) fn ask_with(
+        &self,
+        request: RunRequest,
+        detect: impl FnOnce(&'static dyn Agent) -> Arc<Detection>,
+    ) -> Result<Result<Asked, NotBegun>, Error> {
         let agent = self.roster.find(&request.agent).map_err(Problems::from)?;
         let plan = Plan::of(request, agent)?;
         let temporary = self.temporary_workspace(&plan.request)?;
         let cwd = temporary.as_ref().map(|dir| dir.path()).or(plan.request.working_dir.as_deref());
         let cwd = self.workspace(cwd)?;
-        let detection = self.detect(agent);
+        let detection = detect(agent);
         let mut who = self.who(agent, &plan, &cwd);
         who.agent_version = detection.version.map(|v| v.to_string());
         if let Some(late) = past_deadline(&plan.request) {
             return Ok(Err(Box::new(Outcome::not_begun(&who, Verdict::TimedOut, late))));
         }
-        let Some(program) = detection.program else {
+        let Some(program) = detection.program.clone() else {
             let failure = not_installed(agent, &detection.problems);
             return Ok(Err(Box::new(Outcome::not_begun(&who, Verdict::NotInstalled, failure))));
         };
@@ -236,7 +245,7 @@ impl Inner {
             Ground::new(asked.program.clone(), asked.cwd.clone(), self.here.home.clone(), private.to_owned());
         ground.env.clone_from(&self.here.env);
         session.clone_into(&mut ground.session_id);
-        Ok(asked.agent.launch(&asked.plan, &ground, &DiskLook).map_err(Problems::from)?)
+        Ok(asked.agent.launch(&asked.plan, &ground, &LookOnce::default()).map_err(Problems::from)?)
     }
 
     /// Makes a process ready to be started. Blocks.

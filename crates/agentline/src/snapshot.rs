@@ -31,6 +31,7 @@ mod stamp;
 mod walk;
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 pub use active::ActiveRun;
@@ -53,7 +54,9 @@ pub struct SnapshotOptions {
 
 impl Default for SnapshotOptions {
     fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        // To count them takes a dozen looks at the disk.
+        static CORES: OnceLock<usize> = OnceLock::new();
+        let cores = *CORES.get_or_init(|| std::thread::available_parallelism().map_or(2, usize::from));
         Self { max_files: 1_000_000, max_time: Duration::from_secs(10), threads: cores.min(4) }
     }
 }

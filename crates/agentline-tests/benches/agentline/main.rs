@@ -1,9 +1,10 @@
 //! What agentline costs, measured side by side in one run: `cargo bench -p agentline-tests` (or with `-- decode`,
-//! `transport`, `overhead`, `snapshot` for one part). Each figure stands next to its floor; compare ratios, not seconds.
+//! `transport`, `overhead`, `snapshot`, `pool` for one part). Each figure stands next to its floor; compare ratios, not seconds.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 mod decode;
 mod overhead;
+mod pool;
 mod snapshot;
 mod transport;
 
@@ -15,12 +16,13 @@ const PARTS: &[Part] = &[
     ("transport", transport::run),
     ("snapshot", snapshot::run),
     ("overhead", overhead::run),
+    ("pool", pool::run),
 ];
 
 fn main() {
     agentline::process::supervisor_main_if_asked();
     if let Ok(child) = std::env::var(transport::CHILD) {
-        return transport::child(&child);
+        return if child == pool::NAME { pool::main() } else { transport::child(&child) };
     }
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     for (name, part) in PARTS {

@@ -8,7 +8,7 @@ use crate::{
     link::{Bell, Driven, link},
     run::Run,
 };
-use agentline_core::{Event, Failure, Kind, Outcome, Problems, Record, RunRequest, Verdict, Who};
+use agentline_core::{Event, Failure, Kind, Outcome, PriceTable, Problems, Record, RunRequest, Verdict, Who};
 use std::{fmt, path::PathBuf, time::Duration};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
@@ -128,7 +128,7 @@ impl Client {
             cache: here.cache,
             programs: inner.programs.clone(),
             agents: inner.roster.settings(),
-            prices: inner.prices.clone(),
+            prices: (inner.prices != PriceTable::built_in()).then(|| inner.prices.clone()),
             request,
         };
         let lost = || Error::io("reach", "the pool")(std::io::ErrorKind::ConnectionAborted.into());

@@ -31,7 +31,8 @@ pub(super) struct RunOrder {
     pub(super) programs: BTreeMap<String, PathBuf>,
     /// The agents that the caller's configuration adds.
     pub(super) agents: BTreeMap<String, AgentSettings>,
-    pub(super) prices: PriceTable,
+    /// Where they are not those that come with this version.
+    pub(super) prices: Option<PriceTable>,
     pub(super) request: RunRequest,
 }
 

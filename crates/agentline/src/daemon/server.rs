@@ -9,7 +9,7 @@ use crate::{
     pool::{Pool, PoolOptions},
     process::Supervisor,
 };
-use agentline_core::{Event, agents::Roster};
+use agentline_core::{Event, PriceTable, agents::Roster};
 use std::{
     fs::{self, File, Permissions},
     future::Future,
@@ -212,7 +212,7 @@ impl Daemon {
         let mut agentline = Agentline::new(order.here())
             .supervisor(self.options.supervisor.clone())
             .agents(Roster::of(&order.agents))
-            .prices(order.prices);
+            .prices(order.prices.unwrap_or_else(PriceTable::built_in));
         for (agent, program) in order.programs {
             agentline = agentline.program(agent, program);
         }

@@ -1,5 +1,6 @@
 //! What makes two runs fit for the same process, and the same session to be opened for them.
 
+use super::finds::Finds;
 use crate::{
     agentline::Inner,
     error::Error,
@@ -40,10 +41,11 @@ impl From<u8> for Key {
 /// Checks the request, finds the agent and says what a process for it would be. Blocks.
 pub(super) fn prepare(
     inner: &Inner,
+    finds: &Finds,
     request: RunRequest,
     options: &RunOptions,
 ) -> Result<Result<Box<Wanted>, NotBegun>, Error> {
-    let mut asked = match inner.ask(request)? {
+    let mut asked = match inner.ask_with(request, |agent| finds.detect(inner, agent))? {
         Ok(asked) => asked,
         Err(outcome) => return Ok(Err(outcome)),
     };
@@ -61,14 +63,18 @@ pub(super) fn prepare(
 /// All that a process is started with. What belongs to a session is left out: workspace, prompt, mode, model, servers.
 fn process_key(asked: &Asked, launch: &Launch) -> Key {
     let Launch { program, args, env, files, links, folders, copy_back, proof, talk, agent_home, .. } = launch;
-    // Others change the user's files all the time; a process that has older copies of some does as well.
-    let files: Vec<_> =
-        files.iter().map(|file| (&file.path, (!file.copied).then_some(&file.content))).collect();
     let mut text = Digester::default();
+    for file in files {
+        text.bytes(file.path.as_os_str().as_encoded_bytes());
+        // Others change the user's files all the time; a process that has older copies of some does as well.
+        if !file.copied {
+            text.bytes(&file.content);
+        }
+    }
     // Writing to a digest cannot fail.
     let _ = write!(
         text,
-        "{}\0{program:?}\0{:?}\0{args:?}\0{env:?}\0{files:?}\0{links:?}\0{folders:?}\0{copy_back:?}\0{proof:?}\0{talk:?}\0{agent_home:?}\0{:?}",
+        "{}\0{program:?}\0{:?}\0{args:?}\0{env:?}\0{links:?}\0{folders:?}\0{copy_back:?}\0{proof:?}\0{talk:?}\0{agent_home:?}\0{:?}",
         asked.agent.card().id,
         asked.program.version,
         asked.plan.request.max_line_bytes,
@@ -87,6 +93,12 @@ fn session_key(asked: &Asked, launch: &Launch) -> Key {
 struct Digester(Sha256);
 
 impl Digester {
+    /// Takes bytes that could hold anything, so their number goes first.
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.0.update(bytes.len().to_le_bytes());
+        self.0.update(bytes);
+    }
+
     fn key(self) -> Key {
         Key(self.0.finalize().into())
     }

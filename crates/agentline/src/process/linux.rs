@@ -73,6 +73,7 @@ pub(super) fn processes() -> Vec<Listed> {
 /// are looked at; else all processes.
 pub(super) fn descendants_of(roots: &BTreeSet<i32>) -> BTreeSet<i32> {
     let (mut found, mut open) = (BTreeSet::new(), roots.iter().copied().collect::<Vec<_>>());
+    let mut is_new = |child: &i32| found.insert(*child) && !roots.contains(child);
     let mut bytes = Vec::with_capacity(256);
     while let Some(pid) = open.pop() {
         for thread in numbers_in(&format!("/proc/{pid}/task")) {
@@ -84,7 +85,7 @@ pub(super) fn descendants_of(roots: &BTreeSet<i32>) -> BTreeSet<i32> {
                 continue;
             };
             let children = std::str::from_utf8(children).unwrap_or_default().split_ascii_whitespace();
-            open.extend(children.filter_map(|child| child.parse().ok()).filter(|child| found.insert(*child)));
+            open.extend(children.filter_map(|child| child.parse().ok()).filter(&mut is_new));
         }
     }
     found.retain(|pid| {
@@ -128,7 +129,19 @@ pub(super) fn environment_of(pid: i32, ask: impl FnOnce(&[u8]) -> bool) -> bool 
 
 fn read_proc<'a>(pid: i32, what: &str, bytes: &'a mut Vec<u8>) -> Option<&'a [u8]> {
     bytes.clear();
-    File::open(format!("/proc/{pid}/{what}")).ok()?.read_to_end(bytes).ok()?;
+    let mut file = File::open(format!("/proc/{pid}/{what}")).ok()?;
+    let mut length = 0;
+    // Such a file does not know how long it is, so it is not asked.
+    loop {
+        bytes.resize(bytes.capacity().max(256).max(2 * length), 0);
+        match file.read(&mut bytes[length..]) {
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+    }
+    bytes.truncate(length);
     Some(bytes)
 }
 

@@ -10,6 +10,9 @@ use ignore::{DirEntry, Error, WalkBuilder, WalkState};
 use super::stamp::{self, Stamp};
 use super::{Entry, Snapshot, SnapshotOptions};
 
+/// So many files and folders are walked without help.
+const FEW: usize = 300;
+
 /// Records names, sizes and times.
 pub(super) fn take(root: &Path, options: &SnapshotOptions) -> Snapshot {
     let began = SystemTime::now();
@@ -110,10 +113,33 @@ impl Drop for Recorder<'_> {
 
 impl Walk<'_> {
     fn run(&self) {
-        rules(self.root).threads(self.options.threads).build_parallel().run(|| {
+        let mut rules = rules(self.root);
+        if self.is_done_alone(&rules) {
+            return;
+        }
+        rules.threads(self.options.threads).build_parallel().run(|| {
             let mut recorder = Recorder { walk: self, part: Part::default() };
             Box::new(move |found| recorder.take(found))
         });
+    }
+
+    /// Walks in this thread, and gives up where there is much: most workspaces are small, and to start threads costs
+    /// more than to walk those.
+    fn is_done_alone(&self, rules: &WalkBuilder) -> bool {
+        let few = if self.options.threads == 1 { usize::MAX } else { FEW };
+        let mut recorder = Recorder { walk: self, part: Part::default() };
+        for (seen, found) in rules.build().enumerate() {
+            if seen == few {
+                recorder.part = Part::default();
+                self.recorded.store(0, Ordering::Relaxed);
+                self.skipped.store(0, Ordering::Relaxed);
+                return false;
+            }
+            if recorder.take(found) == WalkState::Quit {
+                break;
+            }
+        }
+        true
     }
 }
 

@@ -1,0 +1,129 @@
+//! The warm pool beside the bare CLI, a cold run, and the floor: a client of a few lines that checks nothing. All on the
+//! real Gemini CLI with an instant model, interleaved. Agentline is in a process of its own, so that its processor time
+//! and memory are nobody else's.
+
+mod child;
+mod floor;
+
+use crate::{median, transport::CHILD};
+use agentline_mock::gemini::{Script, ScriptedModel, Step};
+use agentline_tests::{MODEL, Stage, real_gemini};
+use child::Told;
+use floor::Floor;
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{ChildStdin, ChildStdout, Command, Stdio},
+    time::Instant,
+};
+
+pub(crate) use child::{NAME, main};
+
+/// How often each is measured, unless `AGENTLINE_BENCH_ROUNDS` says another number.
+const ROUNDS: usize = 20;
+/// How many runs memory is watched for.
+const MANY: usize = 200;
+
+pub(crate) fn run() {
+    let Some(program) = real_gemini() else { return println!("left out: AGENTLINE_REAL_AGENTS=off") };
+    let rounds = std::env::var("AGENTLINE_BENCH_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(ROUNDS);
+    let slow = Script::always(Step::text("slow").delay(500));
+    let model = ScriptedModel::matching([("slowly", slow), ("", Script::always(Step::text("4")))]);
+    let stage = Stage::with_model(model.expect("a free port"));
+    let mut agentline = Agentline::start(&stage, &program.path);
+    let mut floor = Floor::start(&stage, &program);
+    let bare = || {
+        let out = File::create(stage.outside().join("out")).expect("a file");
+        let mut command = Command::new(&program.path);
+        command.args(&program.args).env_clear().envs(stage.variables()).current_dir(stage.workspace());
+        command.args(["-m", MODEL, "--skip-trust", "--approval-mode", "yolo", "-p", child::PROMPT]);
+        let start = Instant::now();
+        command.stdin(Stdio::null()).stdout(out).stderr(Stdio::null());
+        assert!(command.status().expect("it starts").success());
+        start.elapsed().as_secs_f64()
+    };
+    // The first prompt of a process is slower than all others.
+    for what in ["pool", "spare"] {
+        agentline.ask(what);
+    }
+    floor.prompt_in_new_session();
+
+    let mut walls: [Vec<f64>; 6] = Default::default();
+    let mut cpus = Vec::new();
+    for _ in 0..rounds {
+        walls[0].push(bare());
+        walls[1].push(agentline.ask("cold").wall);
+        let opened = floor.open();
+        let pooled = agentline.ask("pool");
+        walls[2].push(pooled.wall);
+        cpus.push(pooled.cpu * 1e3);
+        walls[3].push(floor.prompt_in_new_session());
+        walls[4].push(agentline.ask("spare").wall);
+        walls[5].push(floor.prompt(&opened));
+    }
+    let names = [
+        "bare gemini -p",
+        "cold agentline run",
+        "pool",
+        "floor: new session and prompt",
+        "pool, session opened before",
+        "floor, session opened before",
+    ];
+    println!("{rounds} interleaved rounds, ms: median [least, most]");
+    for (name, walls) in names.iter().zip(&walls) {
+        let (least, most) = walls.iter().fold((f64::MAX, 0_f64), |(a, b), w| (a.min(*w), b.max(*w)));
+        println!("{name:<32} {:>8.1} [{:.1}, {:.1}]", median(walls) * 1e3, least * 1e3, most * 1e3);
+    }
+    let ratio =
+        |a: usize, b: usize| median(&walls[a].iter().zip(&walls[b]).map(|(a, b)| a / b).collect::<Vec<_>>());
+    let above = |a: usize, b: usize| {
+        median(&walls[a].iter().zip(&walls[b]).map(|(a, b)| a - b).collect::<Vec<_>>()) * 1e3
+    };
+    println!("bare / pool: {:.1} times (with a session opened before: {:.1})", ratio(0, 2), ratio(0, 4));
+    println!("pool / floor: {:.3}, {:+.1} ms (medians of the rounds)", ratio(2, 3), above(2, 3));
+    println!("the same with sessions opened before: {:.3}, {:+.1} ms", ratio(4, 5), above(4, 5));
+    println!("our processor time a prompt on the pool: {:.2} ms (median)", median(&cpus));
+    drop(floor);
+
+    let told = agentline.ask(&format!("many {}", rounds.min(20) * MANY / 20));
+    println!("{}", told.words);
+    let told = agentline.ask("lanes");
+    println!("{}", told.words);
+}
+
+/// The process with agentline in it.
+struct Agentline {
+    child: std::process::Child,
+    say: ChildStdin,
+    hear: BufReader<ChildStdout>,
+}
+
+impl Agentline {
+    fn start(stage: &Stage, program: &Path) -> Self {
+        let own = std::env::current_exe().expect("this program");
+        let mut command = Command::new(own);
+        command.env_clear().envs(stage.variables()).env(CHILD, NAME).env(child::PROGRAM, program);
+        command.env(child::WORKSPACE, stage.workspace()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("a child");
+        let say = child.stdin.take().expect("a pipe");
+        let hear = BufReader::new(child.stdout.take().expect("a pipe"));
+        Self { child, say, hear }
+    }
+
+    fn ask(&mut self, what: &str) -> Told {
+        writeln!(self.say, "{what}").expect("the child listens");
+        let mut line = String::new();
+        self.hear.read_line(&mut line).expect("the child answers");
+        serde_json::from_str(&line).unwrap_or_else(|why| panic!("{what}: {why}: {line}"))
+    }
+}
+
+impl Drop for Agentline {
+    fn drop(&mut self) {
+        // It ends with its input.
+        let _ = self.say.flush();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,169 @@
+//! Agentline in a process of its own: does what it is told, a line each, and says what that cost.
+
+use crate::transport::usage;
+use agentline::{Agentline, Outcome, PermissionMode, Pool, PoolOptions, RunRequest, detect::Here};
+use agentline_tests::MODEL;
+use serde::{Deserialize, Serialize};
+use std::{io::BufRead, path::PathBuf, time::Instant};
+
+/// Which child this is.
+pub(crate) const NAME: &str = "pool";
+pub(crate) const PROGRAM: &str = "AGENTLINE_BENCH_PROGRAM";
+pub(crate) const WORKSPACE: &str = "AGENTLINE_BENCH_WORKSPACE";
+pub(crate) const PROMPT: &str = "What is 2 + 2?";
+/// Runs after which memory is looked at.
+const PACE: usize = 10;
+
+/// What something cost.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Told {
+    /// In seconds.
+    pub(crate) wall: f64,
+    /// Of this process alone, in seconds.
+    pub(crate) cpu: f64,
+    pub(crate) words: String,
+}
+
+pub(crate) fn main() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let bench = Bench::new();
+        let lines = std::io::stdin().lock().lines().map_while(Result::ok);
+        for line in lines {
+            let told = bench.obey(&line).await;
+            println!("{}", serde_json::to_string(&told).expect("JSON"));
+        }
+        bench.pool.close().await;
+        bench.spares.close().await;
+    });
+}
+
+struct Bench {
+    agentline: Agentline,
+    workspace: PathBuf,
+    pool: Pool,
+    /// For runs whose session was opened before.
+    spares: Pool,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let env: std::collections::BTreeMap<String, String> = std::env::vars().collect();
+        let workspace = PathBuf::from(&env[WORKSPACE]);
+        let here = Here::new(env.clone(), &env["HOME"], &workspace);
+        let agentline = Agentline::new(here).program("gemini", &env[PROGRAM]);
+        let pool = Pool::new(agentline.clone(), PoolOptions::default());
+        let spares = Pool::new(agentline.clone(), PoolOptions::default());
+        Self { agentline, workspace, pool, spares }
+    }
+
+    fn request(&self, prompt: &str) -> RunRequest {
+        let mode = PermissionMode::Bypass;
+        let mut request =
+            RunRequest::new(prompt).model(MODEL).permission_mode(mode).working_dir(&self.workspace);
+        request.extensions = Some(Vec::new());
+        request
+    }
+
+    async fn obey(&self, line: &str) -> Told {
+        let (what, number) = line.split_once(' ').unwrap_or((line, "0"));
+        match what {
+            "cold" => {
+                measured(async {
+                    done(&self.agentline.run(self.request(PROMPT)).await.expect("a run").outcome().await)
+                })
+                .await
+            }
+            "pool" => measured(self.one()).await,
+            "spare" => {
+                let ready = self.spares.prewarm(self.request(""), 1).await;
+                assert_eq!(ready.expect("a session"), 1);
+                measured(async {
+                    done(&self.spares.run(self.request(PROMPT)).await.expect("a run").outcome().await);
+                })
+                .await
+            }
+            "many" => self.many(number.parse().expect("a number")).await,
+            "lanes" => self.lanes().await,
+            other => panic!("{other}?"),
+        }
+    }
+
+    async fn one(&self) {
+        done(&self.pool.run(self.request(PROMPT)).await.expect("a run").outcome().await);
+    }
+
+    /// Many runs, one after another, and what they do to memory.
+    async fn many(&self, runs: usize) -> Told {
+        let (begun, cpu) = (Instant::now(), usage().0);
+        let (mut own, mut pool) = (Vec::new(), Vec::new());
+        for run in 1..=runs {
+            self.one().await;
+            if run % PACE == 0 {
+                own.push(resident_mb());
+                let memory = |of: &Pool| of.status().processes.iter().filter_map(|p| p.memory).sum::<u64>();
+                pool.push(memory(&self.pool) as f64 / f64::from(1 << 20));
+            }
+        }
+        let (wall, cpu) = (begun.elapsed().as_secs_f64(), usage().0 - cpu);
+        let status = self.pool.status();
+        let most = pool.iter().fold(0_f64, |a, b| a.max(*b));
+        let words = format!(
+            "{runs} runs: {:.1} ms and {:.2} ms of ours each (mean, restarts included); agentline {:.1} MB after {PACE}, \
+             {:.1} MB at the end; pool {:.0} MB at most, {} agents started, {} recycled",
+            wall * 1e3 / runs as f64,
+            cpu * 1e3 / runs as f64,
+            own.first().copied().unwrap_or_default(),
+            own.last().copied().unwrap_or_default(),
+            most,
+            status.started,
+            status.recycled,
+        );
+        Told { wall, cpu, words }
+    }
+
+    /// Eight prompts on four lanes of one process, with a model that takes half a second.
+    async fn lanes(&self) -> Told {
+        let mut options = PoolOptions::default();
+        (options.max_processes, options.lanes) = (1, 4);
+        let pool = Pool::new(self.agentline.clone(), options);
+        let request = |prompt: &str| self.request(prompt).deny("Bash");
+        // The first prompt of a process is slower than all others.
+        done(&pool.run(request(PROMPT)).await.expect("a run").outcome().await);
+        assert_eq!(pool.prewarm(request(""), 8).await.expect("sessions"), 8);
+        let mut told = measured(async {
+            let mut runs = tokio::task::JoinSet::new();
+            for _ in 0..8 {
+                let run = pool.run(request("Answer slowly.")).await.expect("a run");
+                runs.spawn(async move { done(&run.outcome().await) });
+            }
+            runs.join_all().await;
+        })
+        .await;
+        told.words = format!(
+            "8 prompts of 500 ms on 4 lanes: {:.0} ms, {:.2} ms of ours each",
+            told.wall * 1e3,
+            told.cpu * 1e3 / 8.0
+        );
+        pool.close().await;
+        told
+    }
+}
+
+async fn measured(work: impl Future<Output = ()>) -> Told {
+    let (start, cpu) = (Instant::now(), usage().0);
+    work.await;
+    Told { wall: start.elapsed().as_secs_f64(), cpu: usage().0 - cpu, words: String::new() }
+}
+
+fn done(outcome: &Outcome) {
+    assert!(outcome.is_done(), "{outcome:?}");
+}
+
+fn resident_mb() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kb = status
+        .lines()
+        .find_map(|l| l.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse::<f64>().ok());
+    kb.unwrap_or(f64::NAN) / 1024.0
+}
