@@ -300,6 +300,9 @@ fn however_the_daemon_ends_nothing_is_left_and_the_caller_hears_of_it() {
         signal(&user.status()["pid"].to_string(), name);
         let output = client.wait_with_output().unwrap();
         let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let told = (&outcome["agent"], &outcome["surface"], outcome["run_id"].as_str().map(str::is_empty));
+        assert_eq!(told, (&json!("gemini"), &json!("acp"), Some(false)), "{name} {outcome:#}");
+        assert!(outcome["session_id"].is_string(), "{name} {outcome:#}");
         assert_eq!(outcome["verdict"], verdict, "{name}: {outcome:#}");
         assert!(!output.status.success());
         user.nothing_lives();

@@ -8,7 +8,9 @@ use crate::{
     link::{Bell, Driven, link},
     run::Run,
 };
-use agentline_core::{Event, Failure, Kind, Outcome, PriceTable, Problems, Record, RunRequest, Verdict, Who};
+use agentline_core::{
+    Event, Failure, Kind, Outcome, PriceTable, Problems, Record, RunRequest, Started, Verdict, Who,
+};
 use std::{fmt, path::PathBuf, time::Duration};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
@@ -119,6 +121,11 @@ impl Client {
             return agentline.run(request).await;
         }
         let inner = agentline.inner();
+        let mut who = Who::default();
+        who.agent.clone_from(&request.agent);
+        who.model.clone_from(&request.model);
+        who.name.clone_from(&request.name);
+        who.cwd = request.working_dir.as_ref().unwrap_or(&inner.here.cwd).to_string_lossy().into_owned();
         let here = inner.here.clone();
         let order = RunOrder {
             env: here.env,
@@ -148,12 +155,14 @@ impl Client {
         };
         let bell = Bell::default();
         let (driven, held) = link(Bell::clone(&bell));
-        tokio::spawn(self.hand_on(driven, bell));
+        who.run_id.clone_from(&run_id);
+        tokio::spawn(self.hand_on(driven, bell, who));
         Ok(Run::new(run_id, held, launched))
     }
 
     /// Hands events on until the outcome, and a stop back.
-    async fn hand_on(mut self, link: Driven, bell: Bell) {
+    async fn hand_on(mut self, link: Driven, bell: Bell, mut who: Who) {
+        let mut session = None;
         loop {
             let line = tokio::select! {
                 line = self.lines.next_line(), if !link.is_full() => line,
@@ -169,13 +178,21 @@ impl Client {
             let Ok(Some(line)) = line else { break };
             match Record::from_line(&line) {
                 Some(Record { event: Event::Outcome { outcome }, .. }) => return link.finish(*outcome),
-                Some(record) => link.send(vec![record]),
+                Some(record) => {
+                    if let Event::Started(started) = &record.event {
+                        session.clone_from(&started.session_id);
+                        who = who_is(started);
+                    }
+                    link.send(vec![record]);
+                }
                 None => {}
             }
         }
         let failure = Failure::new(Kind::Crashed, "the pool went away in the middle of the run")
             .hint("run it again; `agentline pool status` says whether the pool is there");
-        link.finish(Outcome::not_begun(&Who::default(), Verdict::Failed, failure));
+        let mut outcome = Outcome::not_begun(&who, Verdict::Failed, failure);
+        outcome.session_id = session;
+        link.finish(outcome);
     }
 
     async fn say(&mut self, message: &ToDaemon) -> std::io::Result<()> {
@@ -188,4 +205,14 @@ impl Client {
         let line = self.lines.next_line().await.ok()??;
         serde_json::from_str(&line).ok()
     }
+}
+
+/// Whose run it is, by its own word.
+fn who_is(started: &Started) -> Who {
+    let started = started.clone();
+    let mut who = Who::default();
+    (who.run_id, who.agent, who.cwd) = (started.run_id, started.agent, started.cwd);
+    (who.agent_version, who.surface) = (started.agent_version, started.surface);
+    (who.model, who.name) = (started.model, started.name);
+    who
 }
