@@ -162,10 +162,13 @@ impl Inner {
         if asked.plan.surface != Surface::Acp {
             served = self.serve(&asked, options, &asked.plan.request.mcp_servers)?;
         }
+        let mut secrets = Vec::new();
         if let Some(serving) = &served {
+            // What foreign servers are given is no business of the agent's, but may come out of what they say.
+            secrets = self.launch(&asked, &self.temp_dir(), NO_SESSION)?.secrets;
             asked.plan.request.mcp_servers = serving.servers().clone();
         }
-        let ready = self.start(&asked).and_then(|start| {
+        let ready = self.start(&asked, secrets).and_then(|start| {
             if asked.plan.surface == Surface::Acp {
                 served = self.serve(&asked, options, &start.launch.servers)?;
             }
@@ -248,10 +251,11 @@ impl Inner {
         Ok(asked.agent.launch(&asked.plan, &ground, &LookOnce::default()).map_err(Problems::from)?)
     }
 
-    /// Makes a process ready to be started. Blocks.
-    pub(crate) fn start(&self, asked: &Asked) -> Result<Start, Error> {
+    /// Makes a process ready to be started that also hides these secrets. Blocks.
+    fn start(&self, asked: &Asked, secrets: Vec<String>) -> Result<Start, Error> {
         let private = prepare::private_folder(&self.temp_dir())?;
-        let launch = self.launch(asked, private.path(), &uuid::Uuid::new_v4().to_string())?;
+        let mut launch = self.launch(asked, private.path(), &uuid::Uuid::new_v4().to_string())?;
+        launch.secrets.extend(secrets);
         let tape = self.tape(asked, &launch)?;
         prepare::carry_out(&launch)?;
         let max_line = asked.plan.request.max_line_bytes;
@@ -260,7 +264,7 @@ impl Inner {
 
     /// Makes a process ready to be started that outlives the workspaces of its runs. Blocks.
     pub(crate) fn start_shared(&self, asked: &Asked) -> Result<Start, Error> {
-        let mut start = self.start(asked)?;
+        let mut start = self.start(asked, Vec::new())?;
         let here = asked.cwd.to_string_lossy();
         let names_it = |file: &NewFile| String::from_utf8_lossy(&file.content).contains(&*here);
         if start.launch.files.iter().any(names_it) {
