@@ -95,8 +95,18 @@ pub(crate) fn child(_what: &str) {
 }
 
 /// Processor time and peak memory of this process.
-#[expect(unsafe_code, reason = "there is no safe call for it")]
 pub(crate) fn usage() -> (f64, f64) {
+    // `ru_maxrss` would also tell of the memory that the parent had when it started us.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status
+        .lines()
+        .find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse::<f64>().ok());
+    (cpu(), peak.unwrap_or(f64::NAN) / 1024.0)
+}
+
+/// Processor time of this process, in seconds.
+#[expect(unsafe_code, reason = "there is no safe call for it")]
+pub(crate) fn cpu() -> f64 {
     // SAFETY: the struct is plain data that the call fills in.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
@@ -104,10 +114,5 @@ pub(crate) fn usage() -> (f64, f64) {
         usage
     };
     let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
-    // `ru_maxrss` would also tell of the memory that the parent had when it started us.
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak = status
-        .lines()
-        .find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse::<f64>().ok());
-    (seconds(usage.ru_utime) + seconds(usage.ru_stime), peak.unwrap_or(f64::NAN) / 1024.0)
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }

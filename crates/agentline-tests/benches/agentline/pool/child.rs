@@ -1,6 +1,6 @@
 //! Agentline in a process of its own: does what it is told, a line each, and says what that cost.
 
-use crate::transport::usage;
+use crate::transport::cpu;
 use agentline::{Agentline, Outcome, PermissionMode, Pool, PoolOptions, RunRequest, detect::Here};
 use agentline_tests::MODEL;
 use serde::{Deserialize, Serialize};
@@ -95,7 +95,7 @@ impl Bench {
 
     /// Many runs, one after another, and what they do to memory.
     async fn many(&self, runs: usize) -> Told {
-        let (begun, cpu) = (Instant::now(), usage().0);
+        let (begun, before) = (Instant::now(), cpu());
         let (mut own, mut pool) = (Vec::new(), Vec::new());
         for run in 1..=runs {
             self.one().await;
@@ -105,7 +105,7 @@ impl Bench {
                 pool.push(memory(&self.pool) as f64 / f64::from(1 << 20));
             }
         }
-        let (wall, cpu) = (begun.elapsed().as_secs_f64(), usage().0 - cpu);
+        let (wall, cpu) = (begun.elapsed().as_secs_f64(), cpu() - before);
         let status = self.pool.status();
         let most = pool.iter().fold(0_f64, |a, b| a.max(*b));
         let words = format!(
@@ -151,9 +151,9 @@ impl Bench {
 }
 
 async fn measured(work: impl Future<Output = ()>) -> Told {
-    let (start, cpu) = (Instant::now(), usage().0);
+    let (start, before) = (Instant::now(), cpu());
     work.await;
-    Told { wall: start.elapsed().as_secs_f64(), cpu: usage().0 - cpu, words: String::new() }
+    Told { wall: start.elapsed().as_secs_f64(), cpu: cpu() - before, words: String::new() }
 }
 
 fn done(outcome: &Outcome) {
