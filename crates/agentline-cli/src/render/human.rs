@@ -118,6 +118,10 @@ impl Human {
 
     fn end(&mut self, ui: &mut Ui, outcome: &Outcome) -> io::Result<()> {
         self.end_line(ui)?;
+        if let Some(value) = &outcome.output {
+            // The value is the answer; what was said on the way is not all of it.
+            writeln!(ui.out(), "{}", value.get())?;
+        }
         ui.flush()?;
         ui.rest();
         words::failure(ui, outcome);

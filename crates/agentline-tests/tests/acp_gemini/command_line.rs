@@ -39,6 +39,20 @@ fn a_schema_and_a_check_are_given_as_flags() {
 }
 
 #[test]
+fn the_value_is_on_standard_output_in_the_form_for_people_too() {
+    needs_real_gemini!();
+    let stage = stage([("", Script::new([Step::text(r#"{"n": 7}"#)]))]);
+    stage.file("n.json", r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#);
+    let program = real_gemini().expect("real agents are not left out").path;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
+    command.args(["run", "-m", MODEL, "go", "--schema", "n.json"]).current_dir(stage.workspace());
+    command.env_clear().envs(stage.variables()).env("GEMINI_CLI_PATH", program).stdin(Stdio::null());
+    let output = command.output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(text.lines().last(), Some(r#"{"n":7}"#), "{text}");
+}
+
+#[test]
 fn no_value_is_exit_code_10() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(Step::text("no idea")))]);
