@@ -49,7 +49,7 @@ pub(crate) fn run() {
     }
     floor.prompt_in_new_session();
 
-    let mut walls: [Vec<f64>; 6] = Default::default();
+    let mut walls: [Vec<f64>; 7] = Default::default();
     let mut cpus = Vec::new();
     for _ in 0..rounds {
         walls[0].push(bare());
@@ -61,6 +61,7 @@ pub(crate) fn run() {
         walls[3].push(floor.prompt_in_new_session());
         walls[4].push(agentline.ask("spare").wall);
         walls[5].push(floor.prompt(&opened));
+        walls[6].push(floor.prompt_with_mode_and_model());
     }
     let names = [
         "bare gemini -p",
@@ -69,6 +70,7 @@ pub(crate) fn run() {
         "floor: new session and prompt",
         "pool, session opened before",
         "floor, session opened before",
+        "floor: mode and model set too",
     ];
     println!("{rounds} interleaved rounds, ms: median [least, most]");
     for (name, walls) in names.iter().zip(&walls) {
@@ -82,6 +84,7 @@ pub(crate) fn run() {
     };
     println!("bare / pool: {:.1} times (with a session opened before: {:.1})", ratio(0, 2), ratio(0, 4));
     println!("pool / floor: {:.3}, {:+.1} ms (medians of the rounds)", ratio(2, 3), above(2, 3));
+    println!("with mode and model set for the session by both: {:.3}, {:+.1} ms", ratio(2, 6), above(2, 6));
     println!("the same with sessions opened before: {:.3}, {:+.1} ms", ratio(4, 5), above(4, 5));
     println!("our processor time a prompt on the pool: {:.2} ms (median)", median(&cpus));
     drop(floor);
