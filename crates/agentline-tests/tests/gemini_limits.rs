@@ -24,7 +24,8 @@ fn write(n: usize) -> Step {
 /// Two turns that come to 3,000 prompt tokens (1,200 of them cached), 300 of the answer and 70 of thoughts.
 fn two_turns() -> Script {
     let first = write(1).usage(tokens(1000, 100, 200, 50));
-    Script::new([first, Step::text("Done.").usage(tokens(2000, 200, 1000, 20))])
+    // The model thinks for a moment, so that what was written of the first turn is seen before the second.
+    Script::new([first, Step::text("Done.").usage(tokens(2000, 200, 1000, 20)).delay(300)])
 }
 
 #[track_caller]
