@@ -4,16 +4,17 @@ use crate::{
     agentline::Inner,
     detect::{Detection, Here},
 };
-use agentline_core::Agent;
+use agentline_core::{Agent, Program};
 use std::{
     collections::VecDeque,
-    path::PathBuf,
+    fs::Metadata,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
-/// How long a find is believed. An agent that was updated is noticed after that.
-const BELIEVED: Duration = Duration::from_secs(3);
+/// How long a find is believed while its program is as it was. One that came to a better place is noticed after that.
+const BELIEVED: Duration = Duration::from_secs(60);
 /// How many callers are remembered: each environment and folder is one.
 const MOST: usize = 16;
 
@@ -29,7 +30,31 @@ struct Find {
     agent: &'static str,
     here: Here,
     configured: Option<PathBuf>,
+    /// What the files of the program were like: an update changes them.
+    files: Vec<Stamp>,
     detection: Arc<Detection>,
+}
+
+/// When a file was last changed, how long it is and, where there is such a number, which it is: npm gives all files the
+/// same time, and the program of an agent may be a line that never changes.
+type Stamp = Option<(SystemTime, u64, u64)>;
+
+/// The program, and the script where it is one that another program runs.
+fn files_of(program: &Program) -> Vec<Stamp> {
+    let paths = std::iter::once(program.path.as_path()).chain(program.args.iter().map(Path::new));
+    let stamp =
+        |path: &Path| path.metadata().and_then(|file| Ok((file.modified()?, file.len(), number(&file)))).ok();
+    paths.map(stamp).collect()
+}
+
+#[cfg(unix)]
+fn number(file: &Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(file)
+}
+
+#[cfg(not(unix))]
+fn number(_file: &Metadata) -> u64 {
+    0
 }
 
 impl Finds {
@@ -43,17 +68,23 @@ impl Finds {
             let same = |find: &&Find| {
                 find.agent == id && find.configured.as_ref() == configured && find.here == inner.here
             };
-            if let Some(find) = known.iter().find(same) {
-                return Arc::clone(&find.detection);
+            if let Some(at) = known.iter().position(|find| same(&find)) {
+                let is_same =
+                    known[at].detection.program.as_ref().map(files_of).as_ref() == Some(&known[at].files);
+                if is_same {
+                    return Arc::clone(&known[at].detection);
+                }
+                known.remove(at);
             }
         }
         let detection = Arc::new(inner.detect(agent));
-        if detection.program.is_some() {
+        if let Some(program) = &detection.program {
             let find = Find {
                 when: Instant::now(),
                 agent: id,
                 here: inner.here.clone(),
                 configured: configured.cloned(),
+                files: files_of(program),
                 detection: Arc::clone(&detection),
             };
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,5 +92,38 @@ impl Finds {
             known.push_front(find);
         }
         detection
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use crate::agentline::Agentline;
+    use agentline_core::agents;
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    #[test]
+    fn a_find_is_believed_until_its_program_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("agent");
+        let write = |text: &str| {
+            fs::write(&program, text).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        write("#!/bin/sh\n");
+        let here = |cwd: &str| Here::new([].into(), dir.path(), dir.path().join(cwd));
+        let agentline = |cwd: &str| Agentline::new(here(cwd)).program("gemini", &program);
+        let agent = agents::find("gemini").unwrap();
+        let finds = Finds::default();
+        let find = |cwd: &str| finds.detect(agentline(cwd).inner(), agent);
+        let first = find("one");
+        assert!(first.program.is_some());
+        assert!(Arc::ptr_eq(&first, &find("one")), "not searched for again");
+        assert!(!Arc::ptr_eq(&first, &find("two")), "another caller may find another program");
+        write("#!/bin/sh\n# newer\n");
+        let second = find("one");
+        assert!(!Arc::ptr_eq(&first, &second) && Arc::ptr_eq(&second, &find("one")));
+        fs::remove_file(&program).unwrap();
+        assert!(find("one").program.is_none());
     }
 }
