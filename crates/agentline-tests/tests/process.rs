@@ -226,6 +226,8 @@ async fn signals_reach_the_group_of_the_agent() {
         for (signal, number) in [(Signal::Interrupt, 2), (Signal::Terminate, 15)] {
             let mut process = case.start("echo up; sleep $TAG; echo no", supervisor.clone());
             case.await_processes(2);
+            // The child may still be the shell that has not become `sleep` yet; a shell in that moment may miss a signal.
+            tokio::time::sleep(Duration::from_millis(200)).await;
             process.signal(signal);
             let (exit, out, _) = finish(&mut process).await;
             assert_eq!((exit, out.as_slice()), (Exit::Signal(number), b"up\n".as_slice()));
