@@ -1,9 +1,10 @@
 //! Follows the file that an agent writes about its session while a run goes on.
 
 use crate::{litter::Litter, look::DiskLook};
-use agentline_core::{Agent, LineSplitter, Look, Piece, SessionSpot};
+use agentline_core::{Agent, LineSplitter, Piece, SessionSpot};
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
     fs::File,
     io::{Read, Seek, SeekFrom},
     path::{Path, PathBuf},
@@ -103,8 +104,13 @@ impl Follower {
 
     fn listing(&self) -> Vec<PathBuf> {
         let Some(spot) = &self.spot else { return Vec::new() };
-        let names = DiskLook.list(&spot.folder).unwrap_or_default();
-        names.into_iter().filter(|n| n.ends_with(&spot.suffix)).map(|n| spot.folder.join(n)).collect()
+        // Hundreds of other sessions may be in the same folder.
+        let is_of_it = |name: &OsString| name.as_encoded_bytes().ends_with(spot.suffix.as_bytes());
+        let entries = std::fs::read_dir(&spot.folder).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name()).filter(is_of_it);
+        let mut files: Vec<PathBuf> = names.map(|name| spot.folder.join(name)).collect();
+        files.sort();
+        files
     }
 
     fn look(&mut self, lines: &mut Vec<String>) {

@@ -77,13 +77,13 @@ pub(super) fn spot(home: &Path, cwd: &Path, session: &str, look: &dyn Look) -> O
 /// The empty twins that a resumed run left. The CLI writes one in a later minute than the session's first, takes it
 /// for a broken session at one of its next starts, and deletes every file of that session with it.
 pub(super) fn twins(spot: &SessionSpot, existed_before: &[PathBuf], look: &dyn Look) -> Vec<PathBuf> {
-    let files = look.list(&spot.folder).unwrap_or_default();
-    let files =
-        files.into_iter().filter(|name| name.ends_with(&spot.suffix)).map(|name| spot.folder.join(name));
     let is_session = |path: &PathBuf| path.to_string_lossy().ends_with(&spot.suffix);
     if !existed_before.iter().any(is_session) {
         return Vec::new();
     }
+    let files = look.list(&spot.folder).unwrap_or_default();
+    let files =
+        files.into_iter().filter(|name| name.ends_with(&spot.suffix)).map(|name| spot.folder.join(name));
     let empty = |path: &PathBuf| look.text(path).is_some_and(|text| says_nothing(&text));
     files.filter(|path| !existed_before.contains(path)).filter(empty).collect()
 }

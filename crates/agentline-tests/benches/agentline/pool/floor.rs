@@ -62,16 +62,6 @@ impl Floor {
         start.elapsed().as_secs_f64()
     }
 
-    /// The same for a client that wants the mode and the model for this session, not for the whole process, as the pool does.
-    pub(crate) fn prompt_with_mode_and_model(&mut self) -> f64 {
-        let start = Instant::now();
-        let session = self.open();
-        self.ask("session/set_mode", &json!({"sessionId": session, "modeId": "yolo"}));
-        self.ask("session/set_model", &json!({"sessionId": session, "modelId": MODEL}));
-        self.prompt(&session);
-        start.elapsed().as_secs_f64()
-    }
-
     fn ask(&mut self, method: &str, params: &Value) -> Value {
         self.id += 1;
         let request = json!({"jsonrpc": "2.0", "id": self.id, "method": method, "params": params});
