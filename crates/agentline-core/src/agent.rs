@@ -1,6 +1,9 @@
 //! What every agent tells about itself. One folder under `agents` implements it; nobody else knows an agent's facts.
 
-use crate::{Dialogue, Ground, Launch, Look, Plan, Problem, Prospect, Stance, Surface, Version};
+use crate::{
+    Dialogue, Ground, Launch, Look, Plan, Problem, ProjectRef, Prospect, SavedForm, SessionFile, SessionFold,
+    SessionRoot, Stance, Surface, Version,
+};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -80,6 +83,42 @@ pub trait Agent: Sync + Send {
     fn litter(&self, spot: &SessionSpot, look: &dyn Look) -> Vec<PathBuf> {
         let _ = (spot, look);
         Vec::new()
+    }
+
+    /// Where it keeps the sessions of a user with this home and environment.
+    fn session_roots(
+        &self,
+        env: &BTreeMap<String, String>,
+        home: &Path,
+        look: &dyn Look,
+    ) -> Vec<SessionRoot> {
+        let _ = (env, home, look);
+        Vec::new()
+    }
+
+    /// What the name of a file below one of its roots says about it; `None` when it is no session. `path` is below the
+    /// root.
+    fn session_file(&self, path: &Path) -> Option<SessionFile> {
+        let _ = path;
+        None
+    }
+
+    /// The project that a file below a root belongs to, as far as its place tells.
+    fn session_project(&self, root: &Path, path: &Path, look: &dyn Look) -> Option<ProjectRef> {
+        let _ = (root, path, look);
+        None
+    }
+
+    /// How a file is stored whose beginning this is, wherever it lies; `None` when it is no session of this agent.
+    fn session_form(&self, head: &[u8]) -> Option<SavedForm> {
+        let _ = head;
+        None
+    }
+
+    /// A reader for a session of it.
+    fn session_fold(&self, form: SavedForm) -> Option<Box<dyn SessionFold>> {
+        let _ = form;
+        None
     }
 
     /// Every way of signing in that was looked for, in the order in which the agent takes them in a run in `cwd`.

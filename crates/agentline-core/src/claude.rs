@@ -131,7 +131,7 @@ impl ClaudeLines {
                 stop_sequence: None,
                 usage: ClaudeUsage::default(),
             },
-            Role::User => Body::User { role, content: [&block] },
+            Role::User | Role::System => Body::User { role, content: [&block] },
         };
         let line = Line { r#type: role, message, parent_tool_use_id: None, session_id: &self.session, uuid };
         let text = serde_json::to_string(&line).unwrap_or_default();

@@ -43,9 +43,11 @@ mod policy;
 mod price;
 mod problem;
 mod promptfoo;
+mod raw_json;
 mod request;
 mod rpc;
 mod run;
+mod saved;
 mod tape;
 mod tool;
 mod transcript;
@@ -81,8 +83,13 @@ pub use policy::{Decision, Explained, OUTSIDE_WORKSPACE, Policy, Prospect, Resol
 pub use price::{Price, PriceTable};
 pub use problem::{Problem, Problems, nearest};
 pub use promptfoo::promptfoo_view;
+pub use raw_json::RawJson;
 pub use request::{
     Limits, McpServer, ModelValidation, PermissionMode, RunRequest, Sandbox, SystemMode, Trust,
+};
+pub use saved::{
+    Damage, Entry, Media, Part, ProjectRef, RootForm, SavedDiff, SavedForm, SavedResult, SavedSession,
+    SavedTool, SessionFile, SessionFold, SessionInfo, SessionRoot,
 };
 pub use tape::{Act, TAPE_SCHEMA, Tape, TapeHeader, tape_frame, tape_line};
 pub use tool::{ToolKind, ToolStatus};

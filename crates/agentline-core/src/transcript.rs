@@ -11,8 +11,10 @@ use serde_json::value::RawValue;
 pub enum Role {
     /// The model.
     Assistant,
-    /// The tools, on the user's side of the conversation.
+    /// The person, or the tools on their side of the conversation.
     User,
+    /// The agent itself: a notice, a warning, an error.
+    System,
 }
 
 /// One finished piece of a message.

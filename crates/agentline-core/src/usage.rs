@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 /// Counts of tokens; `None` is not known, which is not zero.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Tokens {
     /// Prompt, cached ones included.
     #[serde(rename = "input_tokens")]
@@ -15,6 +16,12 @@ pub struct Tokens {
     /// Part of the prompt that was cached.
     #[serde(rename = "cached_tokens")]
     pub cached: Option<u64>,
+    /// Part of the prompt that was written to the cache, which some makers charge for.
+    #[serde(rename = "cache_write_tokens", skip_serializing_if = "Option::is_none")]
+    pub cache_write: Option<u64>,
+    /// Part of that which is kept for an hour instead of minutes, at a higher price.
+    #[serde(rename = "cache_write_long_tokens", skip_serializing_if = "Option::is_none")]
+    pub cache_write_long: Option<u64>,
     /// Reasoning.
     #[serde(rename = "thought_tokens")]
     pub thoughts: Option<u64>,
@@ -32,6 +39,8 @@ impl Tokens {
             input: f(self.input, other.input),
             output: f(self.output, other.output),
             cached: f(self.cached, other.cached),
+            cache_write: f(self.cache_write, other.cache_write),
+            cache_write_long: f(self.cache_write_long, other.cache_write_long),
             thoughts: f(self.thoughts, other.thoughts),
             tool: f(self.tool, other.tool),
             total: f(self.total, other.total),

@@ -128,6 +128,7 @@ fn tokens(usage: &Usage<'_>) -> Tokens {
         thoughts,
         tool: None,
         total,
+        ..Tokens::default()
     }
 }
 

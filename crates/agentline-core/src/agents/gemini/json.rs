@@ -166,6 +166,7 @@ impl GeminiJson {
                 thoughts: t.thoughts.0,
                 tool: t.tool.0.filter(|n| *n > 0),
                 total: t.total.0,
+                ..Tokens::default()
             };
             let mut count = Count::new(Source::Stream, Span::Model(name.own()), tokens);
             count.requests = model.api.requests.0;

@@ -80,6 +80,7 @@ impl SessionFile {
                 thoughts: t.thoughts.0,
                 tool: t.tool.0.filter(|n| *n > 0),
                 total: t.total.0,
+                ..Tokens::default()
             };
             let mut count = Count::new(Source::SessionFile, Span::Call(record.id.to_string()), tokens);
             count.model = record.model.as_ref().map(|m| m.to_string());

@@ -1,0 +1,81 @@
+//! A piece of JSON exactly as an agent wrote it, which shares the text that it was read from.
+
+use serde::{Serialize, Serializer, ser::Error as _};
+use serde_json::value::RawValue;
+use std::{fmt, ops::Range, sync::Arc};
+
+/// Part of a text, without a copy of it: a session of fifty megabytes is held once, however many messages point into it.
+#[derive(Clone)]
+pub struct RawJson {
+    text: Arc<str>,
+    range: Range<usize>,
+}
+
+impl RawJson {
+    /// The whole of a text.
+    #[must_use]
+    pub fn new(text: impl Into<Arc<str>>) -> Self {
+        let text = text.into();
+        Self { range: 0..text.len(), text }
+    }
+
+    /// Part of this text.
+    ///
+    /// # Panics
+    /// The range does not lie in this text, or cuts a character.
+    #[must_use]
+    pub fn part(&self, range: Range<usize>) -> Self {
+        let range = self.range.start + range.start..self.range.start + range.end;
+        assert!(range.end <= self.range.end && self.text.get(range.clone()).is_some(), "a part lies within");
+        Self { text: Arc::clone(&self.text), range }
+    }
+
+    /// The part of this text that a slice of it is; `None` for a slice of something else.
+    #[must_use]
+    pub fn part_of(&self, slice: &str) -> Option<Self> {
+        let start = (slice.as_ptr() as usize).checked_sub(self.as_str().as_ptr() as usize)?;
+        (start + slice.len() <= self.as_str().len()).then(|| self.part(start..start + slice.len()))
+    }
+
+    /// As it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text[self.range.clone()]
+    }
+}
+
+impl fmt::Debug for RawJson {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&crate::sample(self.as_str()))
+    }
+}
+
+impl PartialEq for RawJson {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for RawJson {}
+
+impl Serialize for RawJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_str(self.as_str()).map_err(S::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_found_by_its_slice_and_written_as_it_was() {
+        let line = RawJson::new("{\"a\": [1,  2], \"b\":\"\\u00e9\"}");
+        let raw: std::collections::BTreeMap<&str, &RawValue> = serde_json::from_str(line.as_str()).unwrap();
+        let part = line.part_of(raw["a"].get()).unwrap();
+        assert_eq!(serde_json::to_string(&part).unwrap(), "[1,  2]");
+        assert_eq!(line.part_of("elsewhere"), None);
+        assert_eq!(part.part(1..2).as_str(), "1");
+    }
+}
