@@ -7,15 +7,15 @@ use std::{fmt, ops::Range, sync::Arc};
 /// Part of a text, without a copy of it: a session of fifty megabytes is held once, however many messages point into it.
 #[derive(Clone)]
 pub struct RawJson {
-    text: Arc<str>,
+    text: Arc<String>,
     range: Range<usize>,
 }
 
 impl RawJson {
-    /// The whole of a text.
+    /// The whole of a text, which is taken over and not copied.
     #[must_use]
-    pub fn new(text: impl Into<Arc<str>>) -> Self {
-        let text = text.into();
+    pub fn new(text: impl Into<String>) -> Self {
+        let text = Arc::new(text.into());
         Self { range: 0..text.len(), text }
     }
 

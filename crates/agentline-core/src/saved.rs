@@ -63,6 +63,9 @@ pub struct Entry {
     pub usage: Option<Tokens>,
     /// How many requests those were, where it is known.
     pub requests: Option<u64>,
+    /// The name of those requests that is the same in every copy of this entry, such as one that a forked session took
+    /// along: tokens of one name are counted once. Without it they are this session's alone.
+    pub counted_as: Option<String>,
     /// Why the model stopped, in Claude's words (`end_turn`, `tool_use`, `max_tokens`, …).
     pub stop_reason: Option<String>,
     /// The agent put it there itself for the model to read; people do not want to see it.
@@ -85,6 +88,7 @@ impl Entry {
             parts: Vec::new(),
             usage: None,
             requests: None,
+            counted_as: None,
             stop_reason: None,
             context: false,
             sidechain: false,
