@@ -1,17 +1,23 @@
 //! Tells a run in the lines that Claude Code prints with `--output-format stream-json --verbose`.
 
 use crate::{
-    Block, Blocks, Denial, Event, Kind, Outcome, PermissionMode, Record, Role, RunError, Started, Tokens,
+    Block, Blocks, Denial, Event, Kind, Outcome, PermissionMode, PriceTable, Record, Role, RunError, Started,
+    Tokens,
+    message::{ClaudeCounts, Said, UNKNOWN_MODEL},
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
 use std::collections::BTreeMap;
 
+/// The version of Claude Code whose lines these are, for programs that look at it.
+const CLAUDE_CODE: &str = "2.1.325";
+
 /// Folds events into Claude Code's lines: `system`/`init`, `assistant`, `user`, `result`.
 ///
 /// A line of the assistant comes when its block is finished, as in Claude Code. Ids are made from the run's, so that
-/// the same run always gives the same lines. What is not known is null: no agent but Claude tells the tokens of a
-/// single message while it is written.
+/// the same run always gives the same lines. Claude's types have no null for most numbers: what is not known is 0 there, and
+/// the `result` names it in `not_known`. No agent but Claude tells the tokens of a single message while it is written, so
+/// those are always 0.
 #[derive(Debug)]
 pub struct ClaudeLines {
     mode: PermissionMode,
@@ -26,12 +32,13 @@ pub struct ClaudeLines {
     last_role: Option<Role>,
     /// Arguments of calls, for those that are refused.
     inputs: BTreeMap<String, Box<RawValue>>,
+    web_searches: u64,
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct Line<'a, 'b> {
     r#type: Role,
-    message: Body<'a>,
+    message: Body<'a, 'b>,
     parent_tool_use_id: Option<&'a str>,
     session_id: &'a str,
     uuid: String,
@@ -39,30 +46,25 @@ struct Line<'a> {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Body<'a> {
+enum Body<'a, 'b> {
     Assistant {
         id: String,
         r#type: &'static str,
         role: Role,
-        model: Option<&'a str>,
-        content: [&'a Block; 1],
+        model: &'a str,
+        content: Said<'a, 'b>,
         stop_reason: Option<&'a str>,
         stop_sequence: Option<&'a str>,
-        usage: ClaudeUsage,
+        stop_details: Option<&'a str>,
+        usage: &'a ClaudeCounts,
+        container: Option<&'a str>,
+        context_management: Option<&'a str>,
+        diagnostics: Option<&'a str>,
     },
     User {
         role: Role,
-        content: [&'a Block; 1],
+        content: &'a [Block<'b>],
     },
-}
-
-/// Tokens as Claude counts them: cached ones stand apart, thoughts are output.
-#[derive(Default, Serialize)]
-struct ClaudeUsage {
-    input_tokens: Option<u64>,
-    cache_creation_input_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
 }
 
 impl ClaudeLines {
@@ -79,13 +81,14 @@ impl ClaudeLines {
             turn: 0,
             last_role: None,
             inputs: BTreeMap::new(),
+            web_searches: 0,
         }
     }
 
     /// Takes one event and hands out the lines that it finishes, without their ends.
     pub fn take(&mut self, record: &Record, mut each: impl FnMut(String)) {
         let mut blocks = std::mem::take(&mut self.blocks);
-        blocks.take(record, |block, _| each(self.block(block)));
+        blocks.take(record, |block, _, _| each(self.block(&block)));
         self.blocks = blocks;
         match &record.event {
             Event::Started(started) => each(self.init(started)),
@@ -106,39 +109,49 @@ impl ClaudeLines {
         };
         json!({
             "type": "system", "subtype": "init", "cwd": started.cwd, "session_id": self.session,
-            "tools": [], "mcp_servers": [], "model": self.model, "permissionMode": mode,
-            "slash_commands": [], "apiKeySource": "none", "output_style": "default",
+            "tools": [], "mcp_servers": [], "model": self.model(), "permissionMode": mode,
+            "slash_commands": [], "apiKeySource": "none", "claude_code_version": CLAUDE_CODE,
+            "output_style": "default", "agents": [], "skills": [], "plugins": [],
             "agent": started.agent, "agent_version": started.agent_version, "uuid": self.uuid(),
         })
         .to_string()
     }
 
-    fn block(&mut self, block: Block) -> String {
+    fn model(&self) -> &str {
+        self.model.as_deref().unwrap_or(UNKNOWN_MODEL)
+    }
+
+    fn block(&mut self, block: &Block<'_>) -> String {
         let role = block.role();
         if role == Role::Assistant && self.last_role != Some(Role::Assistant) {
             self.turn += 1;
         }
         self.last_role = Some(role);
+        if let Block::ToolUse { id, name, input, .. } = block {
+            self.inputs.insert(id.to_string(), input.clone().into_owned());
+            self.web_searches += u64::from(name == "WebSearch");
+        }
         let uuid = self.uuid();
+        let (content, usage) = (std::slice::from_ref(block), ClaudeCounts::of(&Tokens::default()));
         let message = match role {
             Role::Assistant => Body::Assistant {
                 id: format!("msg_{}_{}", self.run_id, self.turn),
                 r#type: "message",
                 role,
-                model: self.model.as_deref(),
-                content: [&block],
+                model: self.model(),
+                content: Said(content),
                 stop_reason: None,
                 stop_sequence: None,
-                usage: ClaudeUsage::default(),
+                stop_details: None,
+                usage: &usage,
+                container: None,
+                context_management: None,
+                diagnostics: None,
             },
-            Role::User | Role::System => Body::User { role, content: [&block] },
+            Role::User | Role::System => Body::User { role, content },
         };
         let line = Line { r#type: role, message, parent_tool_use_id: None, session_id: &self.session, uuid };
-        let text = serde_json::to_string(&line).unwrap_or_default();
-        if let Block::ToolUse { id, input, .. } = block {
-            self.inputs.insert(id, input);
-        }
-        text
+        serde_json::to_string(&line).unwrap_or_default()
     }
 
     fn result(&mut self, outcome: &Outcome) -> String {
@@ -148,13 +161,20 @@ impl ClaudeLines {
         self.run_id.clone_from(&outcome.run_id);
         let subtype = outcome.error.as_ref().map_or("success", subtype);
         let denials: Vec<Value> = outcome.denied.iter().map(|denial| self.denial(denial)).collect();
+        let tokens = &outcome.usage.tokens;
+        let unknown = [
+            ("duration_api_ms", true),
+            ("total_cost_usd", outcome.cost_usd.is_none()),
+            ("usage", *tokens == Tokens::default()),
+        ];
+        let unknown: Vec<&str> = unknown.into_iter().filter_map(|(name, is)| is.then_some(name)).collect();
         let mut line = json!({
             "type": "result", "subtype": subtype, "is_error": outcome.error.is_some(),
-            "duration_ms": outcome.duration_ms, "duration_api_ms": null, "num_turns": outcome.turns,
+            "duration_ms": outcome.duration_ms, "duration_api_ms": 0, "num_turns": outcome.turns,
             "stop_reason": outcome.stop_reason, "session_id": self.session,
-            "total_cost_usd": outcome.cost_usd, "usage": usage(&outcome.usage.tokens),
-            "modelUsage": model_usage(outcome), "permission_denials": denials,
-            "uuid": self.uuid(), "verdict": outcome.verdict,
+            "total_cost_usd": outcome.cost_usd.unwrap_or(0.0), "usage": ClaudeCounts::of(tokens),
+            "modelUsage": self.model_usage(outcome), "permission_denials": denials,
+            "uuid": self.uuid(), "verdict": outcome.verdict, "not_known": unknown,
         });
         match &outcome.error {
             None => line["result"] = outcome.text.as_str().into(),
@@ -172,6 +192,32 @@ impl ClaudeLines {
         json!({"tool_name": denial.tool, "tool_use_id": denial.tool_use_id, "tool_input": input})
     }
 
+    fn model_usage(&self, outcome: &Outcome) -> Map<String, Value> {
+        let models = &outcome.usage.by_model;
+        let only_one = models.len() == 1;
+        let table = PriceTable::built_in();
+        let of_one = |(model, tokens): (&String, &Tokens)| {
+            let counts = ClaudeCounts::of(tokens);
+            let cost = match outcome.cost_usd {
+                Some(all) if only_one => Some(all),
+                _ => table.cost(&BTreeMap::from([(model.clone(), *tokens)])),
+            };
+            // Nobody says which model asked for a search; with one model it is clear.
+            let searches = if only_one { self.web_searches } else { 0 };
+            let usage = json!({
+                "inputTokens": counts.input_tokens, "outputTokens": counts.output_tokens,
+                "thinkingTokens": tokens.thoughts.unwrap_or(0),
+                "cacheReadInputTokens": counts.cache_read_input_tokens,
+                "cacheCreationInputTokens": counts.cache_creation_input_tokens,
+                "webSearchRequests": searches, "costUSD": cost.unwrap_or(0.0),
+                "costBasis": if cost.is_some() { "list" } else { "unknown" },
+                "contextWindow": 0, "maxOutputTokens": 0,
+            });
+            (model.clone(), usage)
+        };
+        models.iter().map(of_one).collect()
+    }
+
     /// The run's id with the number of the line in its last part.
     fn uuid(&mut self) -> String {
         self.count += 1;
@@ -186,30 +232,6 @@ fn subtype(error: &RunError) -> &'static str {
         Kind::MaxCost => "error_max_budget_usd",
         _ => "error_during_execution",
     }
-}
-
-fn usage(tokens: &Tokens) -> ClaudeUsage {
-    let produced = (tokens.output.is_some() || tokens.thoughts.is_some()).then(|| tokens.produced());
-    ClaudeUsage {
-        input_tokens: tokens.input.map(|all| all.saturating_sub(tokens.cached.unwrap_or(0))),
-        cache_creation_input_tokens: None,
-        cache_read_input_tokens: tokens.cached,
-        output_tokens: produced,
-    }
-}
-
-fn model_usage(outcome: &Outcome) -> Map<String, Value> {
-    let models = outcome.usage.by_model.iter();
-    models
-        .map(|(model, tokens)| {
-            let counts = usage(tokens);
-            let counts = json!({
-                "inputTokens": counts.input_tokens, "outputTokens": counts.output_tokens,
-                "cacheReadInputTokens": counts.cache_read_input_tokens, "cacheCreationInputTokens": null,
-            });
-            (model.clone(), counts)
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -274,22 +296,28 @@ mod tests {
         let types: Vec<&str> = lines.iter().map(|l| l["type"].as_str().unwrap()).collect();
         assert_eq!(types, ["system", "assistant", "assistant", "user", "assistant", "result"]);
         assert_eq!(lines[0]["permissionMode"], "acceptEdits");
-        assert_eq!(lines[1]["message"]["content"], json!([{"type": "text", "text": "I try."}]));
+        assert_eq!(
+            lines[1]["message"]["content"],
+            json!([{"type": "text", "text": "I try.", "citations": null}])
+        );
         assert_eq!(lines[1]["message"]["id"], lines[2]["message"]["id"]);
         assert_ne!(lines[1]["message"]["id"], lines[4]["message"]["id"]);
         assert_eq!(
             lines[3]["message"],
             json!({"role": "user", "content": [
-                {"type": "tool_result", "tool_use_id": "t1", "content": "not allowed", "is_error": true}]})
+                {"type": "tool_result", "tool_use_id": "t1", "content": "not allowed", "is_error": true,
+                 "status": "denied"}]})
         );
         let result = &lines[5];
         assert_eq!((&result["subtype"], &result["is_error"]), (&json!("success"), &json!(false)));
         assert_eq!(result["result"], "No.");
+        let counts =
+            ["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens"];
         assert_eq!(
-            result["usage"],
-            json!({"input_tokens": 60, "cache_creation_input_tokens": null,
-                   "cache_read_input_tokens": 40, "output_tokens": 10})
+            counts.map(|name| result["usage"][name].as_u64()),
+            [Some(60), Some(0), Some(40), Some(10)]
         );
+        assert_eq!(result["not_known"], json!(["duration_api_ms", "total_cost_usd"]));
         assert_eq!(
             result["permission_denials"],
             json!([{"tool_name": "Write", "tool_use_id": "t1", "tool_input": {"file_path": "a"}}])

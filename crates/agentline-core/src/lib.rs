@@ -33,6 +33,7 @@ mod line;
 mod line_veil;
 #[cfg(test)]
 mod map_look;
+mod message;
 mod moment;
 mod naming;
 mod outcome;
@@ -54,6 +55,7 @@ mod transcript;
 mod usage;
 mod veil;
 mod verdict;
+mod view;
 mod wire;
 
 pub use acp::acp_dialogue;
@@ -75,6 +77,7 @@ pub use input::{
 pub use launch::{Ground, Launch, Look, NewFile, Notice, Plan, Program, Proof};
 pub use line::{LineSplitter, Piece};
 pub use line_veil::LineVeil;
+pub use message::{Block, BlockDiff, Content, ImageSource, Lines, Message, Original, Role, View};
 pub use naming::looks_secret;
 pub use outcome::{Denial, OUTCOME_SCHEMA, Outcome, RunError};
 pub use output::{Output, Rung};
@@ -93,7 +96,8 @@ pub use saved::{
 };
 pub use tape::{Act, TAPE_SCHEMA, Tape, TapeHeader, tape_frame, tape_line};
 pub use tool::{ToolKind, ToolStatus};
-pub use transcript::{Block, Blocks, Message, Original, Role, Transcript};
+pub use transcript::{Blocks, Transcript};
 pub use usage::{Count, Source, Span, Tokens, Usage, UsageBook};
 pub use veil::{MARK, SHORTEST_SECRET, Veil};
 pub use verdict::{Clock, Limit, Seen, Stop, Verdict, verdict};
+pub use view::{BlockOrder, claude_messages, claude_view, unified_message, unified_view};

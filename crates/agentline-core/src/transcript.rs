@@ -1,213 +1,171 @@
 //! Folds the events of a run into finished Claude-compatible messages, block by block.
 
-use crate::{Event, Origin, Record};
-use serde::Serialize;
-use serde_json::value::RawValue;
+use crate::{
+    Event, Lines, Millis, Original, Record, Role,
+    message::{self, Block, Content, Message, View, image_block},
+    wire::{Str, wire},
+};
+use std::borrow::Cow;
 
-/// Who speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Role {
-    /// The model.
-    Assistant,
-    /// The person, or the tools on their side of the conversation.
-    User,
-    /// The agent itself: a notice, a warning, an error.
-    System,
-}
-
-/// One finished piece of a message.
-#[derive(Clone, Debug, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Block {
-    /// Reasoning.
-    Thinking {
-        /// The whole of it.
-        thinking: String,
-    },
-    /// Part of the answer.
-    Text {
-        /// The whole of it.
-        text: String,
-    },
-    /// The model wants a tool.
-    ToolUse {
-        /// The agent's id of the call.
-        id: String,
-        /// The canonical name.
-        name: String,
-        /// The arguments in canonical form.
-        input: Box<RawValue>,
-    },
-    /// What the tool gave back.
-    ToolResult {
-        /// Which call.
-        tool_use_id: String,
-        /// What it gave back, as far as the surface shows it.
-        content: String,
-        /// Whether the agent did not get what it wanted.
-        is_error: bool,
-    },
-}
-
-impl Block {
-    /// Whose message it belongs to.
-    #[must_use]
-    pub fn role(&self) -> Role {
-        match self {
-            Self::ToolResult { .. } => Role::User,
-            _ => Role::Assistant,
-        }
-    }
-}
-
-/// A finished message in the form of Claude's API.
-#[derive(Clone, Debug, Serialize)]
-#[non_exhaustive]
-pub struct Message {
-    /// Who speaks.
-    pub role: Role,
-    /// The model, where it is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// What was said.
-    pub content: Vec<Block>,
-    /// Which lines of the agent it was made from.
-    #[serde(rename = "_original", skip_serializing_if = "Option::is_none")]
-    pub original: Option<Original>,
-}
-
-/// The way back to the agent's own bytes: lines of one of its streams, as on a tape.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Original {
-    /// Which stream.
-    pub from: Origin,
-    /// The first line, from 1.
-    pub first_line: u64,
-    /// The last line.
-    pub last_line: u64,
-}
+wire! { struct Media<'a> { mime_type: Str<'a> = "mimeType", data: Option<Str<'a>> = "data", uri: Option<Str<'a>> = "uri" } }
 
 /// Joins pieces of text into blocks. A block is finished when something else begins.
 #[derive(Debug, Default)]
 pub struct Blocks {
-    open: Option<(Block, Option<Original>)>,
+    open: Option<(Block<'static>, Option<Lines>, Millis)>,
 }
 
 impl Blocks {
-    /// Takes one event and hands out the blocks that it finishes.
-    pub fn take(&mut self, record: &Record, mut each: impl FnMut(Block, Option<Original>)) {
-        let at = record.line.map(|line| Original { from: record.from, first_line: line, last_line: line });
+    /// Takes one event and hands out the blocks that it finishes, each with its lines and when it began.
+    pub fn take(&mut self, record: &Record, mut each: impl FnMut(Block<'_>, Option<Lines>, Millis)) {
+        let now = record.at_ms;
+        let at = record.line.map(|line| Lines::one(record.from, line));
         match &record.event {
-            Event::Text { text } => self.text(text, at, each),
-            Event::Thinking { text } => self.thinking(text, at, each),
+            Event::Text { text } => {
+                if let Some((Block::Text { text: so_far }, lines, _)) = &mut self.open {
+                    so_far.to_mut().push_str(text);
+                    return stretch(lines, at);
+                }
+                self.finish(&mut each);
+                self.open = Some((Block::Text { text: Cow::Owned(text.clone()) }, at, now));
+            }
+            Event::Thinking { text } => {
+                if let Some((Block::Thinking { thinking, .. }, lines, _)) = &mut self.open {
+                    thinking.to_mut().push_str(text);
+                    return stretch(lines, at);
+                }
+                self.finish(&mut each);
+                let thinking = Cow::Owned(text.clone());
+                self.open = Some((Block::Thinking { thinking, signature: Cow::Borrowed("") }, at, now));
+            }
+            Event::Content { block } => {
+                self.finish(&mut each);
+                let media: Media<'_> = serde_json::from_str(block.get()).unwrap_or_default();
+                each(image_block(&media.mime_type, media.data.as_deref(), media.uri.as_deref()), at, now);
+            }
             Event::ToolUse(tool) => {
                 self.finish(&mut each);
-                let input = tool.input.as_ref().or(tool.raw_input.as_ref()).cloned();
-                let input = input.unwrap_or_else(no_arguments);
-                each(Block::ToolUse { id: tool.id.clone(), name: tool.name.clone(), input }, at);
+                each(message::tool_use(tool), at, now);
             }
-            Event::ToolResult { tool_use_id, content, is_error, .. } => {
+            Event::ToolResult { tool_use_id, content, is_error, status, .. } => {
                 self.finish(&mut each);
-                let content = content.clone().unwrap_or_default();
-                let tool_use_id = tool_use_id.clone();
-                each(Block::ToolResult { tool_use_id, content, is_error: *is_error }, at);
+                let result = Block::ToolResult {
+                    tool_use_id: Cow::Borrowed(tool_use_id),
+                    content: Content::Text(Cow::Borrowed(content.as_deref().unwrap_or_default())),
+                    is_error: *is_error,
+                    status: message::marker(*status),
+                    diff: None,
+                };
+                each(result, at, now);
             }
             Event::Outcome { .. } => self.finish(&mut each),
             _ => {}
         }
     }
 
-    fn text(&mut self, piece: &str, at: Option<Original>, mut each: impl FnMut(Block, Option<Original>)) {
-        if let Some((Block::Text { text }, original)) = &mut self.open {
-            text.push_str(piece);
-            return stretch(original, at);
-        }
-        self.finish(&mut each);
-        self.open = Some((Block::Text { text: piece.to_owned() }, at));
-    }
-
-    fn thinking(&mut self, piece: &str, at: Option<Original>, mut each: impl FnMut(Block, Option<Original>)) {
-        if let Some((Block::Thinking { thinking }, original)) = &mut self.open {
-            thinking.push_str(piece);
-            return stretch(original, at);
-        }
-        self.finish(&mut each);
-        self.open = Some((Block::Thinking { thinking: piece.to_owned() }, at));
-    }
-
-    fn finish(&mut self, each: &mut impl FnMut(Block, Option<Original>)) {
-        if let Some((block, original)) = self.open.take() {
-            each(block, original);
+    fn finish(&mut self, each: &mut impl FnMut(Block<'_>, Option<Lines>, Millis)) {
+        if let Some((block, lines, began)) = self.open.take() {
+            each(block, lines, began);
         }
     }
 }
 
-/// Folds the events of a run into its messages.
+/// Folds the events of a run into its messages, in the view `claude`.
+///
+/// A stream does not tell everything: no tokens of a single message, often no thinking. What the agent saved knows more.
 #[derive(Debug, Default)]
 pub struct Transcript {
     blocks: Blocks,
+    run_id: String,
+    agent: String,
     model: Option<String>,
-    messages: Vec<Message>,
+    began: Option<Millis>,
+    messages: Vec<Message<'static>>,
 }
 
 impl Transcript {
+    /// For a run that begins now, in milliseconds since 1970: its messages then have their times.
+    #[must_use]
+    pub fn begun(now: Millis) -> Self {
+        Self { began: Some(now), ..Self::default() }
+    }
+
     /// Takes one event.
     pub fn take(&mut self, record: &Record) {
         if let Event::Started(started) = &record.event {
+            self.run_id.clone_from(&started.run_id);
+            self.agent.clone_from(&started.agent);
             self.model.clone_from(&started.model);
         }
-        let (messages, model) = (&mut self.messages, &self.model);
-        self.blocks.take(record, |block, at| add(messages, model.as_deref(), block, at));
+        let mut blocks = std::mem::take(&mut self.blocks);
+        blocks.take(record, |block, at, began| self.add(block, at, began));
+        self.blocks = blocks;
+        if let Event::Outcome { outcome } = &record.event
+            && let Some(last) = self.messages.last_mut().filter(|message| message.role == Role::Assistant)
+        {
+            last.stop_reason = outcome.stop_reason.clone().map(Cow::Owned);
+        }
     }
 
     /// The messages; complete once the outcome was taken.
     #[must_use]
-    pub fn messages(&self) -> &[Message] {
+    pub fn messages(&self) -> &[Message<'static>] {
         &self.messages
     }
-}
 
-/// Adds a block to the last message when it belongs there: one message a turn and side.
-fn add(messages: &mut Vec<Message>, model: Option<&str>, block: Block, at: Option<Original>) {
-    let role = block.role();
-    match messages.last_mut() {
-        Some(last) if last.role == role => {
-            last.content.push(block);
-            stretch(&mut last.original, at);
+    /// The messages, to keep.
+    #[must_use]
+    pub fn into_messages(self) -> Vec<Message<'static>> {
+        self.messages
+    }
+
+    /// Adds a block to the last message when it belongs there: one message a turn and side.
+    fn add(&mut self, block: Block<'_>, at: Option<Lines>, at_ms: Millis) {
+        let (role, block) = (block.role(), block.into_owned());
+        let calls = matches!(block, Block::ToolUse { .. });
+        if self.messages.last().is_none_or(|last| last.role != role) {
+            let mut message = Message::new(View::Claude, role, self.agent.clone());
+            if role == Role::Assistant {
+                let turn = self.messages.len() / 2 + 1;
+                message.id = Some(Cow::Owned(format!("msg_{}_{turn}", self.run_id)));
+                message.model = self.model.clone().map(Cow::Owned);
+            }
+            message.timestamp = self.began.map(|began| began + at_ms);
+            self.messages.push(message);
         }
-        _ => messages.push(Message {
-            role,
-            model: model.filter(|_| role == Role::Assistant).map(str::to_owned),
-            content: vec![block],
-            original: at,
-        }),
+        let Some(last) = self.messages.last_mut() else { return };
+        if calls {
+            last.stop_reason = Some(Cow::Borrowed("tool_use"));
+        }
+        if let Content::Blocks(blocks) = &mut last.content {
+            blocks.push(block);
+        }
+        let mut lines = match last.original {
+            Some(Original::Lines(lines)) => Some(lines),
+            _ => None,
+        };
+        stretch(&mut lines, at);
+        last.original = lines.map(Original::Lines);
     }
 }
 
 /// Makes the way back longer. Lines of another stream do not fit into it and are left out.
-fn stretch(original: &mut Option<Original>, at: Option<Original>) {
-    match (original.as_mut(), at) {
+fn stretch(lines: &mut Option<Lines>, at: Option<Lines>) {
+    match (lines.as_mut(), at) {
         (Some(have), Some(more)) if have.from == more.from => {
             have.first_line = have.first_line.min(more.first_line);
             have.last_line = have.last_line.max(more.last_line);
         }
-        (None, Some(_)) => *original = at,
+        (None, Some(_)) => *lines = at,
         _ => {}
     }
-}
-
-fn no_arguments() -> Box<RawValue> {
-    RawValue::from_string("{}".into()).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ToolKind, ToolStatus, ToolUse};
+    use crate::{Origin, ToolKind, ToolStatus, ToolUse};
+    use serde_json::json;
 
     #[test]
     fn pieces_join_into_blocks_and_blocks_into_messages() {
@@ -220,28 +178,55 @@ mod tests {
             Event::tool_result("t1", ToolStatus::Ok, None),
             text("Done."),
         ];
-        let mut transcript = Transcript::default();
+        let mut transcript = Transcript::begun(1000);
         for (i, event) in (1..).zip(events) {
-            transcript.take(&Record::new(i, 0, Origin::Stdout, Some(u64::from(i)), event));
+            transcript.take(&Record::new(i, u64::from(i), Origin::Stdout, Some(u64::from(i)), event));
         }
         let who = crate::Who::default();
         let failure = crate::Failure::new(crate::Kind::NoResult, "");
         let outcome = Box::new(crate::Outcome::not_begun(&who, crate::Verdict::Failed, failure));
         transcript.take(&Record::last((6, 0), outcome));
+        let messages = serde_json::to_value(transcript.messages()).unwrap();
+        let said = |i: usize| {
+            (messages[i]["role"].clone(), messages[i]["content"].clone(), messages[i]["_original"].clone())
+        };
         assert_eq!(
-            serde_json::to_value(transcript.messages()).unwrap(),
-            serde_json::json!([
-                {"role": "assistant", "content": [
-                    {"type": "thinking", "thinking": "hm"},
-                    {"type": "text", "text": "I will write."},
-                    {"type": "tool_use", "id": "t1", "name": "Write", "input": {}},
-                ], "_original": {"from": "stdout", "first_line": 1, "last_line": 4}},
-                {"role": "user", "content": [
-                    {"type": "tool_result", "tool_use_id": "t1", "content": "", "is_error": false},
-                ], "_original": {"from": "stdout", "first_line": 5, "last_line": 5}},
-                {"role": "assistant", "content": [{"type": "text", "text": "Done."}],
-                 "_original": {"from": "stdout", "first_line": 6, "last_line": 6}},
-            ])
+            [said(0), said(1), said(2)],
+            [
+                (
+                    json!("assistant"),
+                    json!([
+                        {"type": "thinking", "thinking": "hm", "signature": ""},
+                        {"type": "text", "text": "I will write.", "citations": null},
+                        {"type": "tool_use", "id": "t1", "name": "Write", "input": {}, "native_name": "write_file"},
+                    ]),
+                    json!({"from": "stdout", "first_line": 1, "last_line": 4})
+                ),
+                (
+                    json!("user"),
+                    json!([{"type": "tool_result", "tool_use_id": "t1", "content": "", "is_error": false}]),
+                    json!({"from": "stdout", "first_line": 5, "last_line": 5})
+                ),
+                (
+                    json!("assistant"),
+                    json!([{"type": "text", "text": "Done.", "citations": null}]),
+                    json!({"from": "stdout", "first_line": 6, "last_line": 6})
+                ),
+            ]
         );
+        assert_eq!(messages[0]["stop_reason"], "tool_use");
+        assert_eq!((&messages[0]["timestamp"], &messages[2]["timestamp"]), (&json!(1001), &json!(1006)));
+    }
+
+    #[test]
+    fn an_image_in_the_answer_is_a_block_of_its_own() {
+        let block = serde_json::value::to_raw_value(
+            &json!({"type": "image", "mimeType": "image/png", "data": "AA=="}),
+        );
+        let mut transcript = Transcript::default();
+        let event = Event::Content { block: block.unwrap() };
+        transcript.take(&Record::new(1, 0, Origin::Stdout, Some(1), event));
+        let messages = serde_json::to_value(transcript.into_messages()).unwrap();
+        assert_eq!(messages[0]["content"][0]["source"]["media_type"], "image/png");
     }
 }

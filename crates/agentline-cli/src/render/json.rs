@@ -17,7 +17,7 @@ pub(super) struct WithMessages<'a> {
     #[serde(flatten)]
     pub(super) outcome: &'a Outcome,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) messages: Option<&'a [Message]>,
+    pub(super) messages: Option<&'a [Message<'static>]>,
 }
 
 impl Json {

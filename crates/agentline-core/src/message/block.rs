@@ -1,0 +1,239 @@
+//! The pieces of a message.
+
+use super::{Role, owned};
+use crate::ToolStatus;
+use serde::{Serialize, Serializer, ser::SerializeSeq as _};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+/// What was said: blocks, or plain text where there are none.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum Content<'a> {
+    /// Plain text.
+    Text(Cow<'a, str>),
+    /// Blocks.
+    Blocks(Vec<Block<'a>>),
+}
+
+impl Content<'_> {
+    /// The same, with a copy of all that it borrowed.
+    #[must_use]
+    pub fn into_owned(self) -> Content<'static> {
+        match self {
+            Self::Text(text) => Content::Text(owned(text)),
+            Self::Blocks(blocks) => Content::Blocks(blocks.into_iter().map(Block::into_owned).collect()),
+        }
+    }
+}
+
+/// One finished piece of a message.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Block<'a> {
+    /// Reasoning.
+    Thinking {
+        /// The whole of it.
+        thinking: Cow<'a, str>,
+        /// The maker's proof; empty where there is none, because Claude's types want one.
+        signature: Cow<'a, str>,
+    },
+    /// Part of the answer or of the prompt.
+    Text {
+        /// The whole of it.
+        text: Cow<'a, str>,
+    },
+    /// An image.
+    Image {
+        /// Where it is.
+        source: ImageSource<'a>,
+    },
+    /// A document, such as a PDF.
+    Document {
+        /// Where it is.
+        source: ImageSource<'a>,
+    },
+    /// The model wants a tool.
+    ToolUse {
+        /// The agent's id of the call.
+        id: Cow<'a, str>,
+        /// The canonical name.
+        name: Cow<'a, str>,
+        /// The arguments in canonical form.
+        input: Cow<'a, RawValue>,
+        /// The agent's own name, where that is another.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        native_name: Option<Cow<'a, str>>,
+        /// The arguments as the agent gave them, where they were changed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        raw_input: Option<Cow<'a, RawValue>>,
+    },
+    /// What the tool gave back.
+    ToolResult {
+        /// Which call.
+        tool_use_id: Cow<'a, str>,
+        /// What it gave back, as far as the surface shows it.
+        content: Content<'a>,
+        /// Whether the agent did not get what it wanted.
+        is_error: bool,
+        /// `cancelled` or `denied`, where it was stopped or refused.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        status: Option<ToolStatus>,
+        /// The change of a file, where the agent told it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        diff: Option<BlockDiff<'a>>,
+    },
+}
+
+impl Block<'_> {
+    /// Whose message it belongs to when the model or a tool said it.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        match self {
+            Self::ToolResult { .. } => Role::User,
+            _ => Role::Assistant,
+        }
+    }
+
+    /// The same, with a copy of all that it borrowed.
+    #[must_use]
+    pub fn into_owned(self) -> Block<'static> {
+        match self {
+            Self::Thinking { thinking, signature } => {
+                Block::Thinking { thinking: owned(thinking), signature: owned(signature) }
+            }
+            Self::Text { text } => Block::Text { text: owned(text) },
+            Self::Image { source } => Block::Image { source: source.into_owned() },
+            Self::Document { source } => Block::Document { source: source.into_owned() },
+            Self::ToolUse { id, name, input, native_name, raw_input } => Block::ToolUse {
+                id: owned(id),
+                name: owned(name),
+                input: Cow::Owned(input.into_owned()),
+                native_name: native_name.map(owned),
+                raw_input: raw_input.map(|raw| Cow::Owned(raw.into_owned())),
+            },
+            Self::ToolResult { tool_use_id, content, is_error, status, diff } => Block::ToolResult {
+                tool_use_id: owned(tool_use_id),
+                content: content.into_owned(),
+                is_error,
+                status,
+                diff: diff.map(BlockDiff::into_owned),
+            },
+        }
+    }
+}
+
+/// Where an image or a document is.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ImageSource<'a> {
+    /// Here.
+    Base64 {
+        /// Such as `image/png`.
+        media_type: Cow<'a, str>,
+        /// The content.
+        data: Cow<'a, str>,
+    },
+    /// Elsewhere.
+    Url {
+        /// Its address.
+        url: Cow<'a, str>,
+    },
+}
+
+impl ImageSource<'_> {
+    fn into_owned(self) -> ImageSource<'static> {
+        match self {
+            Self::Base64 { media_type, data } => {
+                ImageSource::Base64 { media_type: owned(media_type), data: owned(data) }
+            }
+            Self::Url { url } => ImageSource::Url { url: owned(url) },
+        }
+    }
+}
+
+/// The block of an image or another file: what Claude has no block for is named in words.
+pub(crate) fn image_block<'a>(media_type: &'a str, data: Option<&'a str>, uri: Option<&'a str>) -> Block<'a> {
+    let source = match (data, uri) {
+        (Some(data), _) => ImageSource::Base64 { media_type: media_type.into(), data: data.into() },
+        (None, Some(uri)) => ImageSource::Url { url: uri.into() },
+        (None, None) => return named(media_type, None),
+    };
+    match media_type {
+        "image/jpeg" | "image/png" | "image/gif" | "image/webp" => Block::Image { source },
+        "application/pdf" => Block::Document { source },
+        _ => named(media_type, uri),
+    }
+}
+
+fn named(media_type: &str, uri: Option<&str>) -> Block<'static> {
+    let place = uri.map(|uri| format!(": {uri}")).unwrap_or_default();
+    Block::Text { text: Cow::Owned(format!("[{media_type}{place}]")) }
+}
+
+/// The change of a file by a tool.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct BlockDiff<'a> {
+    /// Which file.
+    pub path: Cow<'a, str>,
+    /// What was in it before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub old: Option<Cow<'a, str>>,
+    /// What was in it after.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new: Option<Cow<'a, str>>,
+    /// The change as a unified diff, where the agent kept that and not the texts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unified: Option<Cow<'a, str>>,
+}
+
+impl<'a> From<&'a crate::SavedDiff> for BlockDiff<'a> {
+    fn from(diff: &'a crate::SavedDiff) -> Self {
+        Self {
+            path: Cow::Borrowed(&diff.path),
+            old: diff.old.as_deref().map(Cow::Borrowed),
+            new: diff.new.as_deref().map(Cow::Borrowed),
+            unified: diff.unified.as_deref().map(Cow::Borrowed),
+        }
+    }
+}
+
+impl BlockDiff<'_> {
+    fn into_owned(self) -> BlockDiff<'static> {
+        BlockDiff {
+            path: owned(self.path),
+            old: self.old.map(owned),
+            new: self.new.map(owned),
+            unified: self.unified.map(owned),
+        }
+    }
+}
+
+/// What the model said, with the field that Claude's API has on what it says and does not want on what it is told.
+pub(crate) struct Said<'a, 'b>(pub(crate) &'a [Block<'b>]);
+
+#[derive(Serialize)]
+struct SaidText<'a> {
+    r#type: &'static str,
+    text: &'a str,
+    citations: (),
+}
+
+impl Serialize for Said<'_, '_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(Some(self.0.len()))?;
+        for block in self.0 {
+            match block {
+                Block::Text { text } => {
+                    list.serialize_element(&SaidText { r#type: "text", text, citations: () })?;
+                }
+                other => list.serialize_element(other)?,
+            }
+        }
+        list.end()
+    }
+}

@@ -1,0 +1,217 @@
+//! A saved session as messages, in two views by name. Each message is made when it is asked for and borrows from the session:
+//! showing fifty megabytes takes no second copy.
+//!
+//! * `unified`: one message a record, the results of tools beside their calls. Its order is that of the founding document
+//!   of the format (thinking, then each call with its result, then text), or the true one.
+//! * `claude`: what Claude's API would hold: calls in messages of the assistant, their results in the message of the user
+//!   after it, in the true order. A record in which the model spoke again after its tools becomes several messages.
+
+use crate::{
+    Entry, Original, Part, RawJson, Role, SavedResult, SavedSession, SavedTool, SessionInfo,
+    message::{self, Block, BlockDiff, Content, Message, View, image_block},
+};
+use std::borrow::Cow;
+
+/// In which order the blocks of a message stand in the view `unified`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BlockOrder {
+    /// Thinking, then each call with its result, then text.
+    #[default]
+    Grouped,
+    /// As it happened; each call is still followed by its result.
+    Turn,
+}
+
+/// The view `unified`. Entries that the agent put there for the model alone are shown only `with_context`.
+pub fn unified_view(
+    session: &SavedSession,
+    order: BlockOrder,
+    with_context: bool,
+) -> impl Iterator<Item = Message<'_>> {
+    let shown = session.entries.iter().filter(move |entry| with_context || !entry.context);
+    shown.map(move |entry| unified_message(&session.info, entry, order))
+}
+
+/// The view `claude`. Entries that the agent put there for the model alone are shown only `with_context`.
+pub fn claude_view(session: &SavedSession, with_context: bool) -> impl Iterator<Item = Message<'_>> {
+    let shown = session.entries.iter().filter(move |entry| with_context || !entry.context);
+    shown.flat_map(|entry| claude_messages(&session.info, entry))
+}
+
+/// One entry in the view `unified`.
+#[must_use]
+pub fn unified_message<'a>(info: &'a SessionInfo, entry: &'a Entry, order: BlockOrder) -> Message<'a> {
+    let mut blocks = Vec::with_capacity(entry.parts.len());
+    match order {
+        BlockOrder::Turn => entry.parts.iter().for_each(|part| add(&mut blocks, part)),
+        BlockOrder::Grouped => {
+            for wanted in [Group::Thinking, Group::Tools, Group::Said] {
+                let parts = entry.parts.iter().filter(|part| Group::of(part) == wanted);
+                parts.for_each(|part| add(&mut blocks, part));
+            }
+        }
+    }
+    let mut message = begin(View::Unified, info, entry);
+    message.stop_reason = entry.stop_reason.as_deref().map(Cow::Borrowed);
+    message.usage = entry.usage;
+    message.content =
+        if blocks.is_empty() { Content::Text(only_text(entry)) } else { Content::Blocks(blocks) };
+    let of_results = entry.tools().filter_map(|tool| tool.result.as_ref()?.original.clone());
+    message.original = Original::records(entry.originals.iter().cloned().chain(of_results).collect());
+    message
+}
+
+/// One entry in the view `claude`: what was said, with the results of its tools after it.
+///
+/// Tokens stand on the first message of an entry, so that they add up. Results that the agent told in the record of the
+/// call lead back to it by the message before; those told in a record of their own hold that one.
+#[must_use]
+pub fn claude_messages<'a>(info: &'a SessionInfo, entry: &'a Entry) -> Vec<Message<'a>> {
+    let mut messages = Vec::with_capacity(2);
+    let mut turn = Turn::default();
+    for part in &entry.parts {
+        if !matches!(part, Part::Tool(_)) && !turn.results.is_empty() {
+            turn.end(&mut messages, info, entry);
+        }
+        match part {
+            Part::Tool(tool) => turn.tool(tool),
+            other => add(&mut turn.said, other),
+        }
+    }
+    if !turn.said.is_empty() || messages.is_empty() {
+        turn.end(&mut messages, info, entry);
+    }
+    // Only the last of what the model said ended as the entry did.
+    if let Some(reason) = &entry.stop_reason
+        && let Some(last) = messages.iter_mut().rfind(|message| message.role == Role::Assistant)
+    {
+        last.stop_reason = Some(Cow::Borrowed(reason));
+    }
+    messages
+}
+
+/// What the model said between two rounds of tools, and what came of those.
+#[derive(Default)]
+struct Turn<'a> {
+    said: Vec<Block<'a>>,
+    results: Vec<Block<'a>>,
+    told_by: Vec<RawJson>,
+    told_at: Option<crate::Millis>,
+}
+
+impl<'a> Turn<'a> {
+    fn tool(&mut self, tool: &'a SavedTool) {
+        self.said.push(message::tool_use(&tool.call));
+        if let Some(result) = &tool.result {
+            self.results.push(tool_result(tool, result));
+            self.told_by.extend(result.original.clone());
+            self.told_at = result.timestamp.or(self.told_at);
+        }
+    }
+
+    fn end(&mut self, messages: &mut Vec<Message<'a>>, info: &'a SessionInfo, entry: &'a Entry) {
+        let turn = std::mem::take(self);
+        let mut message = begin(View::Claude, info, entry);
+        if messages.is_empty() {
+            message.usage = entry.usage;
+            message.original = Original::records(entry.originals.clone());
+        } else {
+            message.id = Some(Cow::Owned(format!("{}#{}", entry.id, messages.len() / 2 + 1)));
+        }
+        if turn.said.iter().any(|block| matches!(block, Block::ToolUse { .. })) {
+            message.stop_reason = Some(Cow::Borrowed("tool_use"));
+        }
+        let plain = entry.role != Role::Assistant && turn.said.is_empty();
+        message.content = if plain { Content::Text(only_text(entry)) } else { Content::Blocks(turn.said) };
+        messages.push(message);
+        if !turn.results.is_empty() {
+            let mut results = Message::new(View::Claude, Role::User, &*info.agent);
+            results.content = Content::Blocks(turn.results);
+            results.timestamp = turn.told_at.or(entry.timestamp);
+            results.sidechain = entry.sidechain;
+            results.original = Original::records(turn.told_by);
+            messages.push(results);
+        }
+    }
+}
+
+fn begin<'a>(view: View, info: &'a SessionInfo, entry: &'a Entry) -> Message<'a> {
+    let mut message = Message::new(view, entry.role, &*info.agent);
+    message.id = Some(Cow::Borrowed(&entry.id));
+    let of_session = info.model.as_deref().filter(|_| view == View::Claude);
+    message.model =
+        entry.model.as_deref().or(of_session).filter(|_| entry.role == Role::Assistant).map(Cow::Borrowed);
+    message.timestamp = entry.timestamp;
+    message.sidechain = entry.sidechain;
+    message
+}
+
+#[derive(PartialEq, Eq)]
+enum Group {
+    Thinking,
+    Tools,
+    Said,
+}
+
+impl Group {
+    fn of(part: &Part) -> Self {
+        match part {
+            Part::Thinking { .. } => Self::Thinking,
+            Part::Tool(_) => Self::Tools,
+            Part::Text { .. } | Part::Media(_) => Self::Said,
+        }
+    }
+}
+
+/// Adds the blocks of a part; blank text is none.
+fn add<'a>(blocks: &mut Vec<Block<'a>>, part: &'a Part) {
+    match part {
+        Part::Text { text } if text.trim().is_empty() => {}
+        Part::Text { text } => blocks.push(Block::Text { text: Cow::Borrowed(text) }),
+        Part::Thinking { text, signature } => blocks.push(Block::Thinking {
+            thinking: Cow::Borrowed(text),
+            signature: Cow::Borrowed(signature.as_deref().unwrap_or_default()),
+        }),
+        Part::Media(media) => {
+            blocks.push(image_block(&media.mime_type, media.data.as_deref(), media.uri.as_deref()));
+        }
+        Part::Tool(tool) => {
+            blocks.push(message::tool_use(&tool.call));
+            blocks.extend(tool.result.as_ref().map(|result| tool_result(tool, result)));
+        }
+    }
+}
+
+fn tool_result<'a>(tool: &'a SavedTool, result: &'a SavedResult) -> Block<'a> {
+    let text = match &result.raw {
+        Some(raw) if result.content.is_empty() && result.media.is_empty() => raw.get(),
+        _ => &result.content,
+    };
+    let content = if result.media.is_empty() {
+        Content::Text(Cow::Borrowed(text))
+    } else {
+        let text = (!text.is_empty()).then_some(Block::Text { text: Cow::Borrowed(text) });
+        let media =
+            result.media.iter().map(|m| image_block(&m.mime_type, m.data.as_deref(), m.uri.as_deref()));
+        Content::Blocks(text.into_iter().chain(media).collect())
+    };
+    Block::ToolResult {
+        tool_use_id: Cow::Borrowed(&tool.call.id),
+        content,
+        is_error: result.status.is_error(),
+        status: message::marker(result.status),
+        diff: tool.diff.as_ref().map(BlockDiff::from),
+    }
+}
+
+/// The text of an entry of which no block came: as the agent wrote it, blank or not there at all.
+fn only_text(entry: &Entry) -> Cow<'_, str> {
+    match entry.parts.as_slice() {
+        [Part::Text { text }] => Cow::Borrowed(text),
+        _ => Cow::Owned(entry.text()),
+    }
+}
+
+#[cfg(test)]
+mod tests;
