@@ -49,6 +49,7 @@ mod request;
 mod rpc;
 mod run;
 mod saved;
+mod session_ledger;
 mod tape;
 mod tool;
 mod transcript;
@@ -83,7 +84,7 @@ pub use outcome::{Denial, OUTCOME_SCHEMA, Outcome, RunError};
 pub use output::{Output, Rung};
 pub use permission::Rule;
 pub use policy::{Decision, Explained, OUTSIDE_WORKSPACE, Policy, Prospect, Resolved, Stance};
-pub use price::{Price, PriceTable};
+pub use price::{Charge, LongPrice, Price, PriceSource, PriceTable};
 pub use problem::{Problem, Problems, nearest};
 pub use promptfoo::promptfoo_view;
 pub use raw_json::RawJson;
@@ -94,6 +95,7 @@ pub use saved::{
     Damage, Entry, Media, Part, ProjectRef, RootForm, SavedDiff, SavedForm, SavedResult, SavedSession,
     SavedTool, SessionFile, SessionFold, SessionInfo, SessionRoot,
 };
+pub use session_ledger::{CostSource, LedgerCell, LedgerFold, LedgerRow, LedgerTurn, SessionLedger, ledger};
 pub use tape::{Act, TAPE_SCHEMA, Tape, TapeHeader, tape_frame, tape_line};
 pub use tool::{ToolKind, ToolStatus};
 pub use transcript::{Blocks, Transcript};

@@ -37,6 +37,21 @@ pub(crate) fn minute(text: &str) -> Option<Millis> {
     Millis::try_from(minutes * 60_000).ok()
 }
 
+/// The date of a day since 1970, such as `2026-11-15`.
+pub(crate) fn date(day: i64) -> String {
+    // Years are counted from March of the year 0, so that a leap day is the last of its year.
+    let days = day + 719_468;
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = year + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
 /// Days from 1970 to a date of the form `2026-11-15`.
 fn days(date: &str) -> Option<i64> {
     let [year, month, day] = <[&str; 3]>::try_from(date.split('-').collect::<Vec<_>>()).ok()?;
@@ -83,6 +98,15 @@ mod tests {
             ["2026-11-15T13:16:49", "2026-11-15T24:00:00Z", "é026-11-15T13:16:49Z", "2026-11-15T1:6:4Z"]
         {
             assert_eq!(rfc3339(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn days_are_written_as_they_are_read() {
+        assert_eq!((date(0), date(-1)), ("1970-01-01".into(), "1969-12-31".into()));
+        assert_eq!((date(20_772), date(11_016)), ("2026-11-15".into(), "2000-02-29".into()));
+        for day in (0..80_000).step_by(13) {
+            assert_eq!(days(&date(day)), Some(day));
         }
     }
 

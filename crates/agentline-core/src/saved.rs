@@ -66,6 +66,8 @@ pub struct Entry {
     /// The name of those requests that is the same in every copy of this entry, such as one that a forked session took
     /// along: tokens of one name are counted once. Without it they are this session's alone.
     pub counted_as: Option<String>,
+    /// What it cost by the agent's own word, in US dollars.
+    pub cost_usd: Option<f64>,
     /// Why the model stopped, in Claude's words (`end_turn`, `tool_use`, `max_tokens`, …).
     pub stop_reason: Option<String>,
     /// The agent put it there itself for the model to read; people do not want to see it.
@@ -89,6 +91,7 @@ impl Entry {
             usage: None,
             requests: None,
             counted_as: None,
+            cost_usd: None,
             stop_reason: None,
             context: false,
             sidechain: false,

@@ -157,7 +157,7 @@ impl Place for PriceTable {
         shown
     }
     fn overlay(&mut self, above: &Self) {
-        self.models.extend(above.models.clone());
+        *self = std::mem::take(self).with(above.models.clone());
         if !above.as_of.is_empty() {
             self.as_of.clone_from(&above.as_of);
         }
@@ -303,7 +303,7 @@ keys! {
     agents () None, tables::agents r#"{ gemini = { program = "/opt/gemini/bin/gemini" } }"# => agents { depth: 2 }
         "Settings of single agents: `[agents.NAME]` with `program`, `env`, `surface` and `args`, which is `agent_args`; with a `command` any agent that speaks ACP.";
     prices () None, tables::prices r#"{ models = { "my-model" = { input = 1.0, output = 4.0 } } }"# => prices { depth: 2 }
-        "US dollars for a million tokens: `[prices.models.\"ID\"]` with `input`, `output` and `cached`.";
+        "US dollars for a million tokens: `[prices.models.\"ID\"]` with `input`, `output`, `cached`, `cache_write`, `cache_write_long` and `long`; see docs/numbers.md.";
     supervisor () None, tables::program r#""/opt/agentline/bin/agentline""# => supervisor {}
         "The program that ends an agent's processes when this one dies; for programs that use the library.";
     agent_bin () None, tables::program r#""/opt/gemini/bin/gemini""# => agent_bin {}

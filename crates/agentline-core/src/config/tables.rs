@@ -5,7 +5,7 @@ use super::{
     read,
     words::{comma_list, parse_env, parse_mcp},
 };
-use crate::{McpServer, Price, PriceTable, Surface, agents, naming::snake_case, nearest};
+use crate::{LongPrice, McpServer, Price, PriceTable, Surface, agents, naming::snake_case, nearest};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, path::PathBuf};
@@ -46,7 +46,8 @@ impl AgentSettings {
 
 const AGENT_KEYS: &[&str] = &["program", "args", "env", "surface", "command"];
 const SERVER_KEYS: &[&str] = &["command", "args", "env", "url", "headers"];
-const PRICE_KEYS: &[&str] = &["input", "output", "cached"];
+const PRICE_KEYS: &[&str] = &["input", "output", "cached", "cache_write", "cache_write_long", "long"];
+const LONG_PRICE_KEYS: &[&str] = &["above", "input", "output", "cached", "cache_write", "cache_write_long"];
 const PRICES_KEYS: &[&str] = &["models", "as_of"];
 
 /// Variables, as a table or as a list of `NAME=VALUE`.
@@ -186,7 +187,11 @@ pub(super) fn prices(given: &Given<'_>, findings: &mut Findings) -> Option<Price
         _ => findings.refuse(given.must_be("a table")),
     })?;
     let as_of = parts.read("as_of", findings, read::text)?;
-    Some(PriceTable { as_of: as_of.unwrap_or_default(), models: models.unwrap_or_default() })
+    Some(PriceTable {
+        as_of: as_of.unwrap_or_default(),
+        models: models.unwrap_or_default(),
+        ..PriceTable::default()
+    })
 }
 
 fn price(given: &Given<'_>, findings: &mut Findings) -> Option<Price> {
@@ -194,11 +199,42 @@ fn price(given: &Given<'_>, findings: &mut Findings) -> Option<Price> {
         return findings.refuse(given.must_be("a table").hint("write `{ input = 1.25, output = 10.0 }`"));
     };
     let parts = Parts::of(given, table, PRICE_KEYS, findings);
-    let input = parts.read("input", findings, read::dollars);
-    let output = parts.read("output", findings, read::dollars);
-    let cached = parts.read("cached", findings, read::dollars);
+    let long = parts.read("long", findings, |given, findings| {
+        let Value::Object(table) = given.value else {
+            return findings.refuse(
+                given.must_be("a table").hint("write `{ above = 200000, input = 2.5, output = 15.0 }`"),
+            );
+        };
+        let parts = Parts::of(given, table, LONG_PRICE_KEYS, findings);
+        let above = parts.read("above", findings, read::count)?;
+        let rates = rates(given, &parts, findings)?;
+        let Some(above) = above else {
+            return findings.refuse(
+                given
+                    .problem(format!("{} needs `above`", given.name))
+                    .hint("write the number of tokens of a prompt above which it holds: `above = 200000`"),
+            );
+        };
+        let Price { input, output, cached, cache_write, cache_write_long, long: _ } = rates;
+        Some(LongPrice { above, input, output, cached, cache_write, cache_write_long })
+    });
+    Some(Price { long: long?, ..rates(given, &parts, findings)? })
+}
+
+/// What every price has, also that of long prompts.
+fn rates(given: &Given<'_>, parts: &Parts<'_, '_>, findings: &mut Findings) -> Option<Price> {
+    let mut dollars = |key: &str| parts.read(key, findings, read::dollars);
+    let (input, output, cached) = (dollars("input"), dollars("output"), dollars("cached"));
+    let (cache_write, cache_write_long) = (dollars("cache_write"), dollars("cache_write_long"));
     match (input?, output?) {
-        (Some(input), Some(output)) => Some(Price { input, output, cached: cached? }),
+        (Some(input), Some(output)) => Some(Price {
+            input,
+            output,
+            cached: cached?,
+            cache_write: cache_write?,
+            cache_write_long: cache_write_long?,
+            long: None,
+        }),
         _ => findings.refuse(
             given
                 .problem(format!("{} needs both `input` and `output`", given.name))

@@ -9,7 +9,7 @@ fn limited(set: impl Fn(&mut Limits)) -> Player {
     let mut player = Player::new(Surface::StreamJson);
     let mut order = order();
     set(&mut order.limits);
-    let price = Price { input: 1.0, output: 10.0, cached: Some(0.5) };
+    let price = Price { input: 1.0, output: 10.0, cached: Some(0.5), ..Price::default() };
     order.prices = PriceTable::default().with([("m".to_owned(), price)].into());
     player.prompt(order);
     player.stdout(INIT);
