@@ -33,6 +33,7 @@ mod run;
 pub mod schema;
 mod seat;
 mod session;
+pub mod sessions;
 pub mod settings;
 pub mod snapshot;
 mod tape_file;

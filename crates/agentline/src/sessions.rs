@@ -1,0 +1,118 @@
+//! Every session that the agents of a user have saved: found, listed, read, searched, counted and followed.
+//!
+//! Nothing here writes to an agent's files. What is read once is remembered in one file of our own cache folder, which is
+//! believed only as long as the files that it tells about are the same (see `index.rs`). All functions block.
+
+mod facts;
+mod filter;
+mod find;
+mod gather;
+mod index;
+mod list;
+mod load;
+mod project;
+mod scan;
+mod search;
+mod usage;
+mod watch;
+
+pub use filter::Filter;
+pub use find::{Found, Place};
+pub use list::Summary;
+pub use search::{Case, Hit, HitPlace, Query, SearchResult};
+pub use usage::{UsageBy, UsageRow};
+pub use watch::{Change, Watch};
+
+use crate::Agentline;
+use agentline_core::{Agent, PriceTable};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+};
+
+/// The name of the index in our cache folder.
+const INDEX: &str = "sessions.index";
+
+/// The saved sessions of one user. Cheap to clone; it holds nothing of them in memory.
+#[derive(Clone)]
+pub struct Store {
+    agents: Vec<&'static dyn Agent>,
+    env: BTreeMap<String, String>,
+    home: PathBuf,
+    prices: PriceTable,
+    index: Option<PathBuf>,
+    threads: usize,
+}
+
+impl Store {
+    /// The sessions of these agents, kept where this environment and home say. Nothing is remembered between calls until
+    /// [`index`](Self::index) names a place for it.
+    #[must_use]
+    pub fn new(
+        agents: impl IntoIterator<Item = &'static dyn Agent>,
+        env: BTreeMap<String, String>,
+        home: impl Into<PathBuf>,
+    ) -> Self {
+        // Reading waits for the disk and parsing for the processor: two are faster than one even on one core.
+        let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
+        Self {
+            agents: agents.into_iter().collect(),
+            env,
+            home: home.into(),
+            prices: PriceTable::built_in(),
+            index: None,
+            threads,
+        }
+    }
+
+    /// Prices tokens by this table.
+    #[must_use]
+    pub fn prices(mut self, prices: PriceTable) -> Self {
+        self.prices = prices;
+        self
+    }
+
+    /// Remembers what was read in this folder. The folder is made when there is something to remember.
+    #[must_use]
+    pub fn index(mut self, folder: &Path) -> Self {
+        self.index = Some(folder.join(INDEX));
+        self
+    }
+
+    /// Reads everything anew, and remembers nothing.
+    #[must_use]
+    pub fn no_index(mut self) -> Self {
+        self.index = None;
+        self
+    }
+
+    /// Reads with so many threads; at least one.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads.max(1);
+        self
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let agents: Vec<&str> = self.agents.iter().map(|agent| agent.card().id).collect();
+        f.debug_struct("Store")
+            .field("agents", &agents)
+            .field("home", &self.home)
+            .field("index", &self.index)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Agentline {
+    /// The sessions that this user's agents have saved, with the index in our cache folder.
+    #[must_use]
+    pub fn sessions(&self) -> Store {
+        let inner = self.inner();
+        Store::new(inner.roster.all(), inner.here.env.clone(), inner.here.home.clone())
+            .prices(inner.prices.clone())
+            .index(&inner.here.cache)
+    }
+}

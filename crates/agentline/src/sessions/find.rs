@@ -1,0 +1,215 @@
+//! Which session a person means by an id, the beginning of one, `latest`, or a file.
+
+use super::{
+    Filter, Store,
+    gather::Stored,
+    list::newest,
+    load::{beginning, head_of},
+    scan::Candidate,
+};
+use crate::Error;
+use agentline_core::{Agent, Problem, Problems, SavedForm, SessionInfo};
+use serde::Serialize;
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+/// The shortest beginning of an id that is taken for one.
+const SHORTEST_PREFIX: usize = 4;
+/// How many candidates a message names.
+const NAMED: usize = 5;
+
+/// Where a session, or a part of it, is kept.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum Place {
+    /// In a file.
+    File(PathBuf),
+}
+
+impl Place {
+    /// The file, or that of the database.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::File(path) => path,
+        }
+    }
+
+    /// What it is called where nothing better is known.
+    pub(super) fn name(&self) -> String {
+        self.path().file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    }
+}
+
+/// A place and how a session is stored there.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) place: Place,
+    /// `None` where the beginning of the file must tell.
+    pub(super) form: Option<SavedForm>,
+}
+
+/// A session that was found and not read yet.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Found {
+    /// Whose it is and when it was, as far as it is known without a reading.
+    pub info: SessionInfo,
+    /// Whose it is.
+    pub(super) agent: &'static dyn Agent,
+    pub(super) parts: Vec<Part>,
+}
+
+impl Found {
+    /// Whose it is.
+    #[must_use]
+    pub fn agent(&self) -> &'static dyn Agent {
+        self.agent
+    }
+
+    /// Where it is kept, oldest first.
+    pub fn places(&self) -> impl Iterator<Item = &Place> {
+        self.parts.iter().map(|part| &part.place)
+    }
+
+    /// Adds what is known and the files do not tell.
+    pub(super) fn complete(&self, info: &mut SessionInfo) {
+        let known = &self.info;
+        info.agent.clone_from(&known.agent);
+        if info.id.is_empty() {
+            info.id.clone_from(&known.id);
+        }
+        info.project = info.project.take().or_else(|| known.project.clone());
+        info.parent = info.parent.take().or_else(|| known.parent.clone());
+    }
+}
+
+impl fmt::Debug for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Found").field("info", &self.info).field("parts", &self.parts).finish_non_exhaustive()
+    }
+}
+
+impl From<Stored> for Found {
+    fn from(stored: Stored) -> Self {
+        Self { info: stored.facts.info, agent: stored.agent, parts: stored.parts }
+    }
+}
+
+impl Store {
+    /// Finds the session that is meant by its id, a beginning of it of at least four letters, `latest` (of the project in
+    /// `cwd`), or the path of a file that any agent wrote, wherever it lies.
+    ///
+    /// # Errors
+    /// There is none, or more than one: the problem says which, and the way out.
+    pub fn find(&self, wanted: &str, cwd: &Path) -> Result<Found, Error> {
+        self.find_of(wanted, cwd, &Filter::new())
+    }
+
+    /// The same among the sessions that a filter lets through.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    pub fn find_of(&self, wanted: &str, cwd: &Path, filter: &Filter) -> Result<Found, Error> {
+        if wanted == "latest" {
+            return self.latest(cwd, filter);
+        }
+        let path = cwd.join(wanted);
+        if looks_like_a_path(wanted) || path.is_file() {
+            return self.find_file(&path, filter);
+        }
+        let filter = filter.clone().sub_agents(true).empty(true);
+        let long_enough = wanted.chars().count() >= SHORTEST_PREFIX;
+        // The names of most files tell the beginning of the id, so that the others need not be read.
+        let may_be = |candidate: &Candidate| {
+            candidate
+                .name
+                .id
+                .as_ref()
+                .is_none_or(|id| id.starts_with(wanted) || wanted.starts_with(id.as_str()))
+        };
+        let mut all = self.gather_where(&filter, may_be)?;
+        if let Some(at) = all.iter().position(|stored| stored.info().id == wanted) {
+            return Ok(all.swap_remove(at).into());
+        }
+        all.retain(|stored| long_enough && stored.info().id.starts_with(wanted));
+        all.sort_by_key(|stored| std::cmp::Reverse(newest(stored.info())));
+        match all.len() {
+            1 => Ok(all.swap_remove(0).into()),
+            0 => Err(none(wanted, long_enough)),
+            many => {
+                let names: Vec<String> = all.iter().take(NAMED).map(name_of).collect();
+                let more = if many > NAMED { ", …" } else { "" };
+                let message =
+                    format!("`{wanted}` is the beginning of {many} sessions: {}{more}", names.join(", "));
+                Err(problem(message, "give more of the id"))
+            }
+        }
+    }
+
+    fn latest(&self, cwd: &Path, filter: &Filter) -> Result<Found, Error> {
+        let filter = match filter.project {
+            Some(_) => filter.clone(),
+            None => filter.clone().project(cwd),
+        };
+        let all = self.gather(&filter)?;
+        let last = all.into_iter().max_by_key(|stored| newest(stored.info()));
+        last.map(Found::from).ok_or_else(|| {
+            let project = filter.project.as_deref().unwrap_or(cwd).display();
+            let whose =
+                if filter.agents.is_empty() { "no agent".to_owned() } else { filter.agents.join(" nor ") };
+            problem(
+                format!("{whose} has a session of `{project}`"),
+                "see `agentline sessions list` for those of other projects, and give an id",
+            )
+        })
+    }
+
+    /// Finds what is in a file, by its name below a root or by its content.
+    fn find_file(&self, path: &Path, filter: &Filter) -> Result<Found, Error> {
+        let agents = self.agents_of(filter)?;
+        let head = head_of(path).map_err(Error::io("read", path))?;
+        let told = agents.iter().find_map(|agent| Some((*agent, agent.session_form(&head)?)));
+        let Some((agent, form)) = told else {
+            let names: Vec<&str> = agents.iter().map(|agent| agent.card().title).collect();
+            return Err(problem(
+                format!("`{}` is no session of {}", path.display(), names.join(", ")),
+                "give a file that an agent wrote about a session, or an id of `agentline sessions list`",
+            ));
+        };
+        let place = Place::File(path.to_owned());
+        let mut info = beginning(agent, form, &head);
+        agent.card().id.clone_into(&mut info.agent);
+        if info.id.is_empty() {
+            info.id = place.name();
+        }
+        Ok(Found { info, agent, parts: vec![Part { place, form: Some(form) }] })
+    }
+}
+
+fn looks_like_a_path(wanted: &str) -> bool {
+    wanted.contains(std::path::is_separator) || wanted.ends_with(".json") || wanted.ends_with(".jsonl")
+}
+
+fn name_of(stored: &Stored) -> String {
+    let info = stored.info();
+    let title = info.title.as_ref().or(stored.facts.prompt.as_ref());
+    let title = title.map(|title| format!(", “{}”", title.chars().take(30).collect::<String>()));
+    format!("{} ({}{})", info.id, info.agent, title.unwrap_or_default())
+}
+
+fn none(wanted: &str, long_enough: bool) -> Error {
+    let hint = if long_enough {
+        "see `agentline sessions list`, or give the path of a session file"
+    } else {
+        "give at least four letters of the id, see `agentline sessions list`"
+    };
+    problem(format!("no agent has a session `{wanted}`"), hint)
+}
+
+fn problem(message: String, hint: &str) -> Error {
+    Error::Usage(Problems::from(Problem::new("session", message).hint(hint)))
+}

@@ -1,0 +1,266 @@
+//! From files to sessions: what is known of each file is remembered or read, by several threads, and the files of one
+//! session are brought together.
+
+use super::{
+    Filter, Store,
+    facts::Facts,
+    find::{Part, Place},
+    index::Index,
+    load::{fold_together, read},
+    project::{Digests, RealPaths, Wanted},
+    scan::{Candidate, Stamp},
+};
+use crate::Error;
+use agentline_core::{Agent, Problem, Problems, ProjectRef, SavedSession, SessionInfo, nearest};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
+    time::SystemTime,
+};
+
+/// A session that is saved, with what a list needs to know of it.
+#[derive(Clone)]
+pub(super) struct Stored {
+    pub(super) agent: &'static dyn Agent,
+    pub(super) facts: Facts,
+    pub(super) project: Option<ProjectRef>,
+    /// Where it is, oldest first.
+    pub(super) parts: Vec<Part>,
+    /// How many bytes all of it takes.
+    pub(super) size: u64,
+}
+
+impl Stored {
+    pub(super) fn info(&self) -> &SessionInfo {
+        &self.facts.info
+    }
+}
+
+impl Store {
+    /// The sessions that are meant, in no order.
+    pub(super) fn gather(&self, filter: &Filter) -> Result<Vec<Stored>, Error> {
+        self.gather_where(filter, |_| true)
+    }
+
+    /// The same, of those candidates that the caller wants.
+    pub(super) fn gather_where(
+        &self,
+        filter: &Filter,
+        wants: impl Fn(&Candidate) -> bool,
+    ) -> Result<Vec<Stored>, Error> {
+        let agents = self.agents_of(filter)?;
+        let wanted = filter.project.as_deref().map(Wanted::new);
+        let mut real = RealPaths::default();
+        let mut candidates = self.scan(&agents);
+        candidates.retain(|candidate| {
+            let both = wanted.as_ref().zip(candidate.project.as_ref());
+            wants(candidate) && both.is_none_or(|(wanted, project)| wanted.is(project, &mut real))
+        });
+        let mut index = Index::open(self.index.as_deref());
+        let parts = self.facts_of(&candidates, &mut index);
+        let mut all = self.sessions_of(candidates, parts, &mut index);
+        index.close();
+        name_projects(&mut all, filter.project.as_deref());
+        all.retain(|stored| {
+            let here = wanted.as_ref().is_none_or(|wanted| {
+                stored.project.as_ref().is_some_and(|project| wanted.is(project, &mut real))
+            });
+            here && filter.in_time(stored.info())
+                && (filter.sub_agents || stored.info().parent.is_none())
+                && (filter.empty || stored.facts.says_something())
+        });
+        Ok(all)
+    }
+
+    /// The agents that a filter names.
+    pub(super) fn agents_of(&self, filter: &Filter) -> Result<Vec<&'static dyn Agent>, Error> {
+        if filter.agents.is_empty() {
+            return Ok(self.agents.clone());
+        }
+        let named = |name: &String| {
+            let is_it =
+                |a: &&&'static dyn Agent| a.card().id == name || a.card().aliases.contains(&name.as_str());
+            self.agents.iter().find(is_it).copied().ok_or_else(|| {
+                let known: Vec<&str> = self.agents.iter().map(|agent| agent.card().id).collect();
+                let meant = nearest(name, known.iter().copied()).map(|n| format!("did you mean `{n}`? "));
+                let hint = format!("{}known: {}", meant.unwrap_or_default(), known.join(", "));
+                Error::Usage(Problems::from(
+                    Problem::new("agent", format!("`{name}` is not an agent that we know")).hint(hint),
+                ))
+            })
+        };
+        filter.agents.iter().map(named).collect()
+    }
+
+    /// What is known of each candidate, in their order.
+    fn facts_of(&self, candidates: &[Candidate], index: &mut Index) -> Vec<Facts> {
+        let known = in_parallel(self.threads, candidates, |candidate| {
+            index.get(&candidate.place.key(), candidate.stamp)
+        });
+        let mut missing: Vec<usize> = (0..candidates.len()).filter(|at| known[*at].is_none()).collect();
+        // The biggest first, so that no thread begins with it when the others are done.
+        missing.sort_by_key(|at| std::cmp::Reverse(candidates[*at].stamp.size));
+        let read_now = in_parallel(self.threads, &missing, |at| {
+            let candidate = &candidates[*at];
+            let now = SystemTime::now();
+            let session = read_candidate(candidate);
+            // What changed while it was read is read again the next time.
+            let lasts = candidate.stamp.is_settled(now) && candidate.place.stamp() == Some(candidate.stamp);
+            (Facts::of(&session), lasts)
+        });
+        let mut known: Vec<Facts> = known.into_iter().map(Option::unwrap_or_default).collect();
+        for (at, (facts, lasts)) in missing.into_iter().zip(read_now) {
+            if lasts {
+                index.put(candidates[at].place.key(), candidates[at].stamp, &facts);
+            }
+            known[at] = facts;
+        }
+        known
+    }
+
+    /// Brings together the files of one session.
+    fn sessions_of(&self, candidates: Vec<Candidate>, parts: Vec<Facts>, index: &mut Index) -> Vec<Stored> {
+        let mut groups: Vec<Vec<(Candidate, Facts)>> = Vec::new();
+        let mut places: HashMap<(&'static str, String), usize> = HashMap::new();
+        for (candidate, mut facts) in candidates.into_iter().zip(parts) {
+            candidate.complete(&mut facts.info);
+            let at = *places.entry((candidate.agent.card().id, facts.info.id.clone())).or_insert_with(|| {
+                groups.push(Vec::new());
+                groups.len() - 1
+            });
+            groups[at].push((candidate, facts));
+        }
+        groups.into_iter().filter_map(|group| self.session_of(group, index)).collect()
+    }
+
+    fn session_of(&self, mut group: Vec<(Candidate, Facts)>, index: &mut Index) -> Option<Stored> {
+        group.sort_by(|(a, x), (b, y)| (x.info.started, &a.place).cmp(&(y.info.started, &b.place)));
+        let speaking: Vec<&(Candidate, Facts)> = group.iter().filter(|(_, f)| f.says_something()).collect();
+        let facts = match speaking.as_slice() {
+            [] => group.first()?.1.clone(),
+            [(_, facts)] => facts.clone(),
+            many => merged(many, index),
+        };
+        let project = group.iter().find_map(|(candidate, _)| candidate.project.clone());
+        let told = facts.info.project.as_ref().map(|path| ProjectRef::Path(PathBuf::from(path)));
+        let size = group.iter().map(|(candidate, _)| candidate.stamp.size).sum();
+        let agent = group.first()?.0.agent;
+        let parts = group.into_iter().map(|(candidate, _)| candidate.part()).collect();
+        // What the session itself tells is nearer to the truth than the folder that it lies in.
+        Some(Stored { agent, facts, project: told.or(project), parts, size })
+    }
+}
+
+impl Candidate {
+    pub(super) fn part(self) -> Part {
+        Part { place: self.place, form: self.form }
+    }
+
+    /// Adds what the name and the place of a file tell and its content does not.
+    pub(super) fn complete(&self, info: &mut SessionInfo) {
+        info.agent = self.agent.card().id.to_owned();
+        if info.id.is_empty() {
+            info.id = self.name.id.clone().unwrap_or_else(|| self.place.name());
+        }
+        if info.parent.is_none() {
+            info.parent.clone_from(&self.name.parent);
+        }
+        if info.project.is_none()
+            && let Some(ProjectRef::Path(path)) = &self.project
+        {
+            info.project = Some(path.to_string_lossy().into_owned());
+        }
+    }
+}
+
+/// Reads a candidate; what cannot be opened is a session that says nothing.
+pub(super) fn read_candidate(candidate: &Candidate) -> SavedSession {
+    let mut session = read(candidate.agent, &candidate.place, candidate.form).unwrap_or_default();
+    candidate.complete(&mut session.info);
+    session
+}
+
+/// What is known of a session that several files tell about.
+fn merged(group: &[&(Candidate, Facts)], index: &mut Index) -> Facts {
+    let keys: Vec<String> = group.iter().map(|(candidate, _)| candidate.place.key()).collect();
+    let key = keys.join("\n");
+    let stamp = group.iter().fold(Stamp::default(), |sum, (candidate, _)| sum.with(candidate.stamp));
+    if let Some(facts) = index.get(&key, stamp) {
+        return facts;
+    }
+    let now = SystemTime::now();
+    let facts = Facts::of(&fold_together(group.iter().map(|(c, _)| read_candidate(c)).collect()));
+    if group.iter().all(|(c, _)| c.stamp.is_settled(now) && c.place.stamp() == Some(c.stamp)) {
+        index.put(key, stamp, &facts);
+    }
+    facts
+}
+
+/// Gives sessions of which only a digest of the project's path is known that path, where any other tells it.
+fn name_projects(all: &mut [Stored], wanted: Option<&Path>) {
+    if !all.iter().any(|stored| matches!(stored.project, Some(ProjectRef::Sha256(_)))) {
+        return;
+    }
+    let mut digests = Digests::default();
+    wanted.into_iter().for_each(|path| digests.add(path));
+    for stored in all.iter() {
+        if let Some(ProjectRef::Path(path)) = &stored.project {
+            digests.add(path);
+        }
+    }
+    for stored in all {
+        if let Some(ProjectRef::Sha256(digest)) = &stored.project
+            && let Some(path) = digests.path(digest)
+        {
+            stored.facts.info.project = Some(path.to_string_lossy().into_owned());
+            stored.project = Some(ProjectRef::Path(path.to_owned()));
+        }
+    }
+}
+
+/// Does something with every item, by several threads; the results are in the order of the items.
+pub(super) fn in_parallel<T: Sync, R: Send>(
+    threads: usize,
+    items: &[T],
+    work: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let one = || {
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(at) else { return done };
+            done.push((at, work(item)));
+        }
+    };
+    let mut done = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads.min(items.len())).map(|_| scope.spawn(one)).collect();
+        let mut done = one();
+        for other in others {
+            match other.join() {
+                Ok(more) => done.extend(more),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        done
+    });
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+impl Place {
+    /// What the index knows it by.
+    fn key(&self) -> String {
+        match self {
+            Self::File(path) => path.to_string_lossy().into_owned(),
+        }
+    }
+
+    /// Its stamp as it is now.
+    fn stamp(&self) -> Option<Stamp> {
+        match self {
+            Self::File(path) => Stamp::at(path),
+        }
+    }
+}

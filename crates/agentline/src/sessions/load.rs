@@ -1,0 +1,197 @@
+//! Reads a saved session whole, as far as it can be read.
+
+use super::{
+    Store,
+    find::{Found, Place},
+};
+use crate::Error;
+use agentline_core::{Agent, Damage, Entry, RawJson, SavedForm, SavedSession, SessionFold, SessionInfo};
+use std::{collections::HashMap, fs::File, io::Read, path::Path};
+
+/// How much of a file its agent and form are known by.
+pub(super) const HEAD: usize = 64 * 1024;
+/// What is said of a line with bytes that are no text.
+pub(super) const NOT_UTF8: &str = "holds bytes that are not UTF-8; they are shown as U+FFFD";
+
+impl Store {
+    /// Reads a session. Several files of one session are folded together; what cannot be read is told in its `damage`.
+    ///
+    /// # Errors
+    /// None of its files can be opened.
+    pub fn load(&self, found: &Found) -> Result<SavedSession, Error> {
+        let mut parts = Vec::new();
+        let mut failed = None;
+        for part in &found.parts {
+            match read(found.agent, &part.place, part.form) {
+                Ok(part) => parts.push(part),
+                Err(error) => failed = Some(error),
+            }
+        }
+        let mut session = match (parts.is_empty(), failed) {
+            (true, Some(error)) => return Err(error),
+            (_, failed) => {
+                let mut session = fold_together(parts);
+                session.damage.extend(failed.map(|error| Damage::new(None, error.to_string())));
+                session
+            }
+        };
+        found.complete(&mut session.info);
+        Ok(session)
+    }
+
+    /// The sessions of the sub-agents that a session started, oldest first.
+    ///
+    /// # Errors
+    /// None today; reading may come to fail.
+    pub fn children(&self, found: &Found) -> Result<Vec<Found>, Error> {
+        let filter = super::Filter::new().agent(found.agent.card().id).sub_agents(true).empty(true);
+        let mut all = self.gather(&filter)?;
+        all.retain(|stored| stored.info().parent.as_deref() == Some(found.info.id.as_str()));
+        all.sort_by_key(|stored| stored.info().started);
+        Ok(all.into_iter().map(Found::from).collect())
+    }
+}
+
+/// Reads one file, or one session of a database.
+pub(super) fn read(
+    agent: &'static dyn Agent,
+    place: &Place,
+    form: Option<SavedForm>,
+) -> Result<SavedSession, Error> {
+    match place {
+        Place::File(path) => {
+            let bytes = bytes_of(path).map_err(Error::io("read", path))?;
+            Ok(fold_bytes(agent, form, bytes))
+        }
+    }
+}
+
+fn bytes_of(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    read_into(path, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Reads a file into a buffer that may be used again.
+pub(super) fn read_into(path: &Path, bytes: &mut Vec<u8>) -> std::io::Result<()> {
+    bytes.clear();
+    let mut file = File::open(path)?;
+    let size = file.metadata().map_or(0, |m| m.len());
+    bytes.try_reserve_exact(usize::try_from(size).unwrap_or(0).saturating_add(1))?;
+    file.read_to_end(bytes)?;
+    Ok(())
+}
+
+/// The beginning of a file, as much as its agent and form are known by.
+pub(super) fn head_of(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    File::open(path)?.take(HEAD as u64).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+/// What the beginning of a file tells about its session, where it can be told without the rest.
+pub(super) fn beginning(agent: &'static dyn Agent, form: SavedForm, head: &[u8]) -> SessionInfo {
+    let whole = if head.len() < HEAD { head.len() } else { memchr::memrchr(b'\n', head).unwrap_or(0) };
+    if whole < head.len() && form != SavedForm::Lines {
+        return SessionInfo::default();
+    }
+    fold_bytes(agent, Some(form), head[..whole].to_vec()).info
+}
+
+/// Folds the content of a file.
+pub(super) fn fold_bytes(agent: &'static dyn Agent, form: Option<SavedForm>, bytes: Vec<u8>) -> SavedSession {
+    let form = form.or_else(|| agent.session_form(&bytes[..bytes.len().min(HEAD)]));
+    let Some((form, mut fold)) = form.and_then(|form| Some((form, agent.session_fold(form)?))) else {
+        let mut session = SavedSession::default();
+        session.damage.push(Damage::new(None, format!("this is no session of {}", agent.card().title)));
+        return session;
+    };
+    let mut damage = Vec::new();
+    let text = text_of(bytes, form, &mut damage);
+    feed(fold.as_mut(), form, &RawJson::new(text));
+    let mut session = fold.finish();
+    session.damage.extend(damage);
+    session
+}
+
+/// The content as text. Lines with bytes that are not UTF-8 are damaged, the others are not.
+fn text_of(bytes: Vec<u8>, form: SavedForm, damage: &mut Vec<Damage>) -> String {
+    let bytes = match String::from_utf8(bytes) {
+        Ok(text) => return text,
+        Err(error) => error.into_bytes(),
+    };
+    if form == SavedForm::Lines {
+        let lines = bytes.split(|byte| *byte == b'\n').zip(1..);
+        let broken = lines.filter(|(line, _)| std::str::from_utf8(line).is_err());
+        damage.extend(broken.map(|(_, number)| Damage::new(Some(number), NOT_UTF8)));
+    } else {
+        damage.push(Damage::new(None, NOT_UTF8));
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Hands a whole text to a fold: line by line, or as one value.
+pub(super) fn feed(fold: &mut dyn SessionFold, form: SavedForm, text: &RawJson) {
+    if form != SavedForm::Lines {
+        fold.take(text.clone());
+        return;
+    }
+    let mut start = 0;
+    let all = text.as_str();
+    if all.starts_with('\u{feff}') {
+        start = '\u{feff}'.len_utf8();
+    }
+    while start < all.len() {
+        let end = memchr::memchr(b'\n', &all.as_bytes()[start..]).map_or(all.len(), |at| start + at);
+        let line = all[start..end].strip_suffix('\r').unwrap_or(&all[start..end]);
+        fold.take(text.part(start..start + line.len()));
+        start = end + 1;
+    }
+}
+
+/// One session of the parts that its files hold, each file folded by itself: a file that was written later may begin
+/// with an empty list that is not meant for the others.
+pub(super) fn fold_together(mut parts: Vec<SavedSession>) -> SavedSession {
+    parts.sort_by_key(|part| (part.info.started, part.info.updated));
+    // What says nothing adds nothing, unless there is nothing else.
+    if parts.iter().any(says_something) {
+        parts.retain(|part| says_something(part) || !part.damage.is_empty());
+    }
+    let mut parts = parts.into_iter();
+    let Some(mut whole) = parts.next() else { return SavedSession::default() };
+    for part in parts {
+        join(&mut whole, part);
+    }
+    whole
+}
+
+fn says_something(session: &SavedSession) -> bool {
+    session.entries.iter().any(|entry| !entry.context)
+}
+
+fn join(whole: &mut SavedSession, part: SavedSession) {
+    let known: HashMap<String, usize> =
+        whole.entries.iter().enumerate().map(|(at, entry)| (entry.id.clone(), at)).collect();
+    for entry in part.entries {
+        match known.get(&entry.id) {
+            Some(at) if is_fuller(&entry, &whole.entries[*at]) => whole.entries[*at] = entry,
+            Some(_) => {}
+            None => whole.entries.push(entry),
+        }
+    }
+    whole.damage.extend(part.damage);
+    let (old, new) = (&mut whole.info, part.info);
+    old.started = [old.started, new.started].into_iter().flatten().min();
+    old.updated = old.updated.max(new.updated);
+    old.title = new.title.or_else(|| old.title.take());
+    old.model = new.model.or_else(|| old.model.take());
+    old.agent_version = new.agent_version.or_else(|| old.agent_version.take());
+    old.project = old.project.take().or(new.project);
+    old.cost_usd = old.cost_usd.or(new.cost_usd);
+}
+
+/// Whether one copy of an entry tells at least as much as another, which was written earlier.
+fn is_fuller(later: &Entry, earlier: &Entry) -> bool {
+    let results = |entry: &Entry| entry.tools().filter(|tool| tool.result.is_some()).count();
+    later.parts.len() >= earlier.parts.len() && results(later) >= results(earlier)
+}

@@ -1,0 +1,128 @@
+//! Whether two paths mean the same project, also when it was moved, linked to, or only the digest of its path is known.
+
+use agentline_core::ProjectRef;
+use sha2::{Digest, Sha256};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+/// The project that a caller asks for.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    /// As it was asked for, and with its links resolved.
+    spellings: Vec<PathBuf>,
+    digests: Vec<String>,
+}
+
+impl Wanted {
+    pub(super) fn new(path: &Path) -> Self {
+        let mut spellings = vec![tidy(path)];
+        // A project that is gone is known by its old path alone.
+        if let Some(real) = real(path).filter(|real| *real != spellings[0]) {
+            spellings.push(real);
+        }
+        let digests = spellings.iter().map(|path| digest(path)).collect();
+        Self { spellings, digests }
+    }
+
+    /// Whether a project is the one. `real` remembers where links lead.
+    pub(super) fn is(&self, project: &ProjectRef, real: &mut RealPaths) -> bool {
+        match project {
+            ProjectRef::Path(path) => {
+                let path = tidy(path);
+                self.spellings.contains(&path) || real.of(&path).is_some_and(|p| self.spellings.contains(p))
+            }
+            ProjectRef::Sha256(digest) => self.digests.contains(digest),
+            _ => false,
+        }
+    }
+}
+
+/// Where the paths that were asked about lead to, each asked once.
+#[derive(Debug, Default)]
+pub(super) struct RealPaths(HashMap<PathBuf, Option<PathBuf>>);
+
+impl RealPaths {
+    fn of(&mut self, path: &Path) -> Option<&PathBuf> {
+        if !self.0.contains_key(path) {
+            self.0.insert(path.to_owned(), real(path));
+        }
+        self.0.get(path).and_then(Option::as_ref)
+    }
+}
+
+/// The paths of projects by the digest that old versions named their folders by.
+#[derive(Debug, Default)]
+pub(super) struct Digests(HashMap<String, PathBuf>);
+
+impl Digests {
+    pub(super) fn add(&mut self, path: &Path) {
+        self.0.entry(digest(path)).or_insert_with(|| path.to_owned());
+    }
+
+    pub(super) fn path(&self, digest: &str) -> Option<&Path> {
+        self.0.get(digest).map(PathBuf::as_path)
+    }
+}
+
+fn real(path: &Path) -> Option<PathBuf> {
+    use agentline_core::Look;
+    crate::look::DiskLook.canonical(path)
+}
+
+/// Without a slash at the end or dots in between, in the letters that the system compares.
+fn tidy(path: &Path) -> PathBuf {
+    let plain: PathBuf = path.components().collect();
+    if cfg!(windows) { PathBuf::from(plain.to_string_lossy().to_lowercase()) } else { plain }
+}
+
+fn digest(path: &Path) -> String {
+    let bytes = Sha256::digest(path.to_string_lossy().as_bytes());
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        use std::fmt::Write;
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_is_known_by_path_by_link_and_by_digest() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = std::fs::canonicalize(dir.path()).unwrap();
+        let project = base.join("project");
+        std::fs::create_dir(&project).unwrap();
+        let mut known = RealPaths::default();
+        let mut same = |wanted: &Path, kept: ProjectRef| Wanted::new(wanted).is(&kept, &mut known);
+        assert!(same(&project, ProjectRef::Path(project.clone())));
+        assert!(same(&project.join("."), ProjectRef::Path(project.join(""))));
+        assert!(!same(&project, ProjectRef::Path(base.clone())));
+        assert!(same(&project, ProjectRef::Sha256(digest(&project))));
+        assert!(!same(&base, ProjectRef::Sha256(digest(&project))));
+        let gone = base.join("gone");
+        assert!(same(&gone, ProjectRef::Path(gone.clone())), "a project that was moved away");
+        assert!(same(&gone, ProjectRef::Sha256(digest(&gone))));
+        #[cfg(unix)]
+        {
+            let link = base.join("link");
+            std::os::unix::fs::symlink(&project, &link).unwrap();
+            assert!(same(&link, ProjectRef::Path(project.clone())));
+            assert!(same(&project, ProjectRef::Path(link.clone())), "kept under the name of the link");
+            assert!(same(&link, ProjectRef::Sha256(digest(&project))));
+            assert!(same(&link, ProjectRef::Sha256(digest(&link))));
+        }
+    }
+
+    #[test]
+    fn the_digest_is_that_of_old_versions() {
+        assert_eq!(
+            digest(Path::new("/")),
+            "8a5edab282632443219e051e4ade2d1d5bbc671c781051bf1437897cbdfea0f1"
+        );
+    }
+}

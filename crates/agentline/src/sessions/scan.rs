@@ -1,0 +1,128 @@
+//! Walks the places where agents keep sessions: names, sizes and times, no content.
+
+use super::{Store, find::Place};
+use crate::{look::DiskLook, look_once::LookOnce};
+use agentline_core::{Agent, ProjectRef, RootForm, SavedForm, SessionFile, SessionRoot};
+use std::{
+    collections::HashMap,
+    fs::{self, Metadata},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+/// Something that by its name holds a session, or more of one.
+#[derive(Clone)]
+pub(super) struct Candidate {
+    pub(super) agent: &'static dyn Agent,
+    pub(super) place: Place,
+    /// How it is stored; `None` where its beginning must tell.
+    pub(super) form: Option<SavedForm>,
+    /// What its name tells.
+    pub(super) name: SessionFile,
+    /// The project that its place stands for.
+    pub(super) project: Option<ProjectRef>,
+    pub(super) stamp: Stamp,
+}
+
+/// What changes when a file does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Stamp {
+    /// In bytes.
+    pub(super) size: u64,
+    /// Nanoseconds since 1970 at which it was last written, or its place or rights changed.
+    pub(super) changed: u64,
+    /// What the system knows it by.
+    pub(super) inode: u64,
+}
+
+/// A file may be written twice in what its clock holds for one moment; what is older than this is told apart.
+const SETTLED: Duration = Duration::from_secs(2);
+
+impl Stamp {
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        let modified = metadata.modified().unwrap_or(UNIX_EPOCH);
+        let (inode, status) = system_side(metadata);
+        Self { size: metadata.len(), changed: nanos(modified).max(status), inode }
+    }
+
+    /// One stamp for several files: another when any of them is another.
+    pub(super) fn with(self, other: Self) -> Self {
+        Self {
+            size: self.size.wrapping_add(other.size),
+            changed: self.changed.max(other.changed),
+            inode: self
+                .inode
+                .wrapping_mul(31)
+                .wrapping_add(other.inode ^ other.changed.rotate_left(7) ^ other.size),
+        }
+    }
+
+    /// Of the file at a path as it is now.
+    pub(super) fn at(path: &Path) -> Option<Self> {
+        fs::metadata(path).ok().filter(Metadata::is_file).map(|m| Self::of(&m))
+    }
+
+    /// Whether a later change would show.
+    pub(super) fn is_settled(self, now: SystemTime) -> bool {
+        now.checked_sub(SETTLED).is_some_and(|then| self.changed < nanos(then))
+    }
+}
+
+fn nanos(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The inode, and when the system last noted a change of any kind: a tool may set the other time back.
+#[cfg(unix)]
+fn system_side(metadata: &Metadata) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt;
+    let seconds = u64::try_from(metadata.ctime()).unwrap_or(0);
+    let nanos = u64::try_from(metadata.ctime_nsec()).unwrap_or(0);
+    (metadata.ino(), seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
+}
+
+#[cfg(not(unix))]
+fn system_side(_metadata: &Metadata) -> (u64, u64) {
+    (0, 0)
+}
+
+impl Store {
+    /// Every candidate of the agents that are meant.
+    pub(super) fn scan(&self, agents: &[&'static dyn Agent]) -> Vec<Candidate> {
+        let mut all = Vec::new();
+        for agent in agents {
+            for root in agent.session_roots(&self.env, &self.home, &DiskLook) {
+                if let RootForm::Files { depth } = root.form {
+                    walk(*agent, &root, depth, &mut all);
+                }
+            }
+        }
+        all
+    }
+}
+
+fn walk(agent: &'static dyn Agent, root: &SessionRoot, depth: usize, all: &mut Vec<Candidate>) {
+    let look = LookOnce::default();
+    let mut projects: HashMap<PathBuf, Option<ProjectRef>> = HashMap::new();
+    let mut folders = vec![(root.path.clone(), 0)];
+    while let Some((folder, level)) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            // A link to a folder could lead in a circle; agents make none.
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                if level < depth {
+                    folders.push((path, level + 1));
+                }
+                continue;
+            }
+            let Ok(below) = path.strip_prefix(&root.path) else { continue };
+            let Some(name) = agent.session_file(below) else { continue };
+            let Some(stamp) = Stamp::at(&path) else { continue };
+            let place = projects.entry(folder.clone());
+            let project = place.or_insert_with(|| agent.session_project(&root.path, below, &look)).clone();
+            let form = name.form;
+            all.push(Candidate { agent, place: Place::File(path), form, name, project, stamp });
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Full text over all sessions: files are looked through as bytes, those that may have a hit are read, and hits are told
+//! where they are in what was said. What an agent only notes for itself is no text.
+
+mod locate;
+mod needle;
+
+use super::{
+    Filter, Store,
+    facts::Facts,
+    find::{Found, Place},
+    gather::in_parallel,
+    list::newest,
+    load::{fold_bytes, read_into},
+    project::{RealPaths, Wanted},
+    scan::Candidate,
+};
+use crate::Error;
+use agentline_core::{Millis, Problem, Problems, ProjectRef, Role, SavedSession, SessionInfo};
+use needle::Needle;
+use serde::Serialize;
+use std::{cell::RefCell, collections::HashSet, ops::Range, path::PathBuf};
+
+/// Whether letters are compared with their case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Case {
+    /// Only when what is looked for has a capital letter.
+    #[default]
+    Smart,
+    /// Always.
+    Sensitive,
+    /// Never.
+    Insensitive,
+}
+
+/// What is looked for, and where.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Query {
+    /// Words or phrases that one message holds all of; with `regex`, expressions.
+    pub words: Vec<String>,
+    /// The words are regular expressions.
+    pub regex: bool,
+    /// Whether letters are compared with their case.
+    pub case: Case,
+    /// How many lines before and after a hit are told.
+    pub context: usize,
+    /// What the agent itself put before the model is looked through too.
+    pub hidden: bool,
+    /// The sessions that are meant. Those of sub-agents are looked through where it says so.
+    pub filter: Filter,
+}
+
+impl Query {
+    /// Looks for messages that hold all these words, or phrases, wherever they are.
+    #[must_use]
+    pub fn new(words: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let words = words.into_iter().map(Into::into).collect();
+        Self { words, filter: Filter::new().sub_agents(true), ..Self::default() }
+    }
+
+    /// Takes the words as regular expressions.
+    #[must_use]
+    pub fn regex(mut self, regex: bool) -> Self {
+        self.regex = regex;
+        self
+    }
+
+    /// Compares letters so.
+    #[must_use]
+    pub fn case(mut self, case: Case) -> Self {
+        self.case = case;
+        self
+    }
+
+    /// Tells so many lines before and after a hit.
+    #[must_use]
+    pub fn context(mut self, lines: usize) -> Self {
+        self.context = lines;
+        self
+    }
+
+    /// Looks only at these sessions.
+    #[must_use]
+    pub fn filter(mut self, filter: Filter) -> Self {
+        self.filter = filter;
+        self
+    }
+}
+
+/// A session with hits.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct SearchResult {
+    /// Whose it is and when it was.
+    #[serde(flatten)]
+    pub info: SessionInfo,
+    /// The agent's title, else the first prompt, shortened.
+    pub title: Option<String>,
+    /// Where it is kept; the file with the hits.
+    pub place: Place,
+    /// In the order of the session.
+    pub hits: Vec<Hit>,
+}
+
+/// A line with a hit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Hit {
+    /// Which entry of the session, from 0.
+    pub entry: usize,
+    /// Its id.
+    pub entry_id: String,
+    /// Who spoke.
+    pub role: Role,
+    /// When.
+    pub timestamp: Option<Millis>,
+    /// In what.
+    pub place: HitPlace,
+    /// The canonical name of the tool, for its input and result.
+    pub tool: Option<String>,
+    /// The line, from 1.
+    pub line: usize,
+    /// Its text; of a very long line, the part around the hit.
+    pub text: String,
+    /// Where in the text, in bytes.
+    pub spans: Vec<Range<usize>>,
+    /// Lines before it.
+    pub before: Vec<String>,
+    /// Lines after it.
+    pub after: Vec<String>,
+}
+
+/// What a hit is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum HitPlace {
+    /// What was said.
+    Text,
+    /// Reasoning.
+    Thinking,
+    /// What a tool was given.
+    ToolInput,
+    /// What a tool gave back.
+    ToolResult,
+}
+
+impl Store {
+    /// Searches; the sessions come newest first.
+    ///
+    /// # Errors
+    /// There is nothing to look for, an expression is wrong, or the filter names an agent that is not known.
+    pub fn search(&self, query: &Query) -> Result<Vec<SearchResult>, Error> {
+        let needle = Needle::new(query).map_err(|problem| Error::Usage(Problems::from(problem)))?;
+        let agents = self.agents_of(&query.filter)?;
+        let mut candidates = self.scan(&agents);
+        let wanted = query.filter.project.as_deref().map(Wanted::new);
+        let is_wanted = |project: Option<&ProjectRef>, otherwise| match (&wanted, project) {
+            (None, _) => true,
+            (Some(wanted), Some(project)) => wanted.is(project, &mut RealPaths::default()),
+            (Some(_), None) => otherwise,
+        };
+        candidates.retain(|candidate| is_wanted(candidate.project.as_ref(), true));
+        candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.stamp.size));
+        let found = in_parallel(self.threads, &candidates, |candidate| {
+            let session = read_if_it_may_hold(candidate, &needle)?;
+            let told = session.info.project.as_ref().map(|path| ProjectRef::Path(PathBuf::from(path)));
+            let here = is_wanted(told.as_ref().or(candidate.project.as_ref()), false);
+            if !here || !query.filter.in_time(&session.info) {
+                return None;
+            }
+            if session.info.parent.is_some() && !query.filter.sub_agents {
+                return None;
+            }
+            let hits = locate::hits(&session, &needle, query);
+            let facts = Facts::of(&session);
+            let title = facts.info.title.clone().or(facts.prompt);
+            let place = candidate.place.clone();
+            (!hits.is_empty()).then_some(SearchResult { info: facts.info, title, place, hits })
+        });
+        Ok(in_order(found.into_iter().flatten().collect()))
+    }
+
+    /// The session of a result.
+    ///
+    /// # Errors
+    /// It is gone meanwhile.
+    pub fn found(&self, result: &SearchResult) -> Result<Found, Error> {
+        let filter = Filter::new().agent(&result.info.agent);
+        self.find_of(&result.info.id, &self.home, &filter)
+    }
+}
+
+/// Newest first, and each hit once however many files of a session hold a copy of it.
+fn in_order(mut all: Vec<SearchResult>) -> Vec<SearchResult> {
+    all.sort_by(|a, b| newest(&a.info).cmp(&newest(&b.info)).reverse().then_with(|| a.place.cmp(&b.place)));
+    let mut sessions: HashSet<(String, String, String)> = HashSet::new();
+    for result in &mut all {
+        let (agent, id) = (&result.info.agent, &result.info.id);
+        let of_others: Vec<bool> = result
+            .hits
+            .iter()
+            .map(|hit| sessions.contains(&(agent.clone(), id.clone(), hit.entry_id.clone())))
+            .collect();
+        sessions.extend(result.hits.iter().map(|hit| (agent.clone(), id.clone(), hit.entry_id.clone())));
+        let mut is_copy = of_others.into_iter();
+        result.hits.retain(|_| !is_copy.next().unwrap_or(false));
+    }
+    all.retain(|result| !result.hits.is_empty());
+    all
+}
+
+fn read_if_it_may_hold(candidate: &Candidate, needle: &Needle) -> Option<SavedSession> {
+    // One buffer for each thread: most files have no hit, and their bytes are not needed again.
+    thread_local!(static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
+    let bytes = BUFFER.with_borrow_mut(|buffer| match &candidate.place {
+        Place::File(path) => {
+            read_into(path, buffer).ok()?;
+            needle.may_be_in(buffer).then(|| std::mem::take(buffer))
+        }
+    })?;
+    let mut session = fold_bytes(candidate.agent, candidate.form, bytes);
+    candidate.complete(&mut session.info);
+    Some(session)
+}

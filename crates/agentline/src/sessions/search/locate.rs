@@ -1,0 +1,164 @@
+//! Where in a session the hits are: line by line of what was said, thought, given to tools and given back.
+
+use super::{Hit, HitPlace, Query, needle::Needle};
+use agentline_core::{Entry, Part, SavedSession};
+use serde_json::value::RawValue;
+use std::{borrow::Cow, ops::Range};
+
+/// Lines that are longer are cut around their first hit, in bytes.
+const LONGEST_LINE: usize = 2000;
+
+/// A text of an entry.
+struct Piece<'a> {
+    place: HitPlace,
+    tool: Option<&'a str>,
+    text: Cow<'a, str>,
+}
+
+/// All hits in a session.
+pub(super) fn hits(session: &SavedSession, needle: &Needle, query: &Query) -> Vec<Hit> {
+    let mut hits = Vec::new();
+    for (at, entry) in session.entries.iter().enumerate() {
+        if entry.context && !query.hidden {
+            continue;
+        }
+        let pieces = pieces_of(entry);
+        let holds = |word: &regex::Regex| pieces.iter().any(|piece| word.is_match(&piece.text));
+        if needle.words.iter().all(holds) {
+            for piece in &pieces {
+                in_piece(piece, (at, entry), needle, query.context, &mut hits);
+            }
+        }
+    }
+    hits
+}
+
+fn pieces_of(entry: &Entry) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    for part in &entry.parts {
+        match part {
+            Part::Text { text } => {
+                pieces.push(Piece { place: HitPlace::Text, tool: None, text: text.into() })
+            }
+            Part::Thinking { text, .. } => {
+                pieces.push(Piece { place: HitPlace::Thinking, tool: None, text: text.into() });
+            }
+            Part::Tool(tool) => {
+                let name = Some(tool.call.name.as_str());
+                if let Some(input) = tool.call.raw_input.as_ref().or(tool.call.input.as_ref()) {
+                    let text = strings_in(input).into();
+                    pieces.push(Piece { place: HitPlace::ToolInput, tool: name, text });
+                }
+                if let Some(result) = &tool.result {
+                    let text = result.content.as_str().into();
+                    pieces.push(Piece { place: HitPlace::ToolResult, tool: name, text });
+                }
+            }
+            _ => {}
+        }
+    }
+    pieces
+}
+
+/// The texts in a tool's input, each on lines of its own; the names of its fields are no text.
+fn strings_in(input: &RawValue) -> String {
+    fn collect(value: &serde_json::Value, text: &mut String) {
+        use serde_json::Value;
+        match value {
+            Value::String(one) => {
+                if !text.is_empty() {
+                    text.push('\n');
+                }
+                text.push_str(one);
+            }
+            Value::Array(all) => all.iter().for_each(|value| collect(value, text)),
+            Value::Object(all) => all.values().for_each(|value| collect(value, text)),
+            _ => {}
+        }
+    }
+    let mut text = String::new();
+    if let Ok(value) = serde_json::from_str(input.get()) {
+        collect(&value, &mut text);
+    }
+    text
+}
+
+fn in_piece(
+    piece: &Piece<'_>,
+    (at, entry): (usize, &Entry),
+    needle: &Needle,
+    context: usize,
+    hits: &mut Vec<Hit>,
+) {
+    let text: &str = &piece.text;
+    let mut spans: Vec<Range<usize>> = needle
+        .words
+        .iter()
+        .flat_map(|word| word.find_iter(text))
+        .filter(|found| !found.is_empty())
+        .map(|found| found.range())
+        .collect();
+    if spans.is_empty() {
+        return;
+    }
+    spans.sort_by_key(|span| span.start);
+    let lines = lines_of(text);
+    let mut next = 0;
+    for (number, line) in lines.iter().enumerate() {
+        let of_line: Vec<Range<usize>> = spans[next..]
+            .iter()
+            .take_while(|span| span.start < line.end.max(line.start + 1))
+            .map(|span| span.start - line.start..span.end.min(line.end) - line.start)
+            .collect();
+        next += of_line.len();
+        if of_line.is_empty() {
+            continue;
+        }
+        let whole = |range: &Range<usize>| shortened(&text[range.clone()], 0).0.to_owned();
+        let (shown, from) = shortened(&text[line.clone()], of_line[0].start);
+        let spans = of_line.iter().filter(|s| s.start >= from && s.end <= from + shown.len());
+        hits.push(Hit {
+            entry: at,
+            entry_id: entry.id.clone(),
+            role: entry.role,
+            timestamp: entry.timestamp,
+            place: piece.place,
+            tool: piece.tool.map(str::to_owned),
+            line: number + 1,
+            spans: spans.map(|s| s.start - from..s.end - from).collect(),
+            text: shown.to_owned(),
+            before: lines[number.saturating_sub(context)..number].iter().map(whole).collect(),
+            after: lines[number + 1..].iter().take(context).map(whole).collect(),
+        });
+    }
+}
+
+/// The lines of a text without their ends.
+fn lines_of(text: &str) -> Vec<Range<usize>> {
+    let mut start = 0;
+    let mut lines = Vec::new();
+    for line in text.split_inclusive('\n') {
+        let body = line.trim_end_matches(['\n', '\r']);
+        lines.push(start..start + body.len());
+        start += line.len();
+    }
+    lines
+}
+
+/// A line, or of a very long one the part around a place in it, with where that begins.
+fn shortened(line: &str, around: usize) -> (&str, usize) {
+    if line.len() <= LONGEST_LINE {
+        return (line, 0);
+    }
+    let start = boundary(line, around.saturating_sub(LONGEST_LINE / 4));
+    let end = boundary(line, (start + LONGEST_LINE).min(line.len()));
+    (&line[start..end], start)
+}
+
+/// The nearest place at or before this one that cuts no letter.
+fn boundary(line: &str, mut at: usize) -> usize {
+    while !line.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}

@@ -1,0 +1,119 @@
+//! What is looked for, in two forms: one for the bytes of a file, where JSON may have written it in other letters, and one
+//! for the text itself. The first may only say yes too often.
+
+use super::{Case, Problem, Query};
+use regex::{Regex, RegexBuilder, bytes};
+use regex_syntax::hir::{Hir, HirKind};
+use std::fmt::Write;
+
+/// What is looked for.
+#[derive(Debug)]
+pub(super) struct Needle {
+    /// One for each word: an entry must hold all of them.
+    pub(super) words: Vec<Regex>,
+    /// What the bytes of a file must hold, the rarest first.
+    filters: Vec<bytes::Regex>,
+}
+
+impl Needle {
+    pub(super) fn new(query: &Query) -> Result<Self, Problem> {
+        let words: Vec<&String> = query.words.iter().filter(|word| !word.trim().is_empty()).collect();
+        if words.is_empty() {
+            let hint = "give a word, such as `agentline sessions search refactor`";
+            return Err(Problem::new("words", "there is nothing to look for").hint(hint));
+        }
+        let insensitive = match query.case {
+            Case::Sensitive => false,
+            Case::Insensitive => true,
+            Case::Smart => !words.iter().any(|word| has_capital(word, query.regex)),
+        };
+        let mut runs: Vec<String> = Vec::new();
+        let mut compiled = Vec::new();
+        for word in words {
+            let (pattern, needed) = if query.regex {
+                (word.clone(), needed_by(word)?)
+            } else {
+                let phrase: Vec<String> = word.split_whitespace().map(regex::escape).collect();
+                (phrase.join(r"\s+"), vec![word.clone()])
+            };
+            let regex = RegexBuilder::new(&pattern).case_insensitive(insensitive).multi_line(true).build();
+            compiled.push(regex.map_err(|error| wrong(word, &error.to_string()))?);
+            runs.extend(needed.iter().flat_map(|text| runs_of(text)).map(str::to_owned));
+        }
+        // The longest is the rarest, as far as one can tell without counting.
+        runs.sort_by_key(|run| std::cmp::Reverse(run.chars().count()));
+        runs.dedup();
+        let filters = runs.iter().filter_map(|run| as_written(run, insensitive)).collect();
+        Ok(Self { words: compiled, filters })
+    }
+
+    /// Whether a file with these bytes may hold it.
+    pub(super) fn may_be_in(&self, bytes: &[u8]) -> bool {
+        self.filters.iter().all(|filter| filter.is_match(bytes))
+    }
+}
+
+fn wrong(word: &str, error: &str) -> Problem {
+    let reason = error.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    Problem::new("words", format!("`{word}` is no regular expression: {reason}"))
+        .hint("leave `--regex` out to look for the text as it is")
+}
+
+/// A capital letter that is meant as one: not the name of a class such as `\S`.
+fn has_capital(word: &str, regex: bool) -> bool {
+    let mut escaped = false;
+    word.chars().any(|letter| {
+        let is_name = regex && escaped;
+        escaped = letter == '\\' && !escaped;
+        letter.is_uppercase() && !is_name
+    })
+}
+
+/// Letters and digits that stand together. Everything between may be written in other ways, or be put there by the agent's
+/// reader, such as the colon between the subject and the text of a thought.
+fn runs_of(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter: char| !letter.is_alphanumeric()).filter(|run| !run.is_empty())
+}
+
+/// Texts that every match of an expression holds.
+fn needed_by(pattern: &str) -> Result<Vec<String>, Problem> {
+    let hir = regex_syntax::parse(pattern).map_err(|error| wrong(pattern, &error.to_string()))?;
+    let mut texts = Vec::new();
+    collect(&hir, &mut texts);
+    Ok(texts)
+}
+
+fn collect(hir: &Hir, texts: &mut Vec<String>) {
+    match hir.kind() {
+        HirKind::Literal(literal) => texts.extend(String::from_utf8(literal.0.to_vec()).ok()),
+        HirKind::Capture(capture) => collect(&capture.sub, texts),
+        HirKind::Concat(all) => all.iter().for_each(|hir| collect(hir, texts)),
+        HirKind::Repetition(repeated) if repeated.min > 0 => collect(&repeated.sub, texts),
+        _ => {}
+    }
+}
+
+/// An expression for the bytes of a run as any writer of JSON may have written it: letters beyond ASCII as they are or by
+/// their number. `None` for one that cannot be made, which then filters nothing.
+fn as_written(run: &str, insensitive: bool) -> Option<bytes::Regex> {
+    let mut pattern = String::new();
+    for letter in run.chars() {
+        if letter.is_ascii() {
+            pattern.push(letter);
+            continue;
+        }
+        write!(pattern, "(?:{letter}").ok()?;
+        let mut forms = vec![letter];
+        if insensitive {
+            forms.extend(letter.to_lowercase().chain(letter.to_uppercase()));
+        }
+        for form in forms {
+            pattern.push('|');
+            for unit in form.encode_utf16(&mut [0; 2]) {
+                write!(pattern, r"\\u(?i:{unit:04x})").ok()?;
+            }
+        }
+        pattern.push(')');
+    }
+    bytes::RegexBuilder::new(&pattern).case_insensitive(insensitive).build().ok()
+}

@@ -1,0 +1,182 @@
+//! Follows a session while its agent writes it. What comes of it is the same as if it were read at the end.
+
+mod followed;
+
+use super::{
+    Store,
+    find::{Found, Place},
+    load::fold_together,
+};
+use crate::Error;
+use agentline_core::{Entry, Part, SavedSession, SessionInfo, Tokens};
+use followed::Followed;
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    time::Duration,
+};
+
+/// How often the files are looked at.
+const PAUSE: Duration = Duration::from_millis(150);
+
+/// Something new in a session that is followed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Change {
+    /// Something was said.
+    Added {
+        /// Which entry of the session, from 0.
+        at: usize,
+        /// All of it.
+        entry: Box<Entry>,
+    },
+    /// An entry is not what it was: there is more text, a tool, or the result of one.
+    Grown {
+        /// Which entry of the session, from 0.
+        at: usize,
+        /// All of it, as it is now.
+        entry: Box<Entry>,
+    },
+    /// The session was cut: what was at this place and after it is gone. What came instead follows.
+    Cut {
+        /// The first entry that is gone.
+        at: usize,
+    },
+    /// Its title, model or another word about it is another.
+    Told(Box<SessionInfo>),
+}
+
+/// A session that is followed.
+pub struct Watch {
+    found: Found,
+    files: Vec<Followed>,
+    info: SessionInfo,
+    /// The entries as they were last told: their ids, and what they were.
+    told: Vec<(String, u64)>,
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch").field("found", &self.found).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Follows a session. The first changes are all that is there already.
+    ///
+    /// # Errors
+    /// One of its files cannot be opened.
+    pub fn watch(&self, found: &Found) -> Result<Watch, Error> {
+        let files = found.parts.iter().map(|part| match &part.place {
+            Place::File(path) => {
+                Followed::open(found.agent, path, part.form).map_err(Error::io("read", path))
+            }
+        });
+        let files = files.collect::<Result<Vec<_>, Error>>()?;
+        Ok(Watch { found: found.clone(), files, info: SessionInfo::default(), told: Vec::new() })
+    }
+}
+
+impl Watch {
+    /// What is new since the last look; empty when nothing is. Does not wait.
+    pub fn look(&mut self) -> Vec<Change> {
+        // All are looked at, also when the first has news.
+        let news = self.files.iter_mut().filter_map(|file| file.look().then_some(())).count();
+        if news == 0 {
+            return Vec::new();
+        }
+        let mut changes = Vec::new();
+        if let [only] = self.files.as_slice() {
+            // A long session is not copied for every line that is added to it.
+            let session = only.session();
+            tell(session, session.info.clone(), &self.found, (&mut self.info, &mut self.told), &mut changes);
+        } else {
+            let session = self.session();
+            let info = session.info.clone();
+            tell(&session, info, &self.found, (&mut self.info, &mut self.told), &mut changes);
+        }
+        changes
+    }
+
+    /// Waits for what is new.
+    pub async fn next(&mut self) -> Vec<Change> {
+        loop {
+            let changes = self.look();
+            if !changes.is_empty() {
+                return changes;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// The session as far as it was told.
+    #[must_use]
+    pub fn session(&self) -> SavedSession {
+        let mut session = fold_together(self.files.iter().map(|file| file.session().clone()).collect());
+        self.found.complete(&mut session.info);
+        session
+    }
+
+    /// The session with all that is there now, a last line without its end included.
+    #[must_use]
+    pub fn finish(mut self) -> SavedSession {
+        let parts = self.files.iter_mut().map(Followed::finish).collect();
+        let mut session = fold_together(parts);
+        self.found.complete(&mut session.info);
+        session
+    }
+}
+
+/// Tells what a session is now that it was not before.
+fn tell(
+    session: &SavedSession,
+    mut info: SessionInfo,
+    found: &Found,
+    (told_info, told): (&mut SessionInfo, &mut Vec<(String, u64)>),
+    changes: &mut Vec<Change>,
+) {
+    found.complete(&mut info);
+    if info != *told_info {
+        changes.push(Change::Told(Box::new(info.clone())));
+        *told_info = info;
+    }
+    let now: Vec<(String, u64)> =
+        session.entries.iter().map(|entry| (entry.id.clone(), fingerprint(entry))).collect();
+    // Entries keep their places; where another one stands, what followed was rewound.
+    let same = told.iter().zip(&now).take_while(|(old, new)| old.0 == new.0).count();
+    if same < told.len() {
+        changes.push(Change::Cut { at: same });
+    }
+    for (at, (_, print)) in now.iter().enumerate() {
+        let entry = || Box::new(session.entries[at].clone());
+        if at >= same {
+            changes.push(Change::Added { at, entry: entry() });
+        } else if told[at].1 != *print {
+            changes.push(Change::Grown { at, entry: entry() });
+        }
+    }
+    *told = now;
+}
+
+/// A number that changes when an entry does.
+fn fingerprint(entry: &Entry) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let tokens = |t: &Tokens| [t.input, t.output, t.cached, t.thoughts, t.tool, t.total];
+    (entry.timestamp, &entry.model, &entry.stop_reason, entry.usage.as_ref().map(tokens)).hash(&mut hasher);
+    (entry.context, entry.sidechain, entry.requests).hash(&mut hasher);
+    for part in &entry.parts {
+        match part {
+            Part::Text { text } => (0, text).hash(&mut hasher),
+            Part::Thinking { text, signature } => (1, text, signature).hash(&mut hasher),
+            Part::Tool(tool) => {
+                (2, &tool.call.id, tool.call.input.as_ref().map(|raw| raw.get())).hash(&mut hasher);
+                if let Some(result) = &tool.result {
+                    (format!("{:?}", result.status), &result.content, result.media.len()).hash(&mut hasher);
+                }
+                tool.diff.as_ref().map(|diff| (&diff.path, &diff.new, &diff.unified)).hash(&mut hasher);
+            }
+            Part::Media(media) => (3, &media.mime_type, &media.uri).hash(&mut hasher),
+            _ => {}
+        }
+    }
+    hasher.finish()
+}

@@ -1,0 +1,140 @@
+//! One file that is read as it grows, or again when it was written anew.
+
+use crate::sessions::{
+    load::{HEAD, NOT_UTF8, fold_bytes},
+    scan::Stamp,
+};
+use agentline_core::{Agent, Damage, RawJson, SavedForm, SavedSession, SessionFold};
+use std::{
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+/// A file of a session.
+pub(super) struct Followed {
+    agent: &'static dyn Agent,
+    path: PathBuf,
+    /// `None` where the beginning of the file must tell.
+    form: Option<SavedForm>,
+    stamp: Option<Stamp>,
+    state: State,
+}
+
+#[derive(Default)]
+struct State {
+    /// How far it was read.
+    position: u64,
+    /// What was read and is not a whole line yet.
+    rest: Vec<u8>,
+    lines: u64,
+    fold: Option<Box<dyn SessionFold>>,
+    damage: Vec<Damage>,
+    /// The session, where it is written as a whole.
+    whole: SavedSession,
+}
+
+impl Followed {
+    pub(super) fn open(
+        agent: &'static dyn Agent,
+        path: &Path,
+        form: Option<SavedForm>,
+    ) -> std::io::Result<Self> {
+        File::open(path)?;
+        Ok(Self { agent, path: path.to_owned(), form, stamp: None, state: State::default() })
+    }
+
+    /// Reads what is new. Whether there was anything.
+    pub(super) fn look(&mut self) -> bool {
+        let stamp = Stamp::at(&self.path);
+        let settled = stamp.is_some_and(|stamp| stamp.is_settled(SystemTime::now()));
+        if stamp.is_none() || (stamp == self.stamp && settled) {
+            return false;
+        }
+        let other_file = self.stamp.zip(stamp).is_some_and(|(old, new)| old.inode != new.inode);
+        let was_cut = stamp.is_some_and(|stamp| stamp.size < self.state.position);
+        self.stamp = stamp;
+        if other_file || was_cut {
+            self.state = State::default();
+        }
+        // What cannot be read now is read at the next look.
+        self.read().unwrap_or(false)
+    }
+
+    fn read(&mut self) -> std::io::Result<bool> {
+        let mut file = File::open(&self.path)?;
+        if self.form.is_none() {
+            let mut head = Vec::new();
+            file.by_ref().take(HEAD as u64).read_to_end(&mut head)?;
+            self.form = self.agent.session_form(&head);
+        }
+        match self.form {
+            Some(SavedForm::Lines) => {
+                file.seek(SeekFrom::Start(self.state.position))?;
+                let read = file.read_to_end(&mut self.state.rest)?;
+                self.state.position += read as u64;
+                self.take_lines();
+                Ok(read > 0)
+            }
+            Some(form) => {
+                let mut bytes = Vec::new();
+                file.seek(SeekFrom::Start(0))?;
+                file.read_to_end(&mut bytes)?;
+                let session = fold_bytes(self.agent, Some(form), bytes);
+                // A file that is just being written anew is not whole: the next look will show what it is.
+                let half = session.entries.is_empty() && !session.damage.is_empty();
+                if !half || self.state.whole.entries.is_empty() {
+                    self.state.whole = session;
+                }
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    fn take_lines(&mut self) {
+        let Some(end) = memchr::memrchr(b'\n', &self.state.rest) else { return };
+        let rest = self.state.rest.split_off(end + 1);
+        let lines = std::mem::replace(&mut self.state.rest, rest);
+        self.state.rest.shrink_to(1 << 20);
+        for line in lines[..end].split(|byte| *byte == b'\n') {
+            self.take(line);
+        }
+    }
+
+    fn take(&mut self, line: &[u8]) {
+        let state = &mut self.state;
+        if state.fold.is_none() {
+            state.fold = self.agent.session_fold(SavedForm::Lines);
+        }
+        state.lines += 1;
+        let line =
+            if state.lines == 1 { line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line) } else { line };
+        let text = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
+        if matches!(text, std::borrow::Cow::Owned(_)) {
+            state.damage.push(Damage::new(Some(state.lines), NOT_UTF8));
+        }
+        if let Some(fold) = &mut state.fold {
+            fold.take(RawJson::new(text));
+        }
+    }
+
+    /// The session so far.
+    pub(super) fn session(&self) -> &SavedSession {
+        self.state.fold.as_ref().map_or(&self.state.whole, |fold| fold.session())
+    }
+
+    /// The session with all that is there now.
+    pub(super) fn finish(&mut self) -> SavedSession {
+        self.look();
+        let rest = std::mem::take(&mut self.state.rest);
+        if !rest.is_empty() {
+            self.take(&rest);
+        }
+        let state = std::mem::take(&mut self.state);
+        let mut session = state.fold.map_or(state.whole, SessionFold::finish);
+        session.damage.extend(state.damage);
+        session
+    }
+}
