@@ -8,6 +8,7 @@ pub mod claude;
 pub mod codex;
 mod custom;
 pub mod gemini;
+mod lines;
 pub mod opencode;
 
 pub use custom::Custom;

@@ -29,6 +29,12 @@ pub(crate) fn rfc3339(text: &str) -> Option<f64> {
     Some(whole + second)
 }
 
+/// Reads RFC 3339 as milliseconds since 1970.
+pub(crate) fn millis(text: &str) -> Option<Millis> {
+    let millis = (rfc3339(text)? * 1000.0).round();
+    (millis >= 0.0).then_some(millis as Millis)
+}
+
 /// Reads a minute as `2026-11-15T13-05`, in UTC, as milliseconds since 1970.
 pub(crate) fn minute(text: &str) -> Option<Millis> {
     let (date, time) = text.split_once('T')?;
@@ -108,6 +114,13 @@ mod tests {
         for day in (0..80_000).step_by(13) {
             assert_eq!(days(&date(day)), Some(day));
         }
+    }
+
+    #[test]
+    fn a_moment_is_told_in_milliseconds() {
+        assert_eq!(millis("2026-11-15T04:31:09.025Z"), Some(1_794_717_069_025));
+        assert_eq!(millis("1969-12-31T23:59:59Z"), None);
+        assert_eq!(millis("yesterday"), None);
     }
 
     #[test]

@@ -14,6 +14,9 @@ pub struct SavedSession {
     pub info: SessionInfo,
     /// What was said, oldest first.
     pub entries: Vec<Entry>,
+    /// What was said on branches that an edit or a rewind left behind, oldest first: no part of the conversation any
+    /// more, but its tokens were used.
+    pub abandoned: Vec<Entry>,
     /// What could not be read.
     pub damage: Vec<Damage>,
 }

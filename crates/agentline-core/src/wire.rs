@@ -147,6 +147,17 @@ impl<'de> Deserialize<'de> for Num {
     }
 }
 
+/// Yes or no; anything else is no.
+#[derive(Default, Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Flag(pub(crate) bool);
+
+impl Tolerant<'_> for Flag {
+    fn of_bool(b: bool) -> Self {
+        Self(b)
+    }
+}
+deserialize_tolerantly!(Flag);
+
 /// A list; anything else reads as empty.
 #[derive(Debug)]
 pub(crate) struct List<T>(pub(crate) Vec<T>);

@@ -4,7 +4,7 @@ use super::{Acp, Call, NOBODY, Step, blocks::PromptAbilities};
 use crate::{
     Failure, Kind, RunId, Say, Version,
     rpc::Outcome,
-    wire::{List, Num, Str, wire},
+    wire::{Flag, List, Num, Str, wire},
 };
 use serde_json::json;
 
@@ -17,22 +17,6 @@ wire! { struct Can<'a> { load: Flag = "loadSession", prompt: PromptCan<'a> = "pr
 wire! { struct PromptCan<'a> { image: Flag = "image", audio: Flag = "audio", embedded: Flag = "embeddedContext" } }
 wire! { struct McpCan<'a> { http: Flag = "http" } }
 wire! { struct Method<'a> { id: Str<'a> = "id" } }
-
-/// True only where the agent says so.
-#[derive(Clone, Copy, Debug, Default)]
-struct Flag(bool);
-
-impl crate::wire::Tolerant<'_> for Flag {
-    fn of_bool(b: bool) -> Self {
-        Self(b)
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for Flag {
-    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        crate::wire::tolerant(d)
-    }
-}
 
 /// The protocol that we speak.
 const PROTOCOL: u64 = 1;

@@ -1,12 +1,16 @@
 //! Claude Code: spoken to through its adapter, `claude-agent-acp`, which brings Claude Code with it.
 
 mod manners;
+mod saved;
 
-use super::adapter::{self, Own, found};
+use super::{
+    adapter::{self, Own, found},
+    lines::first_keys,
+};
 use crate::{
     Abilities, Agent, Card, Decision, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan,
-    Problem, Prospect, Rule, RunRequest, SignIn, Stance, Surface, SystemMode, Talk, Trust, Version, acp::Acp,
-    policy::stands_back,
+    Problem, Prospect, Rule, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance,
+    Surface, SystemMode, Talk, Trust, Version, acp::Acp, policy::stands_back,
 };
 use serde_json::json;
 use std::{collections::BTreeMap, path::Path};
@@ -33,6 +37,12 @@ static CARD: Card = Card::new(
 
 /// Tools that it uses without asking.
 const UNASKED: &[&str] = &["Read", "Glob", "Grep", "LS"];
+
+/// How many folders below the projects a session of a sub-agent may lie.
+const DEEPEST: usize = 6;
+
+/// Types of records with which a session may begin, and that no other agent has.
+const KINDS: &[&str] = &["file-history-snapshot", "queue-operation", "custom-title", "ai-title"];
 
 impl Agent for Claude {
     fn card(&self) -> &'static Card {
@@ -131,6 +141,40 @@ impl Agent for Claude {
 
     fn dialogue(&self, talk: &Talk) -> Box<dyn Dialogue> {
         Box::new(Acp::new(talk, Box::new(manners::ClaudeManners)))
+    }
+
+    fn session_roots(
+        &self,
+        env: &BTreeMap<String, String>,
+        home: &Path,
+        _look: &dyn Look,
+    ) -> Vec<SessionRoot> {
+        let folder = adapter::home_folder(env, home, "CLAUDE_CONFIG_DIR", ".claude");
+        vec![SessionRoot::files(folder.join("projects"), DEEPEST)]
+    }
+
+    fn session_file(&self, path: &Path) -> Option<SessionFile> {
+        let stem = path.file_name()?.to_str()?.strip_suffix(".jsonl")?;
+        let folders: Vec<_> = path.parent()?.iter().filter_map(|name| name.to_str()).collect();
+        let agent = stem.strip_prefix("agent-");
+        let parent = match (agent, &*folders) {
+            (_, [_project]) => None,
+            (Some(_), [_project, session, "subagents", ..]) => Some((*session).to_owned()),
+            _ => return None,
+        };
+        Some(SessionFile { form: Some(SavedForm::Lines), id: Some(agent.unwrap_or(stem).to_owned()), parent })
+    }
+
+    fn session_form(&self, head: &[u8]) -> Option<SavedForm> {
+        let keys = first_keys(head);
+        let has = |name: &str| keys.iter().any(|(key, _)| key == name);
+        let kind = keys.iter().find(|(key, _)| key == "type").map_or("", |(_, kind)| kind);
+        let own = has("parentUuid") || (has("sessionId") && !kind.is_empty()) || has("leafUuid");
+        (own || KINDS.contains(&kind)).then_some(SavedForm::Lines)
+    }
+
+    fn session_fold(&self, form: SavedForm) -> Option<Box<dyn SessionFold>> {
+        (form == SavedForm::Lines).then(|| Box::new(saved::ClaudeFold::new()) as _)
     }
 
     fn sign_in(

@@ -2,11 +2,16 @@
 //! asks when it wants out of it.
 
 mod manners;
+mod saved;
 
-use super::adapter::{self, Own, found};
+use super::{
+    adapter::{self, Own, found},
+    lines::first_keys,
+};
 use crate::{
     Abilities, Agent, Card, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem,
-    Prospect, RunRequest, SignIn, Stance, Surface, Talk, Version, acp::Acp,
+    Prospect, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance, Surface, Talk,
+    Version, acp::Acp,
 };
 use std::{collections::BTreeMap, path::Path};
 
@@ -29,6 +34,12 @@ static CARD: Card = Card::new(
     None,
 )
 .home_page("https://github.com/agentclientprotocol/codex-acp");
+
+/// How long a UUID is.
+const UUID: usize = 36;
+
+/// Types of records in an envelope.
+const KINDS: &[&str] = &["session_meta", "response_item", "event_msg", "turn_context", "compacted"];
 
 impl Agent for Codex {
     fn card(&self) -> &'static Card {
@@ -76,6 +87,41 @@ impl Agent for Codex {
 
     fn dialogue(&self, talk: &Talk) -> Box<dyn Dialogue> {
         Box::new(Acp::new(talk, Box::new(manners::CodexManners)))
+    }
+
+    fn session_roots(
+        &self,
+        env: &BTreeMap<String, String>,
+        home: &Path,
+        look: &dyn Look,
+    ) -> Vec<SessionRoot> {
+        let folder = adapter::home_folder(env, home, "CODEX_HOME", ".codex");
+        // One folder each for the year, the month and the day.
+        let mut roots = vec![SessionRoot::files(folder.join("sessions"), 3)];
+        let archive = folder.join("archived_sessions");
+        if look.exists(&archive) {
+            roots.push(SessionRoot::files(archive, 3));
+        }
+        roots
+    }
+
+    fn session_file(&self, path: &Path) -> Option<SessionFile> {
+        let stem = path.file_name()?.to_str()?.strip_suffix(".jsonl")?.strip_prefix("rollout-")?;
+        // The moment stands before the id, which is a UUID.
+        let id = stem.len().checked_sub(UUID).and_then(|at| stem.get(at..)).map(str::to_owned);
+        Some(SessionFile { form: Some(SavedForm::Lines), id, parent: None })
+    }
+
+    fn session_form(&self, head: &[u8]) -> Option<SavedForm> {
+        let keys = first_keys(head);
+        let has = |name: &str| keys.iter().any(|(key, _)| key == name);
+        let enveloped = keys.iter().any(|(key, kind)| key == "type" && KINDS.contains(&kind.as_str()));
+        let bare = has("id") && has("timestamp") && has("instructions") && !has("type");
+        ((enveloped && has("payload")) || bare).then_some(SavedForm::Lines)
+    }
+
+    fn session_fold(&self, form: SavedForm) -> Option<Box<dyn SessionFold>> {
+        (form == SavedForm::Lines).then(|| Box::new(saved::CodexFold::new()) as _)
     }
 
     fn sign_in(

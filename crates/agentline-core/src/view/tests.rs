@@ -13,7 +13,7 @@ fn tool(id: &str, name: &str, native: &str, status: Option<ToolStatus>, content:
 
 fn session(entries: Vec<Entry>) -> SavedSession {
     let info = SessionInfo { agent: "gemini".into(), id: "s1".into(), ..SessionInfo::default() };
-    SavedSession { info, entries, damage: Vec::new() }
+    SavedSession { info, entries, ..SavedSession::default() }
 }
 
 fn answer() -> Entry {

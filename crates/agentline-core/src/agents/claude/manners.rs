@@ -10,6 +10,7 @@ use crate::{
     rpc::RpcError,
     wire::{Str, wire},
 };
+use serde_json::value::RawValue;
 
 /// Its tools: they have the canonical names.
 const NAMES: Names = &[
@@ -40,6 +41,8 @@ const ERRORS: &[(&str, Kind)] = &[
 ];
 
 wire! { struct Data<'a> { kind: Str<'a> = "errorKind" } }
+
+wire! { struct Aim<'a> { file: Str<'a> = "file_path", notebook: Str<'a> = "notebook_path" } }
 
 /// How Claude Code speaks ACP.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +84,25 @@ impl Manners for ClaudeManners {
         let whole = raw.and_then(|raw| serde_json::from_str::<Str<'_>>(raw).ok()).map(Str::own);
         whole.or_else(|| plain_output(call).map(|text| without_fence(&text)))
     }
+}
+
+/// A call as a session has it.
+pub(super) fn tool_use(id: &str, native: &str, input: Option<&RawValue>) -> ToolUse {
+    let known = NAMES.iter().find(|(name, ..)| *name == native);
+    let (name, kind) = match known {
+        Some((_, name, kind)) => (*name, *kind),
+        None if native.starts_with("mcp__") => (native, ToolKind::Mcp),
+        None => (native, ToolKind::Other),
+    };
+    let mut tool = ToolUse::new(id, name, native, kind);
+    tool.input = input.map(ToOwned::to_owned);
+    tool.raw_input.clone_from(&tool.input);
+    if matches!(kind, ToolKind::Write | ToolKind::Edit) {
+        let aim: Aim<'_> = input.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+        let path = if aim.file.is_empty() { aim.notebook } else { aim.file };
+        tool.path = Some(path.own()).filter(|path| !path.is_empty());
+    }
+    tool
 }
 
 fn native_name(call: &ToolCall) -> String {

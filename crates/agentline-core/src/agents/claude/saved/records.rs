@@ -1,0 +1,178 @@
+//! The records of Claude Code's sessions as they stand in the file, as far as they are read.
+
+use crate::wire::{Flag, List, Num, Str, Tolerant, tolerant, wire};
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, SeqAccess},
+};
+use serde_json::value::RawValue;
+
+wire! {
+    /// A line of any type.
+    pub(super) struct Line<'a> {
+        kind: Str<'a> = "type",
+        subtype: Str<'a> = "subtype",
+        uuid: Str<'a> = "uuid",
+        parent: Str<'a> = "parentUuid",
+        logical_parent: Str<'a> = "logicalParentUuid",
+        session: Str<'a> = "sessionId",
+        agent: Str<'a> = "agentId",
+        side: Flag = "isSidechain",
+        meta: Flag = "isMeta",
+        summary_of_all: Flag = "isCompactSummary",
+        api_error: Flag = "isApiErrorMessage",
+        timestamp: Str<'a> = "timestamp",
+        cwd: Str<'a> = "cwd",
+        version: Str<'a> = "version",
+        request: Str<'a> = "requestId",
+        cost: Cost = "costUSD",
+        message: Message<'a> = "message",
+        result: Option<&'a RawValue> = "toolUseResult",
+        attachment: Attachment<'a> = "attachment",
+        content: Str<'a> = "content",
+        summary: Str<'a> = "summary",
+        leaf: Str<'a> = "leafUuid",
+        custom_title: Str<'a> = "customTitle",
+        ai_title: Str<'a> = "aiTitle",
+    }
+}
+
+wire! {
+    /// What was said, as the API has it.
+    pub(super) struct Message<'a> {
+        id: Str<'a> = "id",
+        model: Str<'a> = "model",
+        content: Content<'a> = "content",
+        stop_reason: Option<Str<'a>> = "stop_reason",
+        usage: Usage<'a> = "usage",
+    }
+}
+
+wire! {
+    pub(super) struct Usage<'a> {
+        input: Num = "input_tokens",
+        cache_read: Num = "cache_read_input_tokens",
+        cache_write: Num = "cache_creation_input_tokens",
+        output: Num = "output_tokens",
+        kept: Kept<'a> = "cache_creation",
+    }
+}
+
+wire! {
+    /// What was written to the cache, by how long it is kept there.
+    pub(super) struct Kept<'a> { hour: Num = "ephemeral_1h_input_tokens" }
+}
+
+wire! {
+    /// One block of what was said, of any type.
+    pub(super) struct Block<'a> {
+        kind: Str<'a> = "type",
+        text: Str<'a> = "text",
+        thinking: Str<'a> = "thinking",
+        signature: Option<Str<'a>> = "signature",
+        redacted: Option<Str<'a>> = "data",
+        id: Str<'a> = "id",
+        name: Str<'a> = "name",
+        input: Option<&'a RawValue> = "input",
+        call: Str<'a> = "tool_use_id",
+        content: Option<&'a RawValue> = "content",
+        is_error: Flag = "is_error",
+        source: Source<'a> = "source",
+    }
+}
+
+wire! {
+    /// Where the content of an image or a document is.
+    pub(super) struct Source<'a> {
+        kind: Str<'a> = "type",
+        media_type: Str<'a> = "media_type",
+        data: Option<Str<'a>> = "data",
+        url: Option<Str<'a>> = "url",
+    }
+}
+
+wire! {
+    /// What Claude Code puts before the model by itself.
+    pub(super) struct Attachment<'a> {
+        kind: Str<'a> = "type",
+        content: Str<'a> = "content",
+        prompt: Content<'a> = "prompt",
+        mode: Str<'a> = "commandMode",
+    }
+}
+
+wire! {
+    /// What a tool gave back beside its text, of any tool.
+    pub(super) struct Outcome<'a> {
+        path: Str<'a> = "filePath",
+        content: Option<Str<'a>> = "content",
+        original: Option<&'a RawValue> = "originalFile",
+        patch: List<Hunk<'a>> = "structuredPatch",
+        interrupted: Flag = "interrupted",
+        notebook: Str<'a> = "notebook_path",
+        notebook_old: Option<&'a RawValue> = "original_file",
+        notebook_new: Option<&'a RawValue> = "updated_file",
+    }
+}
+
+wire! {
+    pub(super) struct Hunk<'a> {
+        old_start: Num = "oldStart",
+        old_lines: Num = "oldLines",
+        new_start: Num = "newStart",
+        new_lines: Num = "newLines",
+        lines: List<Str<'a>> = "lines",
+    }
+}
+
+/// Dollars; anything but a number is not known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cost(pub(super) Option<f64>);
+
+impl Tolerant<'_> for Cost {
+    fn of_u64(n: u64) -> Self {
+        Self::of_f64(n as f64)
+    }
+    fn of_f64(n: f64) -> Self {
+        Self((n.is_finite() && n >= 0.0).then_some(n))
+    }
+}
+
+impl<'de> Deserialize<'de> for Cost {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        tolerant(d)
+    }
+}
+
+/// What was said: a text, or blocks.
+#[derive(Debug, Default)]
+pub(super) enum Content<'a> {
+    /// Neither.
+    #[default]
+    None,
+    /// A plain text.
+    Text(Str<'a>),
+    /// Blocks.
+    Blocks(Vec<Block<'a>>),
+}
+
+impl<'de> Tolerant<'de> for Content<'de> {
+    fn of_borrowed(text: &'de str) -> Self {
+        Self::Text(Str::of_borrowed(text))
+    }
+    fn of_str(text: &str) -> Self {
+        Self::Text(Str::of_str(text))
+    }
+    fn of_seq<A: SeqAccess<'de>>(seq: A) -> Result<Self, A::Error> {
+        Ok(Self::Blocks(List::of_seq(seq)?.0))
+    }
+    fn of_map<A: MapAccess<'de>>(map: A) -> Result<Self, A::Error> {
+        Ok(Self::Blocks(vec![Block::of_map(map)?]))
+    }
+}
+
+impl<'de> Deserialize<'de> for Content<'de> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        tolerant(d)
+    }
+}

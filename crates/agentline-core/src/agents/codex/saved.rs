@@ -1,0 +1,393 @@
+//! Codex's sessions, which it calls rollouts: what went to the model and came from it, and beside it what its own window
+//! shows, so that most is told twice.
+
+mod calls;
+mod patch;
+mod records;
+mod results;
+
+use crate::{
+    Entry, Millis, Part, RawJson, Role, SavedResult, SavedSession, SavedTool, SessionFold, Tokens,
+    ToolStatus,
+    agents::lines::Lines,
+    wire::{Str, Tolerant},
+};
+use records::{Count, Line, Payload};
+use std::collections::HashMap;
+
+/// How texts begin that Codex puts before the model in the user's name.
+const WRAPPERS: &[&str] = &[
+    "<environment_context>",
+    "<user_instructions>",
+    "<INSTRUCTIONS>",
+    "<permissions instructions>",
+    "<skill>",
+    "<turn_aborted>",
+    "<user_shell_command>",
+    "<subagent_notification>",
+    "# AGENTS.md instructions",
+];
+
+/// Folds the lines of a rollout.
+#[derive(Debug)]
+pub(super) struct CodexFold {
+    lines: Lines,
+    model: Option<String>,
+    /// The answer that further items belong to.
+    open: Option<usize>,
+    /// The last answer of the session.
+    last: Option<usize>,
+    /// Calls by their id: the entry, and the place among its parts.
+    calls: HashMap<String, (usize, usize)>,
+    /// How calls went of which the result is not there yet.
+    hints: HashMap<String, ToolStatus>,
+    /// What is accounted for, as the agent counts: from the beginning of the thread.
+    counted: Option<Tokens>,
+    /// Tokens of requests without an answer.
+    waiting: Option<(Tokens, u64)>,
+}
+
+impl SessionFold for CodexFold {
+    fn take(&mut self, record: RawJson) {
+        let mut mended = String::new();
+        let Some(line) = self.lines.read::<Line<'_>>(record.as_str(), &mut mended) else { return };
+        let at = self.lines.moment(&line.timestamp);
+        match line.payload {
+            Some(payload) => self.record(&line.kind, payload, at, &record),
+            None if line.kind.is_empty() && !line.id.is_empty() => {
+                self.lines.session.info.id = line.id.own();
+            }
+            None => {
+                let item = serde_json::from_str::<Payload<'_>>(record.as_str()).unwrap_or_default();
+                self.item(item, at, &record);
+            }
+        }
+    }
+
+    fn session(&self) -> &SavedSession {
+        &self.lines.session
+    }
+
+    fn finish(self: Box<Self>) -> SavedSession {
+        self.lines.session
+    }
+}
+
+impl CodexFold {
+    /// A reader that has read nothing.
+    pub(super) fn new() -> Self {
+        Self {
+            lines: Lines::new("codex"),
+            model: None,
+            open: None,
+            last: None,
+            calls: HashMap::new(),
+            hints: HashMap::new(),
+            counted: None,
+            waiting: None,
+        }
+    }
+
+    fn record(&mut self, kind: &str, payload: Payload<'_>, at: Option<Millis>, record: &RawJson) {
+        match kind {
+            "session_meta" => self.header(payload),
+            "turn_context" if !payload.model.is_empty() => {
+                self.model = Some(payload.model.own());
+                self.lines.session.info.model.clone_from(&self.model);
+            }
+            "response_item" => self.item(payload, at, record),
+            "event_msg" => self.event(payload, at, record),
+            "token_usage_record" => {
+                if let Some(usage) = payload.usage.filter(Tolerant::is_object) {
+                    let used = tokens(&usage);
+                    let before = self.counted.unwrap_or_default();
+                    self.counted = Some(payload.thread_usage.map_or(before.plus(used), |all| tokens(&all)));
+                    self.spent(used, Some(payload.response.own()));
+                }
+                self.open = None;
+            }
+            "compacted" => {
+                self.notice("Conversation compacted".to_owned(), at, record);
+                if !payload.message.is_empty() {
+                    let mut entry = self.entry(&payload.id, Role::User, at, record);
+                    entry.context = true;
+                    entry.parts.push(Part::text(payload.message.own()));
+                    self.lines.session.entries.push(entry);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn header(&mut self, meta: Payload<'_>) {
+        let info = &mut self.lines.session.info;
+        if !info.id.is_empty() {
+            // One that was forked goes on with the header of the other.
+            return;
+        }
+        let known = |text: Str<'_>| Some(text.own()).filter(|text| !text.is_empty());
+        info.id = meta.id.own();
+        info.project = known(meta.cwd);
+        info.agent_version = known(meta.version);
+        info.parent = known(meta.source.agent.spawn.parent);
+    }
+
+    fn entry(&self, id: &str, role: Role, at: Option<Millis>, record: &RawJson) -> Entry {
+        let id = if id.is_empty() { format!("line-{}", self.lines.count) } else { id.to_owned() };
+        let mut entry = Entry::new(id, role);
+        entry.timestamp = at;
+        entry.originals.push(record.clone());
+        entry
+    }
+
+    /// A word of the agent itself.
+    fn notice(&mut self, text: String, at: Option<Millis>, record: &RawJson) {
+        self.open = None;
+        let mut entry = self.entry("", Role::System, at, record);
+        entry.parts.push(Part::text(text));
+        self.lines.session.entries.push(entry);
+    }
+
+    /// What went to the model or came from it.
+    fn item(&mut self, item: Payload<'_>, at: Option<Millis>, record: &RawJson) {
+        match &*item.kind {
+            "message" if &*item.role == "assistant" => {
+                let parts = pieces(&item);
+                self.said(&item.id, parts, at, record);
+            }
+            "message" => self.asked(&item, at, record),
+            "reasoning" => {
+                let thoughts = item.summary.0.into_iter().chain(item.content.0).map(|piece| piece.text.own());
+                let text = thoughts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
+                // Reasoning that is sealed says nothing to people; the record is kept all the same.
+                let parts = (!text.is_empty()).then(|| Part::thinking(text)).into_iter().collect();
+                self.said(&item.id, parts, at, record);
+            }
+            "function_call" => self.called(&item.id, calls::function(&item), at, record),
+            "custom_tool_call" => self.called(&item.id, calls::plain(&item), at, record),
+            "local_shell_call" => self.called(&item.id, calls::local_shell(&item), at, record),
+            "web_search_call" => {
+                let id = if item.id.is_empty() {
+                    format!("line-{}", self.lines.count)
+                } else {
+                    item.id.0.to_string()
+                };
+                let mut tool = calls::web_search(&item, &id);
+                let failed = &*item.status == "failed";
+                let status = if failed { ToolStatus::Error } else { ToolStatus::Ok };
+                tool.result = Some(SavedResult::new(status, ""));
+                self.called(&id, tool, at, record);
+            }
+            kind if kind.ends_with("_call_output") => self.returned(&item, at, record),
+            _ => {}
+        }
+    }
+
+    /// A prompt, or what Codex puts before the model by itself.
+    fn asked(&mut self, item: &Payload<'_>, at: Option<Millis>, record: &RawJson) {
+        self.open = None;
+        let role = if &*item.role == "user" { Role::User } else { Role::System };
+        let mut entry = self.entry(&item.id, role, at, record);
+        entry.parts = pieces(item);
+        let text = entry.text();
+        let own = WRAPPERS.iter().any(|words| text.trim_start().starts_with(words));
+        let kinds = &item.meta.kinds.0;
+        let harness = !kinds.is_empty() && !kinds.iter().any(|kind| kind.starts_with("user."));
+        entry.context = role != Role::User || own || harness;
+        if !entry.parts.is_empty() {
+            self.lines.session.entries.push(entry);
+        }
+    }
+
+    /// Adds to the answer that is being given, or begins one.
+    fn said(&mut self, id: &str, mut parts: Vec<Part>, at: Option<Millis>, record: &RawJson) -> usize {
+        let open =
+            self.open.and_then(|index| self.lines.session.entries.get_mut(index).map(|entry| (index, entry)));
+        if let Some((index, entry)) = open {
+            entry.parts.append(&mut parts);
+            entry.originals.push(record.clone());
+            return index;
+        }
+        let mut entry = self.entry(id, Role::Assistant, at, record);
+        entry.model.clone_from(&self.model);
+        entry.parts = parts;
+        if let Some((tokens, requests)) = self.waiting.take() {
+            (entry.usage, entry.requests) = (Some(tokens), Some(requests));
+        }
+        let index = self.lines.session.entries.len();
+        self.lines.session.entries.push(entry);
+        (self.open, self.last) = (Some(index), Some(index));
+        index
+    }
+
+    fn called(&mut self, id: &str, tool: SavedTool, at: Option<Millis>, record: &RawJson) {
+        let call = tool.call.id.clone();
+        let index = self.said(id, vec![Part::Tool(Box::new(tool))], at, record);
+        let entry = &mut self.lines.session.entries[index];
+        entry.stop_reason = Some("tool_use".to_owned());
+        self.calls.insert(call, (index, entry.parts.len() - 1));
+    }
+
+    fn tool(&mut self, call: &str) -> Option<&mut SavedTool> {
+        let (index, at) = *self.calls.get(call)?;
+        match self.lines.session.entries.get_mut(index)?.parts.get_mut(at)? {
+            Part::Tool(tool) => Some(tool),
+            _ => None,
+        }
+    }
+
+    /// What a tool gave back.
+    fn returned(&mut self, item: &Payload<'_>, at: Option<Millis>, record: &RawJson) {
+        self.open = None;
+        let mut result = results::result(item.output);
+        result.timestamp = at;
+        result.original = Some(record.clone());
+        if let Some(status) = self.hints.remove(&*item.call_id)
+            && result.status == ToolStatus::Ok
+        {
+            result.status = status;
+        }
+        if let Some(tool) = self.tool(&item.call_id) {
+            tool.result = Some(result);
+            return;
+        }
+        // The call was lost; what came of it is still worth a look.
+        let mut entry = self.entry(&item.id, Role::User, at, record);
+        entry.context = true;
+        entry.parts.push(Part::text(result.content));
+        entry.parts.extend(result.media.into_iter().map(Part::Media));
+        self.lines.session.entries.push(entry);
+    }
+
+    /// What its window shows. Texts are told as items already; here is how things went.
+    fn event(&mut self, event: Payload<'_>, at: Option<Millis>, record: &RawJson) {
+        match &*event.kind {
+            "token_count" => {
+                let (total, last) = (event.info.total, event.info.last);
+                if let Some(total) = total.filter(Tolerant::is_object) {
+                    self.counted_to(tokens(&total), last.map(|last| tokens(&last)));
+                }
+            }
+            "item_completed" => {
+                let Some(item) = event.item else { return };
+                let status = results::status(&item.status, item.exit_code.as_deref(), None);
+                self.went(&item.id, status, results::diff(item.changes));
+            }
+            "exec_command_end" | "patch_apply_end" | "mcp_tool_call_end" => {
+                let success = event.success.map(|success| success.0);
+                let status = results::status(&event.status, event.exit_code.as_deref(), success);
+                self.went(&event.call_id, status, results::diff(event.changes));
+            }
+            "turn_aborted" => {
+                let (open, reason) = (self.last, event.reason.own());
+                self.cut_off(open);
+                let reason = if reason.is_empty() { "interrupted".to_owned() } else { reason };
+                self.notice(format!("Turn aborted: {reason}"), at, record);
+            }
+            "error" => self.notice(event.message.own(), at, record),
+            "task_complete" | "turn_complete" => {
+                self.open = None;
+                let last = self.last.and_then(|index| self.lines.session.entries.get_mut(index));
+                if let Some(entry) = last.filter(|entry| entry.stop_reason.is_none()) {
+                    entry.stop_reason = Some("end_turn".to_owned());
+                }
+            }
+            "thread_rolled_back" => self.roll_back(event.turns.0.unwrap_or(0)),
+            "thread_name_updated" => {
+                self.lines.session.info.title = Some(event.thread_name.own()).filter(|name| !name.is_empty());
+            }
+            _ => {}
+        }
+    }
+
+    /// How a call went, told beside what the model was told.
+    fn went(&mut self, call: &str, status: Option<ToolStatus>, diff: Option<crate::SavedDiff>) {
+        let Some(tool) = self.tool(call) else { return };
+        if diff.is_some() {
+            tool.diff = diff;
+        }
+        let Some(status) = status else { return };
+        match &mut tool.result {
+            Some(result) if result.status == ToolStatus::Ok => result.status = status,
+            Some(_) => {}
+            None => {
+                self.hints.insert(call.to_owned(), status);
+            }
+        }
+    }
+
+    /// Calls of the last answer to which nothing came were stopped.
+    fn cut_off(&mut self, answer: Option<usize>) {
+        let Some(entry) = answer.and_then(|index| self.lines.session.entries.get_mut(index)) else { return };
+        for part in &mut entry.parts {
+            if let Part::Tool(tool) = part
+                && tool.result.is_none()
+            {
+                tool.result = Some(SavedResult::new(ToolStatus::Cancelled, ""));
+            }
+        }
+    }
+
+    /// Leaves the last turns behind.
+    fn roll_back(&mut self, turns: u64) {
+        let entries = &mut self.lines.session.entries;
+        let prompts = entries.iter().enumerate().rev().filter(|(_, entry)| entry.is_prompt());
+        let Some(place) = usize::try_from(turns).ok().and_then(|turns| turns.checked_sub(1)) else { return };
+        let from = prompts.map(|(index, _)| index).nth(place).unwrap_or(0);
+        self.lines.session.abandoned.extend(entries.drain(from..));
+        self.calls.retain(|_, (index, _)| *index < from);
+        self.open = None;
+        self.last = entries.iter().rposition(|entry| entry.role == Role::Assistant);
+    }
+
+    /// Takes a count from the beginning of the thread.
+    fn counted_to(&mut self, total: Tokens, last: Option<Tokens>) {
+        let used = match self.counted {
+            Some(before) if before == total => return,
+            Some(before) if before.input <= total.input && before.output <= total.output => {
+                total.minus(before)
+            }
+            // A thread that goes on in a new file counts what was in the old one, too.
+            _ => last.unwrap_or(total),
+        };
+        self.counted = Some(total);
+        self.spent(used, None);
+        self.open = None;
+    }
+
+    /// A request used these. The name of the response is the same in every copy of the session.
+    fn spent(&mut self, used: Tokens, response: Option<String>) {
+        let Some(entry) = self.last.and_then(|index| self.lines.session.entries.get_mut(index)) else {
+            let (before, requests) = self.waiting.unwrap_or_default();
+            self.waiting = Some((before.plus(used), requests + 1));
+            return;
+        };
+        entry.usage = Some(entry.usage.unwrap_or_default().plus(used));
+        entry.requests = Some(entry.requests.unwrap_or(0) + 1);
+        if entry.counted_as.is_none() {
+            entry.counted_as = response.filter(|response| !response.is_empty());
+        }
+    }
+}
+
+fn pieces(item: &Payload<'_>) -> Vec<Part> {
+    let parts = item.content.0.iter().map(|piece| match &*piece.image {
+        "" => Part::text(&*piece.text),
+        url => Part::Media(results::image(url)),
+    });
+    parts.filter(|part| !matches!(part, Part::Text { text } if text.is_empty())).collect()
+}
+
+/// A count in our words: its answers include the reasoning, ours do not.
+fn tokens(count: &Count<'_>) -> Tokens {
+    let thoughts = count.thoughts.0;
+    Tokens {
+        input: count.input.0,
+        output: count.output.0.map(|output| output.saturating_sub(thoughts.unwrap_or(0))),
+        cached: count.cached.0,
+        cache_write: count.cache_write.0,
+        thoughts,
+        total: count.total.0,
+        ..Tokens::default()
+    }
+}

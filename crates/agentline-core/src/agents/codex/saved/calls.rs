@@ -1,0 +1,140 @@
+//! Codex's calls of tools in the vocabulary of all agents.
+
+use super::{
+    patch::{self, Deed},
+    records::{Command, Payload},
+};
+use crate::{SavedTool, ToolKind, ToolUse, wire::List, wire::Str};
+use serde_json::{
+    json,
+    value::{RawValue, to_raw_value},
+};
+
+/// Its own names, the canonical ones, and what they do.
+const NAMES: &[(&str, &str, ToolKind)] = &[
+    ("exec_command", "Bash", ToolKind::Shell),
+    ("shell", "Bash", ToolKind::Shell),
+    ("shell_command", "Bash", ToolKind::Shell),
+    ("local_shell", "Bash", ToolKind::Shell),
+    ("container.exec", "Bash", ToolKind::Shell),
+    ("web_search", "WebSearch", ToolKind::Web),
+    ("view_image", "Read", ToolKind::Read),
+    ("update_plan", "TodoWrite", ToolKind::Other),
+    ("spawn_agent", "Task", ToolKind::Agent),
+];
+
+/// A call of a function with arguments in JSON.
+pub(super) fn function(call: &Payload<'_>) -> SavedTool {
+    let native = match &*call.namespace {
+        "" => call.name.0.to_string(),
+        space => format!("{}__{}", space.trim_end_matches('_'), &*call.name),
+    };
+    let raw =
+        RawValue::from_string(call.arguments.0.to_string()).or_else(|_| to_raw_value(&*call.arguments)).ok();
+    if native == "apply_patch" {
+        let input: PatchInput<'_> =
+            raw.as_deref().and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+        return patched(&call.call_id, &input.input, raw.clone());
+    }
+    let mut tool = named(&call.call_id, &native);
+    let read: Command<'_> =
+        raw.as_deref().and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+    tool.input = match read.cmd.or(read.command).filter(|_| tool.kind == ToolKind::Shell) {
+        Some(command) => shell(command, &read.why),
+        None => raw.clone(),
+    };
+    tool.raw_input = raw;
+    SavedTool::new(tool)
+}
+
+crate::wire::wire! { struct PatchInput<'a> { input: Str<'a> = "input" } }
+
+/// A call of a tool that takes a plain text.
+pub(super) fn plain(call: &Payload<'_>) -> SavedTool {
+    let raw = to_raw_value(&*call.input).ok();
+    if &*call.name == "apply_patch" {
+        return patched(&call.call_id, &call.input, raw);
+    }
+    let mut tool = named(&call.call_id, &call.name);
+    tool.input = to_raw_value(&json!({"input": &*call.input})).ok();
+    tool.raw_input = raw;
+    SavedTool::new(tool)
+}
+
+/// A command that the maker's own shell tool runs.
+pub(super) fn local_shell(call: &Payload<'_>) -> SavedTool {
+    let id = if call.call_id.is_empty() { &call.id } else { &call.call_id };
+    let mut tool = named(id, "local_shell");
+    tool.input = call.action.command.and_then(|command| shell(command, ""));
+    tool.raw_input = call.action.command.map(ToOwned::to_owned);
+    SavedTool::new(tool)
+}
+
+/// A search that the maker did on its side.
+pub(super) fn web_search(call: &Payload<'_>, id: &str) -> SavedTool {
+    let mut tool = named(id, "web_search");
+    let action = &call.action;
+    tool.input = to_raw_value(&match &*action.url {
+        "" => json!({"query": &*action.query}),
+        url => json!({"query": &*action.query, "url": url}),
+    })
+    .ok();
+    tool.raw_input.clone_from(&tool.input);
+    SavedTool::new(tool)
+}
+
+fn named(id: &str, native: &str) -> ToolUse {
+    let known = NAMES.iter().find(|(name, ..)| *name == native);
+    match known {
+        Some((_, name, kind)) => ToolUse::new(id, *name, native, *kind),
+        None if native.starts_with("mcp__") => ToolUse::new(id, native, native, ToolKind::Mcp),
+        None => ToolUse::new(id, native, native, ToolKind::Other),
+    }
+}
+
+/// A command without the shell that it is wrapped in.
+fn shell(command: &RawValue, why: &str) -> Option<Box<RawValue>> {
+    let text = match serde_json::from_str::<List<Str<'_>>>(command.get()).unwrap_or_default().0 {
+        words if words.is_empty() => serde_json::from_str::<Str<'_>>(command.get()).unwrap_or_default().own(),
+        words => unwrapped(&words),
+    };
+    let input =
+        if why.is_empty() { json!({"command": text}) } else { json!({"command": text, "description": why}) };
+    to_raw_value(&input).ok()
+}
+
+fn unwrapped(words: &[Str<'_>]) -> String {
+    if let [shell, flag, command] = words {
+        let name = shell.rsplit(['/', '\\']).next().unwrap_or_default().trim_end_matches(".exe");
+        let wraps = matches!(name, "bash" | "sh" | "zsh") && matches!(&**flag, "-lc" | "-c");
+        let wraps_there =
+            matches!(name, "powershell" | "pwsh" | "cmd") && matches!(&**flag, "-Command" | "/c");
+        if wraps || wraps_there {
+            return command.0.to_string();
+        }
+    }
+    words.iter().map(|word| &**word).collect::<Vec<_>>().join(" ")
+}
+
+/// A patch: the one file that it writes, or what it changes.
+fn patched(id: &str, text: &str, raw: Option<Box<RawValue>>) -> SavedTool {
+    let files = patch::files(text);
+    let (name, kind, input) = match &*files {
+        [file] if file.deed == Deed::Add => {
+            ("Write", ToolKind::Write, json!({"file_path": file.path, "content": file.content()}))
+        }
+        [file] if file.deed == Deed::Update && file.replaced().is_some() => {
+            let (old, new) = file.replaced().unwrap_or_default();
+            ("Edit", ToolKind::Edit, json!({"file_path": file.path, "old_string": old, "new_string": new}))
+        }
+        [first, ..] => ("Edit", ToolKind::Edit, json!({"file_path": first.path, "patch": text})),
+        [] => ("Edit", ToolKind::Edit, json!({"patch": text})),
+    };
+    let mut call = ToolUse::new(id, name, "apply_patch", kind);
+    call.path = files.first().map(|file| file.path.to_owned());
+    call.input = to_raw_value(&input).ok();
+    call.raw_input = raw;
+    let mut tool = SavedTool::new(call);
+    tool.diff = patch::diff(&files);
+    tool
+}

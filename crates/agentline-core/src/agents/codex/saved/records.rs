@@ -1,0 +1,132 @@
+//! The records of Codex's rollouts as they stand in the file, as far as they are read. The oldest have no envelope.
+
+use crate::wire::{Entries, Flag, List, Num, Str, wire};
+use serde_json::value::RawValue;
+
+wire! {
+    /// A line: an envelope around a payload, or in the oldest files the payload itself.
+    pub(super) struct Line<'a> {
+        timestamp: Str<'a> = "timestamp",
+        kind: Str<'a> = "type",
+        payload: Option<Payload<'a>> = "payload",
+        id: Str<'a> = "id",
+        instructions: Option<&'a RawValue> = "instructions",
+    }
+}
+
+wire! {
+    /// What a line tells, of any type.
+    pub(super) struct Payload<'a> {
+        kind: Str<'a> = "type",
+        id: Str<'a> = "id",
+        call_id: Str<'a> = "call_id",
+        role: Str<'a> = "role",
+        content: List<Piece<'a>> = "content",
+        meta: Meta<'a> = "internal_chat_message_metadata_passthrough",
+        summary: List<Piece<'a>> = "summary",
+        name: Str<'a> = "name",
+        namespace: Str<'a> = "namespace",
+        arguments: Str<'a> = "arguments",
+        input: Str<'a> = "input",
+        output: Option<&'a RawValue> = "output",
+        result: Option<&'a RawValue> = "result",
+        action: Action<'a> = "action",
+        status: Str<'a> = "status",
+        exit_code: Option<Str<'a>> = "exit_code",
+        success: Option<Flag> = "success",
+        changes: Entries<'a, Change<'a>> = "changes",
+        item: Option<Item<'a>> = "item",
+        message: Str<'a> = "message",
+        reason: Str<'a> = "reason",
+        info: Counts<'a> = "info",
+        usage: Option<Count<'a>> = "usage",
+        response: Str<'a> = "response_id",
+        thread_usage: Option<Count<'a>> = "thread_token_usage",
+        turns: Num = "num_turns",
+        thread_name: Str<'a> = "thread_name",
+        model: Str<'a> = "model",
+        cwd: Str<'a> = "cwd",
+        version: Str<'a> = "cli_version",
+        source: Origin<'a> = "source",
+    }
+}
+
+wire! {
+    /// A piece of a message: a text or an image.
+    pub(super) struct Piece<'a> { kind: Str<'a> = "type", text: Str<'a> = "text", image: Str<'a> = "image_url" }
+}
+
+wire! { pub(super) struct Meta<'a> { kinds: List<Str<'a>> = "content_item_kinds" } }
+
+wire! {
+    /// What one of the maker's own tools does.
+    pub(super) struct Action<'a> {
+        kind: Str<'a> = "type",
+        command: Option<&'a RawValue> = "command",
+        query: Str<'a> = "query",
+        url: Str<'a> = "url",
+    }
+}
+
+wire! {
+    /// Something that was done, told beside what the model was told.
+    pub(super) struct Item<'a> {
+        id: Str<'a> = "id",
+        kind: Str<'a> = "type",
+        status: Str<'a> = "status",
+        exit_code: Option<Str<'a>> = "exit_code",
+        changes: Entries<'a, Change<'a>> = "changes",
+    }
+}
+
+wire! {
+    /// The change of one file.
+    pub(super) struct Change<'a> {
+        kind: Str<'a> = "type",
+        content: Option<Str<'a>> = "content",
+        unified: Option<Str<'a>> = "unified_diff",
+    }
+}
+
+wire! {
+    pub(super) struct Counts<'a> {
+        total: Option<Count<'a>> = "total_token_usage",
+        last: Option<Count<'a>> = "last_token_usage",
+    }
+}
+
+wire! {
+    pub(super) struct Count<'a> {
+        input: Num = "input_tokens",
+        cached: Num = "cached_input_tokens",
+        cache_write: Num = "cache_write_input_tokens",
+        output: Num = "output_tokens",
+        thoughts: Num = "reasoning_output_tokens",
+        total: Num = "total_tokens",
+    }
+}
+
+wire! { pub(super) struct Origin<'a> { agent: OfAgent<'a> = "subagent" } }
+wire! { pub(super) struct OfAgent<'a> { spawn: Spawn<'a> = "thread_spawn" } }
+wire! { pub(super) struct Spawn<'a> { parent: Str<'a> = "parent_thread_id" } }
+
+wire! {
+    /// The arguments of a command, in the words of all versions.
+    pub(super) struct Command<'a> {
+        cmd: Option<&'a RawValue> = "cmd",
+        command: Option<&'a RawValue> = "command",
+        why: Str<'a> = "justification",
+    }
+}
+
+wire! {
+    /// What a tool gave back, where that is an object.
+    pub(super) struct Output<'a> {
+        output: Option<Str<'a>> = "output",
+        content: Option<Str<'a>> = "content",
+        success: Option<Flag> = "success",
+        about: About<'a> = "metadata",
+    }
+}
+
+wire! { pub(super) struct About<'a> { exit_code: Option<Str<'a>> = "exit_code" } }

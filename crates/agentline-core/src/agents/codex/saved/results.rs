@@ -1,0 +1,127 @@
+//! What came of Codex's tools: it tells the model in one record, and how it went in another beside it.
+
+use super::{
+    patch,
+    records::{Change, Output, Piece},
+};
+use crate::{
+    Media, SavedDiff, SavedResult, ToolStatus,
+    wire::{Entries, List, Str},
+};
+use serde_json::value::RawValue;
+
+/// How an output begins that tells of a refusal.
+const REFUSED: &[&str] = &[
+    "exec command rejected",
+    "patch rejected",
+    "rejected by user",
+    "user rejected",
+    "approval denied",
+    "command rejected",
+    "unsupported call",
+    "unsupported custom tool call",
+];
+
+/// How an output begins that tells of a stop.
+const STOPPED: &[&str] = &["aborted", "turn aborted", "interrupted"];
+
+/// What stands before an output: how the command went, and other facts.
+const HEADERS: &[&str] =
+    &["Chunk ID: ", "Wall time: ", "Exit code: ", "Process exited with code ", "Process running"];
+
+/// Reads what a tool gave back.
+pub(super) fn result(output: Option<&RawValue>) -> SavedResult {
+    let raw = output.map_or("null", RawValue::get);
+    let mut result = SavedResult::new(ToolStatus::Ok, "");
+    match raw.bytes().next() {
+        Some(b'[') => {
+            let pieces = serde_json::from_str::<List<Piece<'_>>>(raw).unwrap_or_default().0;
+            let (texts, images): (Vec<_>, Vec<_>) =
+                pieces.into_iter().partition(|piece| piece.image.is_empty());
+            result.media = images.into_iter().map(|piece| image(&piece.image)).collect();
+            let texts: Vec<&str> = texts.iter().map(|piece| &*piece.text).collect();
+            read_text(&mut result, &texts.join("\n"));
+        }
+        Some(b'{') => read_object(&mut result, raw),
+        _ => {
+            let text = serde_json::from_str::<Str<'_>>(raw).unwrap_or_default();
+            if text.starts_with("{\"output\"") {
+                read_object(&mut result, &text)
+            } else {
+                read_text(&mut result, &text)
+            }
+        }
+    }
+    result
+}
+
+fn read_object(result: &mut SavedResult, raw: &str) {
+    let Ok(output) = serde_json::from_str::<Output<'_>>(raw) else { return read_text(result, raw) };
+    match output.output.or(output.content) {
+        Some(text) => read_text(result, &text),
+        None => result.raw = RawValue::from_string(raw.to_owned()).ok(),
+    }
+    let failed = output.about.exit_code.is_some_and(|code| &*code != "0");
+    if result.status == ToolStatus::Ok && (failed || output.success.is_some_and(|success| !success.0)) {
+        result.status = ToolStatus::Error;
+    }
+}
+
+/// Reads a text that may have a head which tells how the command went.
+fn read_text(result: &mut SavedResult, text: &str) {
+    let mut failed = false;
+    let mut rest = text;
+    if HEADERS.iter().any(|words| text.starts_with(words))
+        && let Some((head, body)) = text.split_once("\nOutput:\n")
+    {
+        let code = |line: &str| {
+            let code =
+                line.strip_prefix("Exit code: ").or_else(|| line.strip_prefix("Process exited with code "));
+            code.is_some_and(|code| code.trim() != "0")
+        };
+        failed = head.lines().any(code);
+        rest = body;
+    }
+    let begins = |table: &[&str]| table.iter().any(|words| rest.trim_start().starts_with(words));
+    rest.clone_into(&mut result.content);
+    result.status = match () {
+        () if begins(STOPPED) => ToolStatus::Cancelled,
+        () if begins(REFUSED) => ToolStatus::Denied,
+        () if failed => ToolStatus::Error,
+        () => ToolStatus::Ok,
+    };
+}
+
+/// How a call went, by the word of the record beside it.
+pub(super) fn status(word: &str, exit_code: Option<&str>, success: Option<bool>) -> Option<ToolStatus> {
+    match word {
+        "declined" | "denied" => Some(ToolStatus::Denied),
+        "interrupted" | "cancelled" | "aborted" => Some(ToolStatus::Cancelled),
+        "failed" => Some(ToolStatus::Error),
+        _ if exit_code.is_some_and(|code| code != "0") || success == Some(false) => Some(ToolStatus::Error),
+        _ => None,
+    }
+}
+
+/// The change of the files, by the word of the record beside the result.
+pub(super) fn diff(changes: Entries<'_, Change<'_>>) -> Option<SavedDiff> {
+    let diffs = changes.0.into_iter().map(|(path, change)| {
+        let mut diff = SavedDiff { path: path.own(), ..SavedDiff::default() };
+        let content = change.content.map(Str::own);
+        match &*change.kind {
+            "delete" => (diff.old, diff.new) = (content, Some(String::new())),
+            _ => (diff.new, diff.unified) = (content, change.unified.map(Str::own)),
+        }
+        diff
+    });
+    patch::together(diffs.collect())
+}
+
+/// An image by its address, which may hold all of it.
+pub(super) fn image(url: &str) -> Media {
+    let within = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
+    match within {
+        Some((kind, data)) => Media::new(kind, Some(data.to_owned()), None),
+        None => Media::new("image/*", None, Some(url.to_owned())),
+    }
+}

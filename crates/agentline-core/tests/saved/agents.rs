@@ -1,0 +1,21 @@
+//! Every recording, as it is read.
+
+use crate::look::{read, recordings, told};
+
+fn all_are_read_as_before(agent: &str) {
+    for (name, text) in recordings(agent) {
+        let session = read(agent, &text);
+        assert_eq!(session.damage, [], "{name}");
+        insta::assert_snapshot!(format!("{agent}_{name}"), told(&session));
+    }
+}
+
+#[test]
+fn recordings_of_claude_code_are_read_as_before() {
+    all_are_read_as_before("claude");
+}
+
+#[test]
+fn recordings_of_codex_are_read_as_before() {
+    all_are_read_as_before("codex");
+}

@@ -1,0 +1,29 @@
+//! Tokens that were summed by hand from the recordings.
+
+use crate::look::{read, recordings};
+use agentline_core::Tokens;
+
+fn sum(agent: &str, name: &str) -> (Tokens, u64) {
+    let (_, text) = recordings(agent).into_iter().find(|(found, _)| found == name).expect("it is there");
+    let session = read(agent, &text);
+    let tokens = session.entries.iter().filter_map(|entry| entry.usage).fold(Tokens::default(), Tokens::plus);
+    (tokens, session.entries.iter().filter_map(|entry| entry.requests).sum())
+}
+
+#[test]
+fn the_tokens_of_claude_code_add_up() {
+    // Six answers of 100 to 105 tokens, each with 20 from the cache and 10 written to it, and 30 of an answer. Three of
+    // them are told in several lines, each of which repeats the count.
+    let (tokens, requests) = sum("claude", "full");
+    assert_eq!((tokens.input, tokens.cached, tokens.cache_write), (Some(615 + 6 * 30), Some(120), Some(60)));
+    assert_eq!((tokens.output, tokens.total, requests), (Some(180), Some(615 + 180 + 180), 6));
+}
+
+#[test]
+fn the_tokens_of_codex_add_up() {
+    // Six answers of 100 to 105 tokens, 20 of them cached, and 30 of an answer, 5 of them thoughts. Each is told by a
+    // record of its own and by a count from the beginning, in which the last says 615, 120, 180 and 30.
+    let (tokens, requests) = sum("codex", "full");
+    assert_eq!((tokens.input, tokens.cached, tokens.thoughts), (Some(615), Some(120), Some(30)));
+    assert_eq!((tokens.output, tokens.total, requests), (Some(150), Some(795), 6));
+}

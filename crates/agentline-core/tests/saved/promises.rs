@@ -1,0 +1,75 @@
+//! What holds for every session, however it is read and whatever happened to its file.
+
+use crate::look::{fold, read, recordings, told};
+use agentline_core::RawJson;
+use proptest::prelude::*;
+
+const AGENTS: [&str; 2] = ["claude", "codex"];
+
+#[test]
+fn a_session_that_is_followed_is_the_one_that_is_read_at_once() {
+    for agent in AGENTS {
+        for (name, text) in recordings(agent) {
+            let mut fold = fold(agent);
+            for line in text.lines() {
+                fold.take(RawJson::new(line));
+                assert!(!told(fold.session()).is_empty());
+            }
+            assert_eq!(told(&fold.finish()), told(&read(agent, &text)), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_anywhere_tells_all_that_was_whole() {
+    for agent in AGENTS {
+        for (name, text) in recordings(agent) {
+            let ends = text.match_indices('\n').map(|(at, _)| at + 1);
+            for (start, end) in std::iter::once(0).chain(ends.clone()).zip(ends) {
+                let before = told(&read(agent, &text[..start]));
+                // The ends of a line and some places between them; every byte of every line takes minutes.
+                let step = ((end - start) / 7).max(1);
+                for at in (start..end - 1).step_by(step).filter(|at| text.is_char_boundary(*at)).skip(1) {
+                    let mut cut = read(agent, &text[..at]);
+                    assert_eq!(cut.damage.len(), 1, "{name} cut at {at}");
+                    cut.damage.clear();
+                    assert_eq!(told(&cut), before, "{name} cut at {at}");
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_damage_makes_a_reader_panic(
+        agent in 0..2_usize,
+        which in any::<prop::sample::Index>(),
+        wounds in prop::collection::vec((any::<prop::sample::Index>(), 0..6_u8, any::<char>()), 1..12),
+    ) {
+        let agent = AGENTS[agent];
+        let all = recordings(agent);
+        let (_, text) = &all[which.index(all.len())];
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        for (place, wound, letter) in wounds {
+            let at = place.index(lines.len());
+            match wound {
+                0 => drop(lines.remove(at)),
+                1 => lines.insert(at, lines[at].clone()),
+                2 => lines.swap(at, 0),
+                3 => lines[at] = lines[at].replace("parentUuid", "parent").replace("call_id", "called"),
+                4 => lines[at] = lines[at].replace('"', "1"),
+                _ => {
+                    let inside = place.index(lines[at].chars().count().max(1));
+                    lines[at] = lines[at].chars().enumerate().map(|(n, c)| if n == inside { letter } else { c }).collect();
+                }
+            }
+            if lines.is_empty() {
+                lines.push(String::new());
+            }
+        }
+        told(&read(agent, &lines.join("\n")));
+    }
+}
