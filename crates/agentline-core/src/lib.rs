@@ -95,7 +95,9 @@ pub use saved::{
     Damage, Entry, Media, Part, ProjectRef, RootForm, SavedDiff, SavedForm, SavedResult, SavedSession,
     SavedTool, SessionFile, SessionFold, SessionInfo, SessionRoot,
 };
-pub use session_ledger::{CostSource, LedgerCell, LedgerFold, LedgerRow, LedgerTurn, SessionLedger, ledger};
+pub use session_ledger::{
+    CostSource, LedgerCell, LedgerFold, LedgerRow, LedgerTurn, SessionLedger, day_of, ledger,
+};
 pub use tape::{Act, TAPE_SCHEMA, Tape, TapeHeader, tape_frame, tape_line};
 pub use tool::{ToolKind, ToolStatus};
 pub use transcript::{Blocks, Transcript};

@@ -51,6 +51,35 @@ pub struct LedgerRow {
 }
 
 impl LedgerRow {
+    /// What one answer used. Your own price counts before the agent's word, and that before a list price: the agent knows
+    /// its contract. An answer is one request, unless the agent says that it kept several in one record.
+    #[must_use]
+    pub fn of(
+        prices: &PriceTable,
+        model: Option<&str>,
+        tokens: Tokens,
+        requests: Option<u64>,
+        said_usd: Option<f64>,
+    ) -> Self {
+        let (model, requests) = (model.unwrap_or(UNNAMED), requests.unwrap_or(1));
+        let listed = prices.charge(model, &tokens, Some(requests));
+        let own = said_usd.filter(|usd| usd.is_finite() && *usd > 0.0);
+        let own = own.filter(|_| listed.is_none() || !prices.is_yours(model));
+        let (charge, source) = match own {
+            Some(usd) => (Some(Charge { usd, estimated: false }), CostSource::Agent),
+            None => (listed, CostSource::Prices),
+        };
+        Self {
+            requests,
+            tokens,
+            cost_usd: charge.map(|c| c.usd),
+            known_cost_usd: charge.map_or(0.0, |c| c.usd),
+            cost_source: charge.map(|_| source),
+            cost_estimated: charge.is_some_and(|c| c.estimated),
+            used: true,
+        }
+    }
+
     /// Adds another row to it.
     pub fn add(&mut self, other: &Self) {
         if !other.used {
@@ -188,7 +217,7 @@ impl<'a> LedgerFold<'a> {
             return;
         }
         let model = entry.model.as_deref().unwrap_or(UNNAMED);
-        let row = self.row(model, tokens, entry);
+        let row = LedgerRow::of(self.prices, Some(model), tokens, entry.requests, entry.cost_usd);
         if self.turns.is_empty() {
             self.turns.push(LedgerTurn { started: entry.timestamp, ..LedgerTurn::default() });
         }
@@ -196,32 +225,8 @@ impl<'a> LedgerFold<'a> {
             turn.row.add(&row);
             add_to(&mut turn.by_model, model, &row);
         }
-        let day = self.last.map_or(i64::MIN, |at| {
-            (i64::try_from(at / 1000).unwrap_or(i64::MAX / 2) + self.east).div_euclid(86_400)
-        });
+        let day = self.last.map_or(i64::MIN, |at| day_number(at, self.east));
         add_to(self.cells.entry(day).or_default(), model, &row);
-    }
-
-    /// Your own price counts before the agent's word, and that before a list price: the agent knows its contract.
-    fn row(&self, model: &str, tokens: Tokens, entry: &Entry) -> LedgerRow {
-        // An answer is one request, unless the agent says that it kept several in one record.
-        let requests = entry.requests.unwrap_or(1);
-        let listed = self.prices.charge(model, &tokens, Some(requests));
-        let own = entry.cost_usd.filter(|usd| usd.is_finite() && *usd > 0.0);
-        let own = own.filter(|_| listed.is_none() || !self.prices.is_yours(model));
-        let (charge, source) = match own {
-            Some(usd) => (Some(Charge { usd, estimated: false }), CostSource::Agent),
-            None => (listed, CostSource::Prices),
-        };
-        LedgerRow {
-            requests,
-            tokens,
-            cost_usd: charge.map(|c| c.usd),
-            known_cost_usd: charge.map_or(0.0, |c| c.usd),
-            cost_source: charge.map(|_| source),
-            cost_estimated: charge.is_some_and(|c| c.estimated),
-            used: true,
-        }
     }
 
     /// The ledger, complete. What the agent says of the whole session fills in where prices are missing.
@@ -263,6 +268,16 @@ impl SessionLedger {
             Some(_) => {}
         }
     }
+}
+
+/// The day of a moment, such as `2026-11-15`, where midnight is so many seconds east of Greenwich.
+#[must_use]
+pub fn day_of(at: Millis, east_of_utc: i32) -> String {
+    crate::moment::date(day_number(at, i64::from(east_of_utc)))
+}
+
+fn day_number(at: Millis, east: i64) -> i64 {
+    (i64::try_from(at / 1000).unwrap_or(i64::MAX / 2) + east).div_euclid(86_400)
 }
 
 /// Sums of money that differ by more than rounding.

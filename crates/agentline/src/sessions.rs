@@ -43,6 +43,7 @@ pub struct Store {
     prices: PriceTable,
     index: Option<PathBuf>,
     threads: usize,
+    east_of_utc: i32,
 }
 
 impl Store {
@@ -63,6 +64,7 @@ impl Store {
             prices: PriceTable::built_in(),
             index: None,
             threads,
+            east_of_utc: 0,
         }
     }
 
@@ -84,6 +86,13 @@ impl Store {
     #[must_use]
     pub fn no_index(mut self) -> Self {
         self.index = None;
+        self
+    }
+
+    /// Days begin at midnight so many seconds east of Greenwich.
+    #[must_use]
+    pub fn east_of_utc(mut self, seconds: i32) -> Self {
+        self.east_of_utc = seconds;
         self
     }
 

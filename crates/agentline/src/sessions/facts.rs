@@ -1,6 +1,6 @@
 //! What a list and a count need to know about a session, small enough to be remembered.
 
-use agentline_core::{Entry, Millis, Part, Role, SavedSession, SessionInfo, Tokens};
+use agentline_core::{Entry, LedgerRow, Millis, Part, PriceTable, Role, SavedSession, SessionInfo, Tokens};
 use serde::{Deserialize, Serialize};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -34,6 +34,8 @@ pub(super) struct Used {
     /// Which of the models; `None` when it is not known.
     pub(super) model: Option<u32>,
     pub(super) requests: Option<u64>,
+    /// What it cost by the agent's own word.
+    pub(super) cost_usd: Option<f64>,
     pub(super) tokens: Tokens,
 }
 
@@ -41,7 +43,9 @@ impl Facts {
     pub(super) fn of(session: &SavedSession) -> Self {
         let mut facts = Self { info: session.info.clone(), ..Self::default() };
         facts.damage = session.damage.len() as u64;
+        let mut last = None;
         for entry in &session.entries {
+            last = entry.timestamp.or(last);
             facts.tool_calls += entry.tools().count() as u64;
             if entry.is_prompt() {
                 facts.prompts += 1;
@@ -51,9 +55,7 @@ impl Facts {
             } else if entry.role == Role::Assistant {
                 facts.answers += 1;
             }
-            if let Some(tokens) = entry.usage {
-                facts.count(entry, tokens);
-            }
+            facts.count(entry, last);
         }
         facts
     }
@@ -63,7 +65,8 @@ impl Facts {
         self.prompts + self.answers > 0
     }
 
-    fn count(&mut self, entry: &Entry, tokens: Tokens) {
+    fn count(&mut self, entry: &Entry, at: Option<Millis>) {
+        let Some(tokens) = entry.usage.filter(|tokens| *tokens != Tokens::default()) else { return };
         let model = entry.model.as_ref().map(|name| {
             let at = self.models.iter().position(|known| known == name).unwrap_or_else(|| {
                 self.models.push(name.clone());
@@ -75,12 +78,19 @@ impl Facts {
             Some(name) => key_of(&[&self.info.agent, name]),
             None => key_of(&[&self.info.agent, &self.info.id, &entry.id]),
         };
-        self.used.push(Used { key, at: entry.timestamp, model, requests: entry.requests, tokens });
+        let (requests, cost_usd) = (entry.requests, entry.cost_usd);
+        self.used.push(Used { key, at, model, requests, cost_usd, tokens });
     }
 
-    /// The name of the model of a count.
-    pub(super) fn model(&self, used: &Used) -> Option<&str> {
-        self.models.get(usize::try_from(used.model?).ok()?).map(String::as_str)
+    /// The name of the model of a count; `unknown` for none.
+    pub(super) fn model(&self, used: &Used) -> &str {
+        let named = used.model.and_then(|at| self.models.get(usize::try_from(at).ok()?));
+        named.map_or("unknown", String::as_str)
+    }
+
+    /// What a count comes to at these prices.
+    pub(super) fn row(&self, used: &Used, prices: &PriceTable) -> LedgerRow {
+        LedgerRow::of(prices, Some(self.model(used)), used.tokens, used.requests, used.cost_usd)
     }
 }
 
@@ -119,21 +129,21 @@ fn one_line(entry: &Entry) -> Option<String> {
 
 /// How a count is written: a short list instead of names that would be written thousands of times.
 #[derive(Serialize, Deserialize)]
-struct Row(u64, Option<Millis>, Option<u32>, Option<u64>, [Option<u64>; 8]);
+struct Row(u64, Option<Millis>, Option<u32>, Option<u64>, Option<f64>, [Option<u64>; 8]);
 
 impl From<Used> for Row {
     fn from(used: Used) -> Self {
         let t = used.tokens;
         let counts =
             [t.input, t.output, t.cached, t.cache_write, t.cache_write_long, t.thoughts, t.tool, t.total];
-        Self(used.key, used.at, used.model, used.requests, counts)
+        Self(used.key, used.at, used.model, used.requests, used.cost_usd, counts)
     }
 }
 
 impl From<Row> for Used {
-    fn from(Row(key, at, model, requests, counts): Row) -> Self {
+    fn from(Row(key, at, model, requests, cost_usd, counts): Row) -> Self {
         let [input, output, cached, cache_write, cache_write_long, thoughts, tool, total] = counts;
         let tokens = Tokens { input, output, cached, cache_write, cache_write_long, thoughts, tool, total };
-        Self { key, at, model, requests, tokens }
+        Self { key, at, model, requests, cost_usd, tokens }
     }
 }

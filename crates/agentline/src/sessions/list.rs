@@ -2,16 +2,15 @@
 
 use super::{Filter, Store, find::Place, gather::Stored};
 use crate::Error;
-use agentline_core::{PriceTable, SessionInfo, Tokens};
-use serde::Serialize;
-use std::collections::BTreeMap;
+use agentline_core::{CostSource, LedgerRow, PriceTable, SessionInfo};
+use serde::{Serialize, Serializer};
+use std::collections::{BTreeMap, HashSet};
 
 /// One session in a list.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Summary {
     /// Whose it is and when it was.
-    #[serde(flatten)]
     pub info: SessionInfo,
     /// The agent's title, else the first prompt, shortened.
     pub title: Option<String>,
@@ -21,12 +20,10 @@ pub struct Summary {
     pub answers: u64,
     /// How many tools were called.
     pub tool_calls: u64,
-    /// All tokens.
-    pub tokens: Tokens,
-    /// Tokens of each model.
-    pub by_model: BTreeMap<String, Tokens>,
-    /// What they cost in US dollars by the table of prices, else by the agent's own word; `None` when neither knows.
-    pub cost_usd: Option<f64>,
+    /// What it used and cost.
+    pub used: LedgerRow,
+    /// The same of each model.
+    pub by_model: BTreeMap<String, LedgerRow>,
     /// Where it is.
     pub places: Vec<Place>,
     /// How many bytes that takes.
@@ -41,8 +38,9 @@ impl Store {
     /// # Errors
     /// The filter names an agent that is not known.
     pub fn list(&self, filter: &Filter) -> Result<Vec<Summary>, Error> {
+        let stored = self.gather(filter)?;
         let mut all: Vec<Summary> =
-            self.gather(filter)?.into_iter().map(|stored| Summary::of(stored, &self.prices)).collect();
+            stored.into_iter().map(|stored| Summary::of(stored, &self.prices)).collect();
         all.sort_by(|a, b| {
             newest(&a.info).cmp(&newest(&b.info)).reverse().then_with(|| a.info.id.cmp(&b.info.id))
         });
@@ -58,31 +56,86 @@ pub(super) fn newest(info: &SessionInfo) -> Option<u64> {
 impl Summary {
     fn of(stored: Stored, prices: &PriceTable) -> Self {
         let Stored { facts, parts, size, .. } = stored;
-        let mut by_model: BTreeMap<String, Tokens> = BTreeMap::new();
-        let mut tokens = Tokens::default();
-        let mut cost = Some(0.0);
-        for used in &facts.used {
-            tokens = tokens.plus(used.tokens);
-            let model = facts.model(used);
-            cost = cost.zip(super::usage::price_of(prices, model, used.tokens)).map(|(sum, one)| sum + one);
-            if let Some(model) = model {
-                let sum = by_model.entry(model.to_owned()).or_default();
-                *sum = sum.plus(used.tokens);
-            }
-        }
-        let cost = cost.filter(|_| !facts.used.is_empty());
-        Self {
-            title: facts.info.title.clone().or(facts.prompt),
-            cost_usd: cost.or(facts.info.cost_usd),
-            info: facts.info,
+        let mut summary = Self {
+            title: facts.info.title.clone().or_else(|| facts.prompt.clone()),
             prompts: facts.prompts,
             answers: facts.answers,
             tool_calls: facts.tool_calls,
-            tokens,
-            by_model,
             places: parts.into_iter().map(|part| part.place).collect(),
             size,
             damage: facts.damage,
+            ..Self::default()
+        };
+        let mut seen = HashSet::new();
+        for used in facts.used.iter().filter(|used| seen.insert(used.key)) {
+            let row = facts.row(used, prices);
+            summary.used.add(&row);
+            add_to(&mut summary.by_model, facts.model(used), &row);
         }
+        if summary.used.cost_usd.is_none()
+            && let Some(said) = facts.info.cost_usd.filter(|usd| usd.is_finite() && *usd > 0.0)
+        {
+            summary.used.cost_usd = Some(said);
+            summary.used.known_cost_usd = said;
+            summary.used.cost_source = Some(CostSource::Agent);
+        }
+        summary.info = facts.info;
+        summary
+    }
+}
+
+/// Adds a row to that of a name.
+pub(super) fn add_to(rows: &mut BTreeMap<String, LedgerRow>, name: &str, row: &LedgerRow) {
+    match rows.get_mut(name) {
+        Some(sum) => sum.add(row),
+        None => _ = rows.insert(name.to_owned(), *row),
+    }
+}
+
+/// Flat, with each name once: the title and cost are those of the summary.
+impl Serialize for Summary {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Flat<'a> {
+            agent: &'a str,
+            id: &'a str,
+            project: &'a Option<String>,
+            title: &'a Option<String>,
+            started: Option<u64>,
+            updated: Option<u64>,
+            agent_version: &'a Option<String>,
+            model: &'a Option<String>,
+            parent: &'a Option<String>,
+            prompts: u64,
+            answers: u64,
+            tool_calls: u64,
+            #[serde(flatten)]
+            used: &'a LedgerRow,
+            by_model: &'a BTreeMap<String, LedgerRow>,
+            places: &'a [Place],
+            size: u64,
+            damage: u64,
+        }
+        let info = &self.info;
+        let flat = Flat {
+            agent: &info.agent,
+            id: &info.id,
+            project: &info.project,
+            title: &self.title,
+            started: info.started,
+            updated: info.updated,
+            agent_version: &info.agent_version,
+            model: &info.model,
+            parent: &info.parent,
+            prompts: self.prompts,
+            answers: self.answers,
+            tool_calls: self.tool_calls,
+            used: &self.used,
+            by_model: &self.by_model,
+            places: &self.places,
+            size: self.size,
+            damage: self.damage,
+        };
+        flat.serialize(serializer)
     }
 }

@@ -1,16 +1,16 @@
 //! Tokens and their cost over many sessions, each answer counted once however many files hold a copy of it.
 
-use super::{Filter, Store};
+use super::{Filter, Store, list::add_to};
 use crate::Error;
-use agentline_core::{Millis, PriceTable, Tokens};
+use agentline_core::{LedgerRow, Millis, day_of};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What the rows of a count stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UsageBy {
-    /// One day in UTC.
+    /// One day, in UTC unless the store was told where midnight is.
     Day,
     /// One agent.
     Agent,
@@ -30,16 +30,11 @@ pub struct UsageRow {
     pub sessions: u64,
     /// How many answers of a model.
     pub answers: u64,
-    /// All tokens.
-    pub tokens: Tokens,
-    /// Tokens of each model.
-    pub by_model: BTreeMap<String, Tokens>,
-    /// What they cost in US dollars; `None` when the price of one of the models is not known.
-    pub cost_usd: Option<f64>,
-    /// What those of them cost whose price is known.
-    pub known_cost_usd: f64,
-    /// The models whose price is not known.
-    pub unpriced: BTreeSet<String>,
+    /// What they used and cost.
+    #[serde(flatten)]
+    pub used: LedgerRow,
+    /// The same of each model. A model without a cost has no known price.
+    pub by_model: BTreeMap<String, LedgerRow>,
 }
 
 impl Store {
@@ -55,32 +50,28 @@ impl Store {
         let mut seen = HashSet::new();
         let mut rows: HashMap<String, UsageRow> = HashMap::new();
         for stored in &all {
+            let facts = &stored.facts;
             let mut in_session: HashSet<String> = HashSet::new();
-            for used in &stored.facts.used {
-                if !filter.holds(used.at.or(stored.info().started)) || !seen.insert(used.key) {
+            for used in &facts.used {
+                let at = used.at.or(facts.info.started);
+                if !filter.holds(at) || !seen.insert(used.key) {
                     continue;
                 }
-                let model = stored.facts.model(used);
                 let name = match by {
-                    UsageBy::Day => used.at.or(stored.info().started).map(day).unwrap_or_default(),
-                    UsageBy::Agent => stored.info().agent.clone(),
-                    UsageBy::Model => model.unwrap_or_default().to_owned(),
-                    UsageBy::Project => stored.info().project.clone().unwrap_or_default(),
+                    UsageBy::Day => at.map(|at| day_of(at, self.east_of_utc)).unwrap_or_default(),
+                    UsageBy::Agent => facts.info.agent.clone(),
+                    UsageBy::Model => facts.model(used).to_owned(),
+                    UsageBy::Project => facts.info.project.clone().unwrap_or_default(),
                 };
                 let row = rows.entry(name.clone()).or_default();
-                if in_session.insert(name) {
-                    row.sessions += 1;
-                }
-                row.add(model, used.tokens, &self.prices);
+                row.sessions += u64::from(in_session.insert(name));
+                row.answers += 1;
+                let cost = facts.row(used, &self.prices);
+                row.used.add(&cost);
+                add_to(&mut row.by_model, facts.model(used), &cost);
             }
         }
-        let mut rows: Vec<UsageRow> = rows
-            .into_iter()
-            .map(|(name, row)| {
-                let cost_usd = row.unpriced.is_empty().then_some(row.known_cost_usd);
-                UsageRow { name, cost_usd, ..row }
-            })
-            .collect();
+        let mut rows: Vec<UsageRow> = rows.into_iter().map(|(name, row)| UsageRow { name, ..row }).collect();
         rows.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(rows)
     }
@@ -95,20 +86,6 @@ impl Filter {
 }
 
 impl UsageRow {
-    fn add(&mut self, model: Option<&str>, tokens: Tokens, prices: &PriceTable) {
-        self.answers += 1;
-        self.tokens = self.tokens.plus(tokens);
-        let name = model.unwrap_or_default();
-        match self.by_model.get_mut(name) {
-            Some(sum) => *sum = sum.plus(tokens),
-            None => _ = self.by_model.insert(name.to_owned(), tokens),
-        }
-        match price_of(prices, model, tokens) {
-            Some(cost) => self.known_cost_usd += cost,
-            None => _ = self.unpriced.insert(name.to_owned()),
-        }
-    }
-
     /// The sum of rows, such as the last line of a table. Sessions are counted in every row that they are in.
     #[must_use]
     pub fn sum<'a>(rows: impl IntoIterator<Item = &'a Self>) -> Self {
@@ -116,58 +93,16 @@ impl UsageRow {
         for row in rows {
             sum.sessions += row.sessions;
             sum.answers += row.answers;
-            sum.tokens = sum.tokens.plus(row.tokens);
-            for (model, tokens) in &row.by_model {
-                let of_model = sum.by_model.entry(model.clone()).or_default();
-                *of_model = of_model.plus(*tokens);
+            sum.used.add(&row.used);
+            for (model, used) in &row.by_model {
+                add_to(&mut sum.by_model, model, used);
             }
-            sum.known_cost_usd += row.known_cost_usd;
-            sum.unpriced.extend(row.unpriced.iter().cloned());
         }
-        sum.cost_usd = sum.unpriced.is_empty().then_some(sum.known_cost_usd);
         sum
     }
-}
 
-/// What one answer cost; nothing where there are no tokens.
-pub(super) fn price_of(prices: &PriceTable, model: Option<&str>, tokens: Tokens) -> Option<f64> {
-    if tokens.sum() == 0 {
-        return Some(0.0);
-    }
-    prices.cost(&BTreeMap::from([(model?.to_owned(), tokens)]))
-}
-
-/// The day of a moment in UTC, as `2026-11-15`.
-fn day(at: Millis) -> String {
-    let days = at / 86_400_000;
-    // Years that begin in March end with the day that some years have more (Hinnant's civil calendar).
-    let shifted = days + 719_468;
-    let era = shifted / 146_097;
-    let of_era = shifted % 146_097;
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::day;
-
-    #[test]
-    fn days_are_those_of_the_calendar() {
-        for (at, expected) in [
-            (0, "1970-01-01"),
-            (1_794_748_609_000, "2026-11-15"),
-            (1_709_164_800_000, "2024-02-29"),
-            (1_709_251_200_000, "2024-03-01"),
-            (1_735_689_599_999, "2024-12-31"),
-            (4_107_542_400_000, "2100-03-01"),
-        ] {
-            assert_eq!(day(at), expected, "{at}");
-        }
+    /// The models whose price is not known.
+    pub fn unpriced(&self) -> impl Iterator<Item = &str> {
+        self.by_model.iter().filter(|(_, used)| used.cost_usd.is_none()).map(|(model, _)| model.as_str())
     }
 }
