@@ -57,6 +57,10 @@ impl Facts {
             }
             facts.count(entry, last);
         }
+        // What an edit or a rewind left behind is no part of the conversation any more, but its tokens were used.
+        for entry in &session.abandoned {
+            facts.count(entry, entry.timestamp.or(last));
+        }
         facts
     }
 

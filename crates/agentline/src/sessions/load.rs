@@ -179,6 +179,7 @@ fn join(whole: &mut SavedSession, part: SavedSession) {
             None => whole.entries.push(entry),
         }
     }
+    whole.abandoned.extend(part.abandoned);
     whole.damage.extend(part.damage);
     let (old, new) = (&mut whole.info, part.info);
     old.started = [old.started, new.started].into_iter().flatten().min();
