@@ -67,6 +67,21 @@ enum Body<'a, 'b> {
     },
 }
 
+/// A line of the agent's own, which begins with what it is.
+#[derive(Serialize)]
+struct Told {
+    r#type: &'static str,
+    subtype: &'static str,
+    #[serde(flatten)]
+    rest: Value,
+}
+
+impl Told {
+    fn line(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
 impl ClaudeLines {
     /// For a run in this permission mode.
     #[must_use]
@@ -107,14 +122,14 @@ impl ClaudeLines {
             PermissionMode::Bypass | PermissionMode::Auto => "bypassPermissions",
             PermissionMode::Plan => "plan",
         };
-        json!({
-            "type": "system", "subtype": "init", "cwd": started.cwd, "session_id": self.session,
+        let rest = json!({
+            "cwd": started.cwd, "session_id": self.session,
             "tools": [], "mcp_servers": [], "model": self.model(), "permissionMode": mode,
             "slash_commands": [], "apiKeySource": "none", "claude_code_version": CLAUDE_CODE,
             "output_style": "default", "agents": [], "skills": [], "plugins": [],
             "agent": started.agent, "agent_version": started.agent_version, "uuid": self.uuid(),
-        })
-        .to_string()
+        });
+        Told { r#type: "system", subtype: "init", rest }.line()
     }
 
     fn model(&self) -> &str {
@@ -168,8 +183,8 @@ impl ClaudeLines {
             ("usage", *tokens == Tokens::default()),
         ];
         let unknown: Vec<&str> = unknown.into_iter().filter_map(|(name, is)| is.then_some(name)).collect();
-        let mut line = json!({
-            "type": "result", "subtype": subtype, "is_error": outcome.error.is_some(),
+        let mut rest = json!({
+            "is_error": outcome.error.is_some(),
             "duration_ms": outcome.duration_ms, "duration_api_ms": 0, "num_turns": outcome.turns,
             "stop_reason": outcome.stop_reason, "session_id": self.session,
             "total_cost_usd": outcome.cost_usd.unwrap_or(0.0), "usage": ClaudeCounts::of(tokens),
@@ -177,13 +192,13 @@ impl ClaudeLines {
             "uuid": self.uuid(), "verdict": outcome.verdict, "not_known": unknown,
         });
         match &outcome.error {
-            None => line["result"] = outcome.text.as_str().into(),
-            Some(error) => line["errors"] = json!([error.message]),
+            None => rest["result"] = outcome.text.as_str().into(),
+            Some(error) => rest["errors"] = json!([error.message]),
         }
         if let Some(value) = &outcome.output {
-            line["structured_output"] = serde_json::from_str(value.get()).unwrap_or_default();
+            rest["structured_output"] = serde_json::from_str(value.get()).unwrap_or_default();
         }
-        line.to_string()
+        Told { r#type: "result", subtype, rest }.line()
     }
 
     fn denial(&self, denial: &Denial) -> Value {

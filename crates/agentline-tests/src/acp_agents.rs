@@ -9,14 +9,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const OPENCODE: Package = Package { id: "opencode", name: "opencode-ai", version: "1.18.33" };
+const OPENCODE: Package = Package::new("opencode", "opencode-ai", "1.18.33");
 /// Brings Claude Code itself along, as a native program.
-const CLAUDE: Package =
-    Package { id: "claude-agent-acp", name: "@agentclientprotocol/claude-agent-acp", version: "0.99.0" };
+const CLAUDE: Package = Package::new("claude-agent-acp", "@agentclientprotocol/claude-agent-acp", "0.99.0");
 /// Brings Codex 0.166.0 along.
-const CODEX: Package = Package { id: "codex-acp", name: "@agentclientprotocol/codex-acp", version: "2.6.0" };
+const CODEX: Package = Package::new("codex-acp", "@agentclientprotocol/codex-acp", "2.6.0");
 /// The last version of the protocol's own library whose package still has the example agent in it.
-const SDK: Package = Package { id: "acp-sdk", name: "@agentclientprotocol/sdk", version: "1.9.0" };
+const SDK: Package = Package::new("acp-sdk", "@agentclientprotocol/sdk", "1.9.0");
 
 /// The model that the stage of OpenCode configures.
 pub const OPENCODE_MODEL: &str = "scripted/scripted-model";

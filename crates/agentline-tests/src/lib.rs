@@ -2,6 +2,7 @@
 //! what is left running.
 
 mod acp_agents;
+mod claude_sdk;
 mod fake_stage;
 mod npm;
 mod real;
@@ -13,6 +14,7 @@ use agentline::Outcome;
 pub use acp_agents::{
     AcpAgent, AcpStage, OPENCODE_MODEL, example_agent, real_claude_acp, real_codex_acp, real_opencode,
 };
+pub use claude_sdk::ClaudeSdk;
 pub use fake_stage::FakeStage;
 pub use real::{real_gemini, skipped};
 pub use stage::{MODEL, Stage};

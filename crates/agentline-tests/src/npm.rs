@@ -14,9 +14,16 @@ pub(crate) struct Package {
     pub(crate) id: &'static str,
     pub(crate) name: &'static str,
     pub(crate) version: &'static str,
+    /// What goes beside it, each as `name@=version`.
+    pub(crate) beside: &'static [&'static str],
 }
 
 impl Package {
+    /// A package with all that it brings along.
+    pub(crate) const fn new(id: &'static str, name: &'static str, version: &'static str) -> Self {
+        Self { id, name, version, beside: &[] }
+    }
+
     /// Its `node_modules`, after it was installed if it was not there.
     pub(crate) fn modules(self) -> Result<PathBuf, String> {
         let agentline = Agentline::from_env().map_err(|e| e.to_string())?;
@@ -58,7 +65,8 @@ impl Package {
         json["version"] == self.version
     }
 
-    /// Runs npm with the user's own configuration. Scripts of packages do not run, as for the agents of agentline.
+    /// Runs npm with the user's own configuration. Scripts of packages do not run, as for the agents of agentline. What is
+    /// optional is left out where all that is needed is named.
     fn install(self, node: &Path, folder: &Path) -> Result<(), String> {
         let beside = node.with_file_name(if cfg!(windows) { "npm.cmd" } else { "npm" });
         let npm = if beside.exists() { beside } else { PathBuf::from("npm") };
@@ -68,7 +76,9 @@ impl Package {
             .args(["--no-audit", "--no-fund", "--no-progress", "--no-package-lock", "--loglevel=error"])
             .arg("--prefix")
             .arg(folder)
+            .args((!self.beside.is_empty()).then_some("--omit=optional"))
             .arg(format!("{}@={}", self.name, self.version))
+            .args(self.beside)
             .current_dir(folder)
             .stdin(Stdio::null())
             .output()

@@ -1,0 +1,90 @@
+//! Claude's own SDK for TypeScript with its types and a compiler, at fixed versions: the judge of what we call compatible.
+
+use crate::{npm::Package, real::left_out};
+use agentline::{Agentline, install::find_node};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+/// Claude Code itself, which it would bring along, is left out.
+const SDK: Package = Package {
+    id: "claude-agent-sdk",
+    name: "@anthropic-ai/claude-agent-sdk",
+    version: "0.3.325",
+    beside: &[
+        "@anthropic-ai/sdk@=1.8.0",
+        "@modelcontextprotocol/sdk@=1.32.2",
+        "zod@=4.6.7",
+        "typescript@=5.9.3",
+        "@types/node@=20.19.43",
+    ],
+};
+
+/// A folder in which programs for the SDK run and are checked; removed with it.
+#[derive(Debug)]
+pub struct ClaudeSdk {
+    node: PathBuf,
+    modules: PathBuf,
+    /// Beside the modules, where Node.js and the compiler find them.
+    folder: tempfile::TempDir,
+}
+
+impl ClaudeSdk {
+    /// The SDK, or `None` where real agents are left out.
+    ///
+    /// # Panics
+    /// It cannot be installed, or there is no Node.js.
+    #[must_use]
+    pub fn find() -> Option<Self> {
+        if left_out() {
+            return None;
+        }
+        let modules = SDK
+            .modules()
+            .unwrap_or_else(|why| panic!("{why}\nAGENTLINE_REAL_AGENTS=off leaves these tests out"));
+        let agentline = Agentline::from_env().expect("the tests have a home");
+        let node = find_node(agentline.here()).expect("Node.js installed it").path;
+        let beside = modules.parent().expect("it lies in a folder");
+        let folder = tempfile::Builder::new().prefix("work-").tempdir_in(beside).expect("a folder");
+        Some(Self { node, modules, folder })
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Node.js.
+    #[must_use]
+    pub fn node(&self) -> &Path {
+        &self.node
+    }
+
+    /// What the compiler has to say against a program; empty when it has nothing.
+    ///
+    /// # Panics
+    /// The compiler cannot be started.
+    #[must_use]
+    pub fn complaints(&self, program: &str) -> String {
+        let file = self.folder().join("check.ts");
+        fs::write(&file, program).expect("a program");
+        let compiler = self.modules.join("typescript").join("bin").join("tsc");
+        let flags = ["--noEmit", "--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext"];
+        let output = self.run(Command::new(&self.node).arg(compiler).args(flags).arg(&file));
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.success(), said.is_empty(), "{said}");
+        said
+    }
+
+    /// Runs a command in the folder to its end.
+    ///
+    /// # Panics
+    /// It cannot be started.
+    #[must_use]
+    pub fn run(&self, command: &mut Command) -> Output {
+        command.current_dir(self.folder()).stdin(Stdio::null()).output().expect("it starts")
+    }
+}

@@ -1,0 +1,163 @@
+//! The SDK's types accept both views of messages and the lines of `--output claude`.
+
+use agentline_core::{
+    BlockOrder, ClaudeLines, Entry, Event, Failure, Kind, Media, Origin, Outcome, Part, PermissionMode,
+    RawJson, Record, Role, SavedDiff, SavedResult, SavedSession, SavedTool, Started, Tokens, ToolKind,
+    ToolStatus, ToolUse, Verdict, Who, claude_view, unified_view,
+};
+use agentline_tests::{ClaudeSdk, skipped};
+use serde_json::{Value, json, value::to_raw_value};
+use std::{fmt::Write as _, process::Command};
+
+const DEMO_TAPE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../agentline-cli/src/demo.tape.jsonl");
+
+/// A generic function keeps literals as they are and lets fields through that the types do not know.
+const HEAD: &str = "
+import type { SDKAssistantMessage, SDKResultMessage, SDKSystemMessage, SDKUserMessage, SDKMessage }
+  from '@anthropic-ai/claude-agent-sdk';
+import type { BetaMessage } from '@anthropic-ai/sdk/resources/beta/messages/messages.mjs';
+import type { MessageParam } from '@anthropic-ai/sdk/resources';
+function is<Wanted>() { return <T extends Wanted>(value: T): T => value; }
+";
+
+/// A program that hands each value to the type of its name.
+fn program(values: impl IntoIterator<Item = (&'static str, Value)>) -> String {
+    values.into_iter().fold(HEAD.to_owned(), |mut text, (name, value)| {
+        writeln!(text, "is<{name}>()({value});").unwrap();
+        text
+    })
+}
+
+fn tool(status: Option<ToolStatus>) -> SavedTool {
+    let mut call = ToolUse::new("t1", "Read", "read_file", ToolKind::Read);
+    call.raw_input = to_raw_value(&json!({"absolute_path": "/a"})).ok();
+    call.input = to_raw_value(&json!({"file_path": "/a"})).ok();
+    let mut tool = SavedTool::new(call);
+    tool.result = status.map(|status| SavedResult::new(status, "text"));
+    let mut diff = SavedDiff::default();
+    (diff.path, diff.new) = ("/a".into(), Some("new".into()));
+    tool.diff = Some(diff);
+    tool
+}
+
+/// A session with everything that one can hold.
+fn session() -> SavedSession {
+    let mut session = SavedSession::default();
+    session.info.agent = "gemini".into();
+    let mut user = Entry::new("u1", Role::User);
+    user.parts = vec![
+        Part::text("Look at this."),
+        Part::Media(Media::new("image/png", Some("AA==".into()), None)),
+        Part::Media(Media::new("application/pdf", Some("AA==".into()), None)),
+        Part::Media(Media::new("audio/wav", Some("AA==".into()), None)),
+    ];
+    user.timestamp = Some(1_761_734_168_000);
+    let mut answer = Entry::new("m1", Role::Assistant);
+    let mut shot = tool(Some(ToolStatus::Ok));
+    if let Some(result) = &mut shot.result {
+        result.media.push(Media::new("image/png", Some("AA==".into()), None));
+    }
+    answer.parts = vec![
+        Part::thinking("hm"),
+        Part::text("I look."),
+        Part::Tool(Box::new(tool(Some(ToolStatus::Ok)))),
+        Part::Tool(Box::new(tool(Some(ToolStatus::Cancelled)))),
+        Part::Tool(Box::new(tool(Some(ToolStatus::Error)))),
+        Part::Tool(Box::new(shot)),
+        Part::Tool(Box::new(tool(None))),
+        Part::text("Seen."),
+    ];
+    answer.model = Some("gemini-2.5-pro".into());
+    answer.usage = Some(Tokens { input: Some(100), cached: Some(40), output: Some(7), ..Tokens::default() });
+    answer.stop_reason = Some("end_turn".into());
+    answer.originals = vec![RawJson::new(r#"{"id":"m1"}"#)];
+    let bare = Entry::new("m2", Role::Assistant);
+    session.entries = vec![user, answer, bare, Entry::new("u2", Role::User)];
+    session
+}
+
+fn failed_lines() -> Vec<Value> {
+    let mut started = Started::default();
+    started.run_id = "11111111-2222-4333-8444-555555555555".into();
+    let mut who = Who::default();
+    who.run_id.clone_from(&started.run_id);
+    let outcome = Outcome::not_begun(&who, Verdict::Failed, Failure::new(Kind::ApiError, "no"));
+    let events = [
+        Event::Started(Box::new(started)),
+        Event::Thinking { text: "hm".into() },
+        Event::ToolUse(Box::new(ToolUse::new("t1", "Read", "read_file", ToolKind::Read))),
+        Event::tool_result("t1", ToolStatus::Cancelled, None),
+        Event::Outcome { outcome: Box::new(outcome) },
+    ];
+    let mut fold = ClaudeLines::new(PermissionMode::Plan);
+    let mut lines = Vec::new();
+    for (seq, event) in (1..).zip(events) {
+        let record = Record::new(seq, 0, Origin::Stdout, None, event);
+        fold.take(&record, |line| lines.push(serde_json::from_str(&line).unwrap()));
+    }
+    lines
+}
+
+/// What the demo prints: a run with text, tools and a failed one.
+pub(crate) fn demo_lines() -> Vec<Value> {
+    let mut replay = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
+    let done = replay.args(["replay", DEMO_TAPE, "--output", "claude"]).output().unwrap();
+    let text = String::from_utf8(done.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn type_of(line: &Value) -> &'static str {
+    match line["type"].as_str() {
+        Some("system") => "SDKSystemMessage",
+        Some("assistant") => "SDKAssistantMessage",
+        Some("user") => "SDKUserMessage",
+        Some("result") => "SDKResultMessage",
+        other => panic!("{other:?} is no line of Claude Code"),
+    }
+}
+
+#[test]
+fn the_types_accept_both_views() {
+    let Some(sdk) = ClaudeSdk::find() else { return skipped("the types accept both views") };
+    let session = session();
+    let unified = [BlockOrder::Grouped, BlockOrder::Turn].into_iter().flat_map(|order| {
+        let messages = unified_view(&session, order, true);
+        messages.map(|m| ("MessageParam", serde_json::to_value(&m).unwrap())).collect::<Vec<_>>()
+    });
+    let claude = claude_view(&session, true).flat_map(|m| {
+        let value = serde_json::to_value(&m).unwrap();
+        // What the model said is also what one sends back.
+        let whole = (m.role == Role::Assistant).then(|| ("BetaMessage", value.clone()));
+        whole.into_iter().chain([("MessageParam", value)])
+    });
+    let values: Vec<_> = unified.chain(claude).collect();
+    assert_eq!(values.iter().filter(|(name, _)| *name == "BetaMessage").count(), 3);
+    assert_eq!(sdk.complaints(&program(values)), "");
+}
+
+#[test]
+fn the_types_accept_the_lines_of_a_run() {
+    let Some(sdk) = ClaudeSdk::find() else { return skipped("the types accept the lines of a run") };
+    let mut lines = demo_lines();
+    assert!(lines.len() > 8, "{lines:?}");
+    lines.extend(failed_lines());
+    let values = lines.into_iter().flat_map(|line| [(type_of(&line), line.clone()), ("SDKMessage", line)]);
+    assert_eq!(sdk.complaints(&program(values)), "");
+}
+
+#[test]
+fn the_types_refuse_what_is_not_theirs() {
+    let Some(sdk) = ClaudeSdk::find() else { return skipped("the types refuse what is not theirs") };
+    let mut lines = failed_lines();
+    let result = lines.last_mut().unwrap();
+    result["total_cost_usd"] = Value::Null;
+    let values = [
+        ("SDKResultMessage", result.clone()),
+        ("MessageParam", json!({"role": "user", "content": [{"type": "tool_result", "content": "x"}]})),
+    ];
+    let said = sdk.complaints(&program(values));
+    assert!(
+        said.contains("'null' is not assignable to type 'number'") && said.contains("tool_use_id"),
+        "{said}"
+    );
+}
