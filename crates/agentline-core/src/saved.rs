@@ -287,7 +287,8 @@ pub trait SessionFold: Send {
     /// reader defines it. What cannot be read is noted as damage.
     fn take(&mut self, record: RawJson);
 
-    /// The session so far.
+    /// The session so far. Taking is cheap, looking may cost as much as the session is long: look when all that is
+    /// there was taken.
     fn session(&self) -> &SavedSession;
 
     /// The session, complete.

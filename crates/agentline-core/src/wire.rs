@@ -244,6 +244,24 @@ macro_rules! wire {
 }
 pub(crate) use wire;
 
+/// The same value on one line, as it must be where values are told line by line.
+pub(crate) fn on_one_line(value: &RawValue) -> Box<RawValue> {
+    let text = value.get();
+    if !text.contains(['\n', '\r']) {
+        return value.to_owned();
+    }
+    let mut out = String::with_capacity(text.len());
+    let (mut in_string, mut escaped) = (false, false);
+    for c in text.chars() {
+        if in_string || !c.is_ascii_whitespace() {
+            out.push(c);
+        }
+        in_string ^= c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+    }
+    RawValue::from_string(out).unwrap_or_else(|_| value.to_owned())
+}
+
 /// A part of a noisy line.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Part<'a> {
@@ -348,6 +366,14 @@ mod tests {
     fn a_string_without_escapes_is_not_copied() {
         let probe: Probe<'_> = serde_json::from_str(r#"{"text":"plain"}"#).unwrap();
         assert!(matches!(probe.text.0, Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_value_over_several_lines_fits_on_one() {
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        let lines = raw("{\n  \"a b\": [1,\r\n 2],\n  \"c\": \"x \\\" \\\\\",\n \"d\": \" y\"}");
+        assert_eq!(on_one_line(&lines).get(), r#"{"a b":[1,2],"c":"x \" \\","d":" y"}"#);
+        assert_eq!(on_one_line(&raw("[1, 2]")).get(), "[1, 2]");
     }
 
     #[test]

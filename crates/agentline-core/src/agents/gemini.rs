@@ -1,6 +1,7 @@
 //! Gemini CLI: its names, its abilities, and the way to its rooms.
 
 mod acp;
+mod call;
 mod environment;
 mod failures;
 mod json;
@@ -12,6 +13,7 @@ mod policy;
 mod prompt;
 mod proof;
 mod refusal;
+mod saved;
 mod session_file;
 mod settings;
 mod sign_in;
@@ -23,8 +25,8 @@ mod user;
 mod versions;
 
 use crate::{
-    Abilities, Agent, Card, Dialogue, Ground, Launch, Look, Plan, Problem, Prospect, RunRequest, SessionSpot,
-    SignIn, Stance, Surface, Talk, Version,
+    Abilities, Agent, Card, Dialogue, Ground, Launch, Look, Plan, Problem, ProjectRef, Prospect, RunRequest,
+    SavedForm, SessionFile, SessionFold, SessionRoot, SessionSpot, SignIn, Stance, Surface, Talk, Version,
 };
 use std::{
     collections::BTreeMap,
@@ -134,6 +136,32 @@ impl Agent for Gemini {
 
     fn litter(&self, spot: &SessionSpot, look: &dyn Look) -> Vec<PathBuf> {
         store::unsaid(spot, look)
+    }
+
+    fn session_roots(
+        &self,
+        env: &BTreeMap<String, String>,
+        home: &Path,
+        _look: &dyn Look,
+    ) -> Vec<SessionRoot> {
+        vec![store::root(&user::cli_home(env, home))]
+    }
+
+    fn session_file(&self, path: &Path) -> Option<SessionFile> {
+        store::named(path)
+    }
+
+    fn session_project(&self, root: &Path, path: &Path, look: &dyn Look) -> Option<ProjectRef> {
+        store::project(root, path, look)
+    }
+
+    fn session_form(&self, head: &[u8]) -> Option<SavedForm> {
+        saved::form(head)
+    }
+
+    fn session_fold(&self, form: SavedForm) -> Option<Box<dyn SessionFold>> {
+        matches!(form, SavedForm::Lines | SavedForm::Whole)
+            .then(|| Box::new(saved::GeminiFold::default()) as Box<dyn SessionFold>)
     }
 
     fn sign_in(

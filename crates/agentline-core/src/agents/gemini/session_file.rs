@@ -1,8 +1,11 @@
 //! One line of the session file that Gemini writes while it works: tokens, recorded text, and what became of tools.
 
-use super::tools;
+use super::{
+    call::{self, Call, FunctionResponse},
+    tools,
+};
 use crate::{
-    Count, Event, RunId, Say, Source, Span, Tokens, ToolFact, ToolStatus,
+    Count, Event, RunId, Say, Source, Span, Tokens, ToolFact,
     acp::manners::Unheard,
     wire::{List, Num, Str, Tolerant as _, wire},
 };
@@ -16,13 +19,6 @@ wire! { struct Rec<'a> {
 wire! { struct Counts<'a> {
     input: Num = "input", output: Num = "output", cached: Num = "cached", thoughts: Num = "thoughts", tool: Num = "tool", total: Num = "total",
 } }
-wire! { struct Call<'a> {
-    id: Str<'a> = "id", name: Str<'a> = "name", args: Option<&'a RawValue> = "args", status: Str<'a> = "status",
-    display: Option<&'a RawValue> = "resultDisplay", result: List<Response<'a>> = "result",
-} }
-wire! { struct Response<'a> { response: FunctionResponse<'a> = "functionResponse" } }
-wire! { struct FunctionResponse<'a> { id: Str<'a> = "id", name: Str<'a> = "name", response: Body<'a> = "response" } }
-wire! { struct Body<'a> { output: Option<Str<'a>> = "output", error: Option<Str<'a>> = "error" } }
 wire! { struct Display<'a> { stat: DiffStat<'a> = "diffStat" } }
 wire! { struct DiffStat<'a> { added: Num = "model_added_lines", removed: Num = "model_removed_lines" } }
 wire! { struct Thought<'a> { subject: Str<'a> = "subject", description: Str<'a> = "description" } }
@@ -132,13 +128,13 @@ pub(super) fn turned_away(text: &str) -> Vec<Unheard> {
         return Vec::new();
     }
     let record = serde_json::from_str::<Rec<'_>>(text).unwrap_or_default();
-    let content = record.content.filter(|_| &*record.kind == "user").map_or("[]", RawValue::get);
-    let responses = serde_json::from_str::<List<Response<'_>>>(content).unwrap_or_default();
-    let answers = responses.0.into_iter().map(|part| part.response);
+    let content = record.content.filter(|_| &*record.kind == "user");
+    let answers = content.map(call::responses).unwrap_or_default();
     answers
+        .into_iter()
         .filter_map(|answer| {
-            let message =
-                answer.response.error.map(Str::own).filter(|e| e.trim_end().ends_with(NO_SUCH_TOOL))?;
+            let message = answer.body().error.and_then(call::text)?;
+            let message = Some(message).filter(|e| e.trim_end().ends_with(NO_SUCH_TOOL))?;
             Some(Unheard { id: answer.id.own(), name: answer.name.own(), message })
         })
         .collect()
@@ -157,35 +153,29 @@ fn text_of(content: &RawValue) -> String {
 }
 
 fn result_of(call: &Call<'_>) -> Event {
-    let body = call.result.0.first().map(|r| &r.response.response);
-    let error = body.and_then(|b| b.error.as_ref()).map(|e| e.to_string());
-    let output = error.clone().or_else(|| body.and_then(|b| b.output.as_ref()).map(|o| o.to_string()));
-    match &*call.status {
-        _ if was_cancelled(call) => Event::tool_result(&*call.id, ToolStatus::Cancelled, output),
-        "success" => match super::refusal::of_success(&call.name, output.as_deref().unwrap_or_default()) {
-            Some(reason) => Event::refused(&*call.id, reason, output),
-            None => Event::tool_result(&*call.id, ToolStatus::Ok, output),
-        },
-        _ => match super::refusal::of_message(&call.name, error.as_deref().unwrap_or_default()) {
-            Some(reason) => Event::refused(&*call.id, reason, output),
-            None => Event::tool_result(&*call.id, ToolStatus::Error, output),
-        },
+    let (output, error) = first_response(call);
+    let displayed = call.displayed();
+    let (status, reason) =
+        call::ending(&call.name, &call.status, displayed.as_deref(), output.as_deref(), error.as_deref());
+    let content = error.or(output);
+    match reason {
+        Some(reason) => Event::refused(&*call.id, reason, content),
+        None => Event::tool_result(&*call.id, status, content),
     }
 }
 
-/// A stopped call is seldom called so: a shell that was stopped is a success that only displays it.
-fn was_cancelled(call: &Call<'_>) -> bool {
-    let displayed = call.display.and_then(|d| serde_json::from_str::<Str<'_>>(d.get()).ok());
-    let error = call.result.0.first().and_then(|r| r.response.response.error.as_ref());
-    &*call.status == "cancelled"
-        || displayed.is_some_and(|d| d.trim() == "Command cancelled by user.")
-        || error.is_some_and(|e| e.trim_end().ends_with("was canceled by the user."))
+/// Output and error of the first response, where they are text.
+fn first_response(call: &Call<'_>) -> (Option<String>, Option<String>) {
+    let responses = call.result.map(call::responses).unwrap_or_default();
+    let body = responses.first().map(FunctionResponse::body).unwrap_or_default();
+    (body.output.and_then(call::text), body.error.and_then(call::text))
 }
 
 fn fact_about(call: &Call<'_>) -> Option<ToolFact> {
     let display = call.display.map(RawValue::get).unwrap_or_default();
     let stat = serde_json::from_str::<Display<'_>>(display).map(|d| d.stat).unwrap_or_default();
-    let cancelled = was_cancelled(call);
+    let cancelled =
+        call::was_cancelled(&call.status, call.displayed().as_deref(), first_response(call).1.as_deref());
     (cancelled || stat.is_object()).then(|| ToolFact {
         cancelled,
         added: stat.added.0,

@@ -1,8 +1,11 @@
 //! Where Gemini CLI keeps the sessions of a project, which one is meant by an id, and what a resumed one leaves behind.
 
-use crate::{Look, Millis, Problem, SessionSpot, moment};
+use crate::{Look, Millis, Problem, ProjectRef, SavedForm, SessionFile, SessionRoot, SessionSpot, moment};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
 
 /// The shortest beginning of an id that is taken for one.
 const SHORTEST_PREFIX: usize = 4;
@@ -161,11 +164,64 @@ fn is_context(message: &Value) -> bool {
         Some(Value::Array(parts)) if parts.len() == 1 => parts[0].get("text").and_then(Value::as_str),
         _ => None,
     };
-    message.get("type").and_then(Value::as_str) == Some("user")
-        && text.is_some_and(|t| {
-            let t = t.trim();
-            t.starts_with("<session_context>") && t.ends_with("</session_context>")
-        })
+    message.get("type").and_then(Value::as_str) == Some("user") && text.is_some_and(is_context_text)
+}
+
+/// Whether a text is the context that the CLI itself puts first.
+pub(super) fn is_context_text(text: &str) -> bool {
+    let text = text.trim();
+    text.starts_with("<session_context>") && text.ends_with("</session_context>")
+}
+
+/// How many folders below `tmp` a session may lie: that of its project, `chats`, and that of the session which a
+/// sub-agent worked for.
+const DEPTH: usize = 3;
+
+/// The folder below which all sessions of a user lie, under a home that has a `.gemini`.
+pub(super) fn root(home: &Path) -> SessionRoot {
+    SessionRoot::files(home.join(".gemini").join("tmp"), DEPTH)
+}
+
+/// What the name of a file says: `<project>/chats/session-<minute>-<beginning of the id>.jsonl`, or
+/// `<project>/chats/<session>/<id>.jsonl` for a sub-agent of that session.
+pub(super) fn named(path: &Path) -> Option<SessionFile> {
+    let mut names = path.iter().rev().map(OsStr::to_str);
+    let name = names.next()??;
+    let (stem, form) = match name.strip_suffix(".jsonl") {
+        Some(stem) => (stem, SavedForm::Lines),
+        None => (name.strip_suffix(".json")?, SavedForm::Whole),
+    };
+    let folder = names.next()??;
+    let (id, parent) = if folder == "chats" {
+        (id_start(stem.strip_prefix("session-")?), None)
+    } else if names.next()?? == "chats" {
+        (stem, Some(folder.to_owned()))
+    } else {
+        return None;
+    };
+    Some(SessionFile { form: Some(form), id: Some(id.to_owned()), parent })
+}
+
+/// What follows the moment, which is a minute or, for an imported session, milliseconds.
+fn id_start(rest: &str) -> &str {
+    let by_minute =
+        rest.get(..16).filter(|start| moment::minute(start).is_some()).and_then(|_| rest.get(17..));
+    by_minute.or_else(|| Some(rest.split_once('-')?.1)).unwrap_or(rest)
+}
+
+/// The project that a file below a root belongs to.
+pub(super) fn project(root: &Path, path: &Path, look: &dyn Look) -> Option<ProjectRef> {
+    let slug = path.strip_prefix(root).unwrap_or(path).iter().next()?.to_str()?;
+    if let Some(owner) = look.text(&root.join(slug).join(".project_root")) {
+        return Some(ProjectRef::Path(owner.trim().into()));
+    }
+    if slug.len() == 64 && slug.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Some(ProjectRef::Sha256(slug.to_owned()));
+    }
+    let registry = look.text(&root.parent()?.join("projects.json"))?;
+    let all: Value = serde_json::from_str(&registry).ok()?;
+    let mut entries = all.get("projects")?.as_object()?.iter();
+    entries.find(|(_, of)| of.as_str() == Some(slug)).map(|(path, _)| ProjectRef::Path(path.into()))
 }
 
 /// A path as the CLI writes it into its registry.

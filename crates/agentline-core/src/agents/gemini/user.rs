@@ -38,6 +38,12 @@ pub(super) struct Variable {
     pub(super) file: Option<PathBuf>,
 }
 
+/// The home that the CLI takes for a user with this one.
+pub(super) fn cli_home(env: &BTreeMap<String, String>, home: &Path) -> PathBuf {
+    let moved = env.get("GEMINI_CLI_HOME").filter(|h| !h.is_empty());
+    moved.map_or_else(|| home.to_path_buf(), PathBuf::from)
+}
+
 impl<'a> User<'a> {
     /// `home` is the user's; `GEMINI_CLI_HOME` moves it for the CLI.
     pub(super) fn new(
@@ -46,9 +52,7 @@ impl<'a> User<'a> {
         home: &Path,
         look: &'a dyn Look,
     ) -> Self {
-        let moved = env.get("GEMINI_CLI_HOME").filter(|h| !h.is_empty());
-        let login_home = home.to_path_buf();
-        Self { cwd, env, home: moved.map_or_else(|| login_home.clone(), PathBuf::from), login_home, look }
+        Self { cwd, env, home: cli_home(env, home), login_home: home.to_path_buf(), look }
     }
 
     /// The same user in a run that has another environment.

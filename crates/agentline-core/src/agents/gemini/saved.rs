@@ -1,0 +1,230 @@
+//! Reading the sessions that Gemini CLI saved: lines that correct each other (0.45 and later) and one value a file
+//! (0.11 to 0.36).
+//!
+//! The fold keeps which records are left and where each one lies in the text; what they say is read when somebody
+//! looks. So a record that was written ten times is read once, and a session that is followed costs its own length each
+//! time it is looked at.
+//!
+//! One session may lie in several files: a resumed one gets a twin, an imported one a copy, one of an old version is
+//! carried on in a new file beside it. Each file is a session of its own here, as it is for the CLI: a later one begins
+//! with an empty list, which is not meant for the others.
+
+mod message;
+mod result;
+mod skim;
+mod story;
+
+use crate::{
+    Damage, RawJson, SavedForm, SavedSession, SessionFold, SessionInfo, moment,
+    wire::{Str, mend_surrogates},
+};
+use serde_json::{Error, value::RawValue};
+use skim::Skim;
+use std::{cell::OnceCell, collections::HashMap};
+use story::Story;
+
+/// How a file is stored whose beginning this is; `None` when it is no session of this agent.
+pub(super) fn form(head: &[u8]) -> Option<SavedForm> {
+    // A character that the end of the beginning cuts does not matter.
+    let text = match std::str::from_utf8(head) {
+        Ok(text) => text,
+        Err(e) => std::str::from_utf8(&head[..e.valid_up_to()]).unwrap_or_default(),
+    };
+    let text = text.trim_start_matches('\u{feff}');
+    let (whole, _) = skim::skim(text);
+    let is_header = |seen: &Skim<'_>| seen.session_id.is_some() && seen.project_hash.is_some();
+    if is_header(&whole) && whole.messages.is_some() {
+        return Some(SavedForm::Whole);
+    }
+    let first = text.lines().find(|line| !line.trim().is_empty())?;
+    let (line, error) = skim::skim(first);
+    let is_line = is_header(&line)
+        || line.set.is_some()
+        || line.rewind_to.is_some()
+        || (line.id.is_some() && line.kind.as_deref() == Some("gemini"));
+    if is_line && (error.is_none() || first.len() == text.trim_end().len()) {
+        return Some(SavedForm::Lines);
+    }
+    // Only the head of a value that goes on over more lines.
+    is_header(&whole).then_some(SavedForm::Whole)
+}
+
+/// Folds one file.
+#[derive(Debug, Default)]
+pub(super) struct GeminiFold {
+    kept: Kept,
+    info: SessionInfo,
+    damage: Vec<Damage>,
+    /// Lines so far.
+    lines: u64,
+    made: OnceCell<SavedSession>,
+}
+
+/// One record that is left.
+#[derive(Debug)]
+struct Record {
+    id: String,
+    text: RawJson,
+}
+
+/// The records that are left, each at the place where it was first told, and those that are not.
+#[derive(Debug, Default)]
+struct Kept {
+    records: Vec<Record>,
+    places: HashMap<String, usize>,
+    /// Taken back by a rewind or left out of a new list, by their ids, with when that was.
+    gone: HashMap<String, (usize, RawJson)>,
+    drops: usize,
+}
+
+impl Kept {
+    fn put(&mut self, id: String, text: RawJson) {
+        if let Some(place) = self.places.get(&id) {
+            self.records[*place].text = text;
+            return;
+        }
+        self.gone.remove(&id);
+        self.places.insert(id.clone(), self.records.len());
+        self.records.push(Record { id, text });
+    }
+
+    /// Drops a record and everything after it; all when there is none of this name.
+    fn rewind(&mut self, id: &str) {
+        self.drop_from(self.places.get(id).copied().unwrap_or(0));
+    }
+
+    fn drop_from(&mut self, place: usize) {
+        for record in self.records.drain(place..) {
+            self.places.remove(&record.id);
+            self.drops += 1;
+            self.gone.insert(record.id, (self.drops, record.text));
+        }
+    }
+
+    /// What is gone, oldest first.
+    fn gone(&self) -> Vec<(&str, &RawJson)> {
+        let mut gone: Vec<_> =
+            self.gone.iter().map(|(id, (drop, text))| (*drop, id.as_str(), text)).collect();
+        gone.sort_unstable_by_key(|(drop, ..)| *drop);
+        gone.into_iter().map(|(_, id, text)| (id, text)).collect()
+    }
+}
+
+impl SessionFold for GeminiFold {
+    fn take(&mut self, record: RawJson) {
+        self.made.take();
+        self.lines += 1;
+        let text = record.as_str();
+        if text.trim().is_empty() {
+            return;
+        }
+        let (seen, error) = skim::skim(text);
+        match error {
+            None => self.fold(&record, &seen),
+            Some(error) => self.broken(&record, &seen, &error),
+        }
+    }
+
+    fn session(&self) -> &SavedSession {
+        self.made.get_or_init(|| make(&self.kept, self.info.clone(), self.damage.clone()))
+    }
+
+    fn finish(self: Box<Self>) -> SavedSession {
+        match self.made.into_inner() {
+            Some(made) => made,
+            None => make(&self.kept, self.info, self.damage),
+        }
+    }
+}
+
+impl GeminiFold {
+    fn fold(&mut self, record: &RawJson, seen: &Skim<'_>) {
+        // In the order in which the CLI itself asks what a record is.
+        if let Some(id) = &seen.rewind_to {
+            self.kept.rewind(id);
+        } else if let Some(id) = &seen.id {
+            self.kept.put(id.to_string(), record.clone());
+        } else if let Some(set) = &seen.set {
+            if set.messages.is_some() {
+                self.kept.drop_from(0);
+            }
+            self.learn(record, set);
+        } else if seen.session_id.is_some() || seen.messages.is_some() {
+            self.learn(record, seen);
+        } else {
+            let what = if seen.is_object { "a record of a kind that is not known" } else { "no record" };
+            self.damage.push(Damage::new(Some(self.lines), what));
+        }
+    }
+
+    /// Takes what a header or `$set` says about the session, and the messages in it.
+    fn learn(&mut self, record: &RawJson, seen: &Skim<'_>) {
+        let info = &mut self.info;
+        let said = |text: &Option<Str<'_>>| {
+            text.as_deref().map(str::trim).filter(|t| !t.is_empty()).map(str::to_owned)
+        };
+        let when = |text: &Option<Str<'_>>| text.as_deref().and_then(moment::millis);
+        if let Some(id) = said(&seen.session_id) {
+            info.id = id;
+        }
+        info.title = said(&seen.summary).or(info.title.take());
+        info.started = [info.started, when(&seen.started)].into_iter().flatten().min();
+        info.updated = info.updated.max(when(&seen.updated));
+        if let Some(folder) = seen.directories.as_ref().and_then(|all| all.0.first()) {
+            info.project = Some(folder.to_string());
+        }
+        for message in seen.messages.iter().flatten() {
+            self.keep(record, message);
+        }
+    }
+
+    fn keep(&mut self, record: &RawJson, message: &RawValue) {
+        let Some(text) = record.part_of(message.get()) else { return };
+        if !message.get().starts_with('{') {
+            let what = format!("no message: {}", crate::sample(message.get()));
+            self.damage.push(Damage::new(Some(self.lines), what));
+            return;
+        }
+        let id = skim::id_of(message).unwrap_or_else(|| format!("message {}", self.kept.records.len() + 1));
+        self.kept.put(id, text);
+    }
+
+    /// A record that is not whole.
+    fn broken(&mut self, record: &RawJson, seen: &Skim<'_>, error: &Error) {
+        let text = record.as_str();
+        // Half a character, which a JavaScript string may hold: the record is whole but for it.
+        if let Some(mended) = mend_surrogates(text).map(RawJson::new)
+            && let (seen, None) = skim::skim(mended.as_str())
+        {
+            self.fold(&mended, &seen);
+            return;
+        }
+        self.note(self.lines + error.line() as u64 - 1, error);
+        if seen.id.is_none() && seen.set.is_none() {
+            // One value a file, cut or damaged: the messages that came before are whole.
+            self.learn(record, seen);
+        }
+        // What was written after a half line stands behind it on the same line.
+        if let Some(rest) = skim::last_record(text).and_then(|rest| record.part_of(rest)) {
+            let (seen, _) = skim::skim(rest.as_str());
+            self.fold(&rest, &seen);
+        }
+    }
+
+    fn note(&mut self, line: u64, error: &Error) {
+        let what = if error.is_eof() { "it breaks off".to_owned() } else { format!("not JSON: {error}") };
+        self.damage.push(Damage::new(Some(line), what));
+    }
+}
+
+fn make(kept: &Kept, mut info: SessionInfo, mut damage: Vec<Damage>) -> SavedSession {
+    info.agent = "gemini".to_owned();
+    let (mut story, mut abandoned) = (Story::default(), Story::default());
+    for record in &kept.records {
+        story.tell(&record.id, &record.text, &mut damage);
+    }
+    for (id, text) in kept.gone() {
+        abandoned.tell(id, text, &mut damage);
+    }
+    story.into_session(abandoned, info, damage)
+}

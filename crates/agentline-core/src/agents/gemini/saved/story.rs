@@ -1,0 +1,204 @@
+//! The messages of a session, told in their true order: every tool at the answer that called it, beside its result.
+
+use super::super::{call::FunctionResponse, tools};
+use super::{message::Message, result};
+use crate::{
+    Damage, Entry, Part, RawJson, Role, SavedSession, SavedTool, SessionInfo, moment,
+    wire::{Tolerant as _, mend_surrogates},
+};
+use std::collections::HashMap;
+
+/// Entries in the making.
+#[derive(Default)]
+pub(super) struct Story {
+    told: Vec<Told>,
+    /// Where the call of an id stands: which entry, and which part of it.
+    calls: HashMap<String, (usize, usize)>,
+    /// The last answer of the model.
+    answer: Option<usize>,
+}
+
+struct Told {
+    entry: Entry,
+    /// `None` where a call was moved to the answer that made it.
+    parts: Vec<Option<Part>>,
+}
+
+impl Story {
+    /// Tells one record, in its turn.
+    pub(super) fn tell(&mut self, id: &str, record: &RawJson, damage: &mut Vec<Damage>) {
+        let text = record.as_str();
+        // Half a character, which a JavaScript string may hold and ours may not.
+        let mended = text.contains("\\ud").then(|| mend_surrogates(text)).flatten();
+        match serde_json::from_str::<Message<'_>>(mended.as_deref().unwrap_or(text)) {
+            Ok(message) => self.message(id, record, &message),
+            Err(error) => damage.push(Damage::new(None, format!("message {id}: {error}"))),
+        }
+    }
+
+    fn message(&mut self, id: &str, record: &RawJson, message: &Message<'_>) {
+        let role = match &*message.kind {
+            "user" => Role::User,
+            "gemini" => Role::Assistant,
+            _ => Role::System,
+        };
+        let mut entry = Entry::new(id, role);
+        entry.timestamp = moment::millis(&message.timestamp);
+        entry.originals.push(record.clone());
+        match role {
+            Role::Assistant => {
+                entry.model = message.model.as_ref().map(|m| m.to_string()).filter(|m| !m.is_empty());
+                entry.usage = message.tokens.as_ref().filter(|t| t.is_object()).map(|t| t.tokens());
+                entry.requests = entry.usage.map(|_| 1);
+                entry.counted_as = entry.usage.map(|_| id.to_owned());
+                self.answer = Some(self.told.len());
+                self.told.push(Told { entry, parts: Vec::new() });
+                self.answered(message.answer());
+            }
+            Role::User | Role::System => {
+                let parts = message.prompt();
+                entry.context = role == Role::User && message.is_context();
+                let mut responses =
+                    message.content.0.iter().filter_map(|piece| piece.response.as_ref()).peekable();
+                let only_responses = responses.peek().is_some() && parts.is_empty();
+                for response in responses {
+                    self.responded(response, record, entry.timestamp);
+                }
+                // What only brings results to the model is no word of a person.
+                if !only_responses {
+                    self.told.push(Told { entry, parts: parts.into_iter().map(Some).collect() });
+                }
+            }
+        }
+    }
+
+    /// The parts of the answer that was begun last.
+    fn answered(&mut self, parts: Vec<Part>) {
+        let here = self.told.len() - 1;
+        for part in parts {
+            let Part::Tool(tool) = part else {
+                self.told[here].parts.push(Some(part));
+                continue;
+            };
+            match self.calls.get(&tool.call.id).copied() {
+                // Only its response was known until now.
+                Some((there, at)) if !tool.call.id.is_empty() => {
+                    if let Some(known) = self.told[there].tool(at) {
+                        let SavedTool { call, result, diff } = *tool;
+                        known.call = call;
+                        known.result = result.or(known.result.take());
+                        known.diff = diff.or(known.diff.take());
+                    }
+                }
+                _ => self.place(here, *tool),
+            }
+        }
+    }
+
+    fn place(&mut self, here: usize, tool: SavedTool) {
+        self.calls.insert(tool.call.id.clone(), (here, self.told[here].parts.len()));
+        self.told[here].parts.push(Some(Part::Tool(Box::new(tool))));
+    }
+
+    /// The model was told what came of a call: so the answer before it made that call, wherever it was recorded.
+    fn responded(&mut self, response: &FunctionResponse<'_>, record: &RawJson, when: Option<crate::Millis>) {
+        let found = self.calls.get(&*response.id).copied().filter(|_| !response.id.is_empty());
+        let moved =
+            found.and_then(|(there, at)| self.told[there].parts[at].take().map(|part| (there, at, part)));
+        let Some((there, at, Part::Tool(mut tool))) = moved else {
+            let mut tool = SavedTool::new(tools::tool_use(response.id.to_string(), &response.name, None));
+            tool.result = Some(told_result(response, record, when));
+            let here = self.answer.unwrap_or_else(|| self.unrecorded(&response.id, record));
+            self.place(here, tool);
+            return;
+        };
+        if tool.result.is_none() {
+            tool.result = Some(told_result(response, record, when));
+        }
+        let here = self.answer.unwrap_or(there);
+        if here == there {
+            self.told[there].parts[at] = Some(Part::Tool(tool));
+            return;
+        }
+        let told_by = self.told[there].entry.originals.first().cloned();
+        self.told[here].entry.originals.extend(told_by);
+        self.place(here, *tool);
+    }
+
+    /// An answer of which nothing was recorded but what came of its call.
+    fn unrecorded(&mut self, id: &str, record: &RawJson) -> usize {
+        let mut entry = Entry::new(id, Role::Assistant);
+        entry.originals.push(record.clone());
+        self.told.push(Told { entry, parts: Vec::new() });
+        let here = self.told.len() - 1;
+        self.answer = Some(here);
+        here
+    }
+
+    /// The session that these entries are. A list that was written anew may have left out what came of a call; then
+    /// it is found among what was `abandoned`.
+    pub(super) fn into_session(
+        mut self,
+        mut abandoned: Self,
+        mut info: SessionInfo,
+        damage: Vec<Damage>,
+    ) -> SavedSession {
+        for (id, (there, at)) in std::mem::take(&mut abandoned.calls) {
+            if let Some((here, place)) = self.calls.get(&id)
+                && let Some(tool) = self.told[*here].tool(*place)
+                && let Some(Part::Tool(gone)) = abandoned.told[there].parts[at].take()
+            {
+                tool.result = tool.result.take().or(gone.result);
+                tool.diff = tool.diff.take().or(gone.diff);
+            }
+        }
+        let entries = self.finish();
+        info.model = entries.iter().rev().find_map(|entry| entry.model.clone());
+        let context = || entries.iter().find(|entry| entry.context).and_then(|entry| folder(&entry.text()));
+        info.project = info.project.or_else(context);
+        let mut abandoned = abandoned.finish();
+        abandoned.retain(|entry| !entry.parts.is_empty() || entry.usage.is_some());
+        SavedSession { info, entries, abandoned, damage }
+    }
+
+    fn finish(self) -> Vec<Entry> {
+        self.told.into_iter().map(Told::finish).collect()
+    }
+}
+
+impl Told {
+    fn tool(&mut self, at: usize) -> Option<&mut SavedTool> {
+        match self.parts.get_mut(at)? {
+            Some(Part::Tool(tool)) => Some(tool),
+            _ => None,
+        }
+    }
+
+    fn finish(self) -> Entry {
+        let mut entry = self.entry;
+        entry.parts = self.parts.into_iter().flatten().collect();
+        // Why else the model stopped is not recorded.
+        if entry.tools().next().is_some() {
+            entry.stop_reason = Some("tool_use".to_owned());
+        }
+        entry
+    }
+}
+
+fn told_result(
+    response: &FunctionResponse<'_>,
+    record: &RawJson,
+    when: Option<crate::Millis>,
+) -> crate::SavedResult {
+    let mut result = result::of_response(response);
+    result.timestamp = when;
+    result.original = Some(record.clone());
+    result
+}
+
+/// The first folder that the context names.
+fn folder(context: &str) -> Option<String> {
+    let (_, after) = context.split_once("**Workspace Directories:**")?;
+    let line = after.lines().map(str::trim).find(|line| !line.is_empty())?;
+    line.strip_prefix("- ").map(str::to_owned)
+}

@@ -1,0 +1,66 @@
+//! Sessions that real versions of Gemini CLI saved, read as they were meant.
+
+mod fixtures;
+mod properties;
+
+use crate::saved_text::{load, text_of};
+use agentline_core::{SavedForm, SavedSession};
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures/gemini/saved")
+}
+
+/// One file: its name, how it is stored, and its text.
+pub(crate) struct Saved {
+    pub(crate) name: String,
+    pub(crate) form: SavedForm,
+    pub(crate) text: String,
+}
+
+impl Saved {
+    pub(crate) fn load(&self) -> SavedSession {
+        load("gemini", self.form, &self.text)
+    }
+}
+
+/// The files of one recording.
+pub(crate) fn files(recording: &str) -> Vec<Saved> {
+    let names = list(&root().join(recording));
+    let file = |name: String| {
+        let form = if name.ends_with(".jsonl") { SavedForm::Lines } else { SavedForm::Whole };
+        let text = std::fs::read_to_string(root().join(recording).join(&name)).expect("it can be read");
+        Saved { name, form, text }
+    };
+    names.into_iter().filter(|name| name != "projects.json").map(file).collect()
+}
+
+fn list(folder: &Path) -> Vec<String> {
+    let files = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut names: Vec<String> =
+        files.map(|f| f.expect("a file").file_name().into_string().expect("a plain name")).collect();
+    names.sort();
+    names
+}
+
+/// Every recording: `version/name`.
+pub(crate) fn recordings() -> Vec<String> {
+    let mut all = Vec::new();
+    for version in list(&root()) {
+        all.extend(list(&root().join(&version)).into_iter().map(|name| format!("{version}/{name}")));
+    }
+    all
+}
+
+#[test]
+fn recordings_are_read_as_they_were_meant() {
+    let all = recordings();
+    assert!(all.len() >= 17, "{all:?}");
+    for recording in all {
+        let tell = |file: Saved| format!("# {}\n{}", file.name, text_of(&file.load()));
+        let text: Vec<String> = files(&recording).into_iter().map(tell).collect();
+        insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "../captures/gemini/saved_snapshots" }, {
+            insta::assert_snapshot!(recording.replace('/', "_"), text.join("\n"));
+        });
+    }
+}

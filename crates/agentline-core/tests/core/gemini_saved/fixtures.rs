@@ -1,0 +1,1 @@
+//! Small sessions made for one thing each.
