@@ -107,7 +107,8 @@ impl Agent for Codex {
 
     fn session_file(&self, path: &Path) -> Option<SessionFile> {
         let stem = path.file_name()?.to_str()?.strip_suffix(".jsonl")?.strip_prefix("rollout-")?;
-        // The moment stands before the id, which is a UUID.
+        // The moment stands before the id, which is a UUID; behind it the name of a further file of the session.
+        let stem = stem.split('_').next().unwrap_or(stem);
         let id = stem.len().checked_sub(UUID).and_then(|at| stem.get(at..)).map(str::to_owned);
         Some(SessionFile { form: Some(SavedForm::Lines), id, parent: None })
     }

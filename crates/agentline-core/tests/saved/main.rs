@@ -4,4 +4,6 @@
 mod agents;
 mod look;
 mod numbers;
+mod older;
+mod places;
 mod promises;

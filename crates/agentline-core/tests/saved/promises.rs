@@ -28,7 +28,7 @@ fn a_file_that_is_cut_anywhere_tells_all_that_was_whole() {
             for (start, end) in std::iter::once(0).chain(ends.clone()).zip(ends) {
                 let before = told(&read(agent, &text[..start]));
                 // The ends of a line and some places between them; every byte of every line takes minutes.
-                let step = ((end - start) / 7).max(1);
+                let step = ((end - start) / 3).max(1);
                 for at in (start..end - 1).step_by(step).filter(|at| text.is_char_boundary(*at)).skip(1) {
                     let mut cut = read(agent, &text[..at]);
                     assert_eq!(cut.damage.len(), 1, "{name} cut at {at}");

@@ -7,12 +7,13 @@ mod results;
 
 use super::manners;
 use crate::{
-    Entry, Part, RawJson, Role, SavedSession, SavedTool, SessionFold, Tokens,
+    Entry, Part, RawJson, Role, SavedResult, SavedSession, SavedTool, SessionFold, Tokens,
     agents::lines::Lines,
     wire::{Num, Str},
 };
 use branches::Branches;
-use records::{Attachment, Block, Content, Line, Message, Outcome, Usage};
+use records::{Block, Content, Line, Message, Outcome, Usage};
+use results::Beside;
 use std::collections::HashMap;
 
 /// How texts begin that Claude Code puts before the model in the user's name.
@@ -57,7 +58,6 @@ pub(super) struct ClaudeFold {
 struct Answer {
     request: String,
     entry: usize,
-    cost: f64,
 }
 
 /// Where the title comes from; a later kind is the better one.
@@ -113,6 +113,11 @@ impl ClaudeFold {
                 }
             }
             "custom-title" => self.entitle(Title::User, std::mem::take(&mut line.custom_title).own()),
+            "cost-state" => {
+                // Of all that was asked in the session and by its sub-agents, and in those that it was forked from.
+                let info = &mut self.lines.session.info;
+                info.cost_usd = line.total_cost.0.or(info.cost_usd);
+            }
             "ai-title" => self.entitle(Title::Model, std::mem::take(&mut line.ai_title).own()),
             _ => {}
         }
@@ -156,7 +161,7 @@ impl ClaudeFold {
         match &*line.kind {
             "assistant" => self.answered(node, entry, line),
             "user" => self.asked(node, entry, line, record),
-            "attachment" => self.attached(node, entry, line.attachment),
+            "attachment" => self.attached(node, entry, line),
             _ => {
                 entry.role = Role::System;
                 entry.context = line.meta.0 || matches!(&*line.subtype, "local_command" | "turn_duration");
@@ -199,14 +204,16 @@ impl ClaudeFold {
         says.then(|| self.branches.tell(&mut self.lines.session, node, entry))
     }
 
-    fn attached(&mut self, node: usize, mut entry: Entry, attachment: Attachment<'_>) {
+    fn attached(&mut self, node: usize, mut entry: Entry, line: Line<'_>) {
+        let attachment = line.attachment;
         // What the user typed while the agent was at work; the rest is the agent's own.
         entry.context = &*attachment.kind != "queued_command" || &*attachment.mode == "task-notification";
-        if &*attachment.kind == "queued_command" {
-            self.say(&mut entry, attachment.prompt);
+        let rendered = line.rendered.0.into_iter().map(|said| said.content);
+        let texts = rendered.chain([attachment.content]).filter(|text| !text.is_empty());
+        match &*attachment.kind {
+            "queued_command" => say(&mut entry, attachment.prompt),
+            _ => entry.parts.extend(texts.take(1).map(|text| Part::text(text.own()))),
         }
-        entry.parts.push(Part::text(attachment.content.own()));
-        entry.parts.retain(|part| !matches!(part, Part::Text { text } if text.is_empty()));
         self.tell(node, entry);
     }
 
@@ -219,50 +226,53 @@ impl ClaudeFold {
             // What stands beside the results is of one of them, so with several it is not known of which.
             let beside = line.result.filter(|raw| results.len() == 1 && raw.get().starts_with('{'));
             for block in results {
-                let beside: Option<Outcome<'_>> = beside.and_then(|raw| serde_json::from_str(raw.get()).ok());
-                if !self.returned(&block, beside, &entry, record) {
+                let outcome: Option<Outcome<'_>> =
+                    beside.and_then(|raw| serde_json::from_str(raw.get()).ok());
+                let (denied, decided) = (!line.denial.is_empty(), line.decision.is_some());
+                let beside = Beside { outcome: outcome.as_ref(), denied, decided };
+                let mut result = results::result(&block, beside);
+                result.timestamp = entry.timestamp;
+                result.original = Some(record.clone());
+                if let Some(lost) = self.returned(&block, result, outcome) {
                     // The call was lost; what came of it is still worth a look.
-                    let lost = results::result(&block, None);
                     entry.context = true;
                     entry.parts.push(Part::text(lost.content));
                     entry.parts.extend(lost.media.into_iter().map(Part::Media));
                 }
             }
         }
-        self.say(&mut entry, content);
+        say(&mut entry, content);
         let text = entry.text();
         let text = text.trim_start();
         if text.starts_with(INTERRUPTED) {
             entry.role = Role::System;
         }
-        entry.context |=
-            line.meta.0 || line.summary_of_all.0 || WRAPPERS.iter().any(|words| text.starts_with(words));
+        entry.context |= &*line.origin == "system"
+            || line.meta.0
+            || line.summary_of_all.0
+            || WRAPPERS.iter().any(|words| text.starts_with(words));
         self.tell(node, entry);
     }
 
-    /// Puts a result beside its call. False when the call is not known.
+    /// Puts a result beside its call. Gives it back when the call is not known.
     fn returned(
         &mut self,
         block: &Block<'_>,
-        beside: Option<Outcome<'_>>,
-        told: &Entry,
-        record: &RawJson,
-    ) -> bool {
-        let Some((number, at)) = self.calls.get(&*block.call).copied() else { return false };
-        let entry = self.branches.entry(&mut self.lines.session, number);
-        let Some(Part::Tool(tool)) = entry.and_then(|entry| entry.parts.get_mut(at)) else { return false };
-        let mut result = results::result(block, beside.as_ref());
-        result.timestamp = told.timestamp;
-        result.original = Some(record.clone());
+        mut result: SavedResult,
+        outcome: Option<Outcome<'_>>,
+    ) -> Option<SavedResult> {
+        let place = self.calls.get(&*block.call).copied();
+        let part = place
+            .and_then(|(number, at)| self.branches.entry(&mut self.lines.session, number)?.parts.get_mut(at));
+        let Some(Part::Tool(tool)) = part else { return Some(result) };
         if let Some(before) = tool.result.take() {
             result.content = [before.content, result.content].join("\n");
             result.media.splice(0..0, before.media);
         }
-        if let Some(diff) = beside.filter(|_| !result.status.is_error()).and_then(results::diff) {
-            tool.diff = Some(diff);
-        }
+        tool.diff =
+            outcome.filter(|_| !result.status.is_error()).and_then(results::diff).or(tool.diff.take());
         tool.result = Some(result);
-        true
+        None
     }
 
     /// A block of an answer, or several.
@@ -270,7 +280,7 @@ impl ClaudeFold {
         let message = std::mem::take(&mut line.message);
         if line.api_error.0 || &*message.model == SYNTHETIC {
             entry.role = Role::System;
-            self.say(&mut entry, message.content);
+            say(&mut entry, message.content);
             entry.context = entry.text() == "No response requested.";
             self.tell(node, entry);
             return;
@@ -291,28 +301,20 @@ impl ClaudeFold {
                 let originals = std::mem::take(&mut entry.originals);
                 let number = self.branches.tell(&mut self.lines.session, node, entry);
                 let request = line.request.0.to_string();
-                self.answers.insert(id, Answer { request, entry: number, cost: 0.0 });
+                self.answers.insert(id, Answer { request, entry: number });
                 entry = Entry::new("", Role::Assistant);
                 entry.originals = originals;
                 number
             }
         };
         self.branches.joins(node, number);
-        self.cost(&message.id, line.cost.0);
-        self.join(number, entry, message);
-    }
-
-    fn cost(&mut self, id: &str, cost: Option<f64>) {
-        let (Some(cost), Some(answer)) = (cost, self.answers.get_mut(id)) else { return };
-        let sum = self.lines.session.info.cost_usd.get_or_insert(0.0);
-        *sum += cost - answer.cost;
-        answer.cost = cost;
+        self.join(number, entry, message, line.cost.0);
     }
 
     /// Adds what a line says to the entry of its answer.
-    fn join(&mut self, number: usize, mut line: Entry, mut message: Message<'_>) {
+    fn join(&mut self, number: usize, mut line: Entry, mut message: Message<'_>, cost: Option<f64>) {
         let content = std::mem::take(&mut message.content);
-        self.say(&mut line, content);
+        say(&mut line, content);
         let Some(entry) = self.branches.entry(&mut self.lines.session, number) else { return };
         for (at, part) in line.parts.iter().enumerate() {
             if let Part::Tool(tool) = part {
@@ -331,19 +333,19 @@ impl ClaudeFold {
             // The last line of an answer has its last count.
             (entry.usage, entry.requests) = (Some(tokens), Some(1));
         }
-    }
-
-    /// Adds what was said as parts.
-    fn say(&mut self, entry: &mut Entry, content: Content<'_>) {
-        match content {
-            Content::None => {}
-            Content::Text(text) => entry.parts.push(Part::text(text.own())),
-            Content::Blocks(blocks) => {
-                for block in blocks {
-                    block_part(entry, block);
-                }
-            }
+        if let Some(cost) = cost {
+            let before = entry.cost_usd.replace(cost).unwrap_or(0.0);
+            *self.lines.session.info.cost_usd.get_or_insert(0.0) += cost - before;
         }
+    }
+}
+
+/// Adds what was said as parts.
+fn say(entry: &mut Entry, content: Content<'_>) {
+    match content {
+        Content::None => {}
+        Content::Text(text) => entry.parts.push(Part::text(text.own())),
+        Content::Blocks(blocks) => blocks.into_iter().for_each(|block| block_part(entry, block)),
     }
 }
 
@@ -358,14 +360,16 @@ fn block_part(entry: &mut Entry, block: Block<'_>) {
             let signature = block.redacted.map(Str::own);
             entry.parts.push(Part::Thinking { text: String::new(), signature });
         }
-        "image" | "document" => entry.parts.extend(results::media(block.source).map(Part::Media)),
+        kind @ ("image" | "document") => {
+            entry.parts.extend(results::media(kind, block.source).map(Part::Media));
+        }
         kind if kind.ends_with("tool_use") => {
             let call = manners::tool_use(&block.id, &block.name, block.input);
             entry.parts.push(Part::Tool(Box::new(SavedTool::new(call))));
         }
         kind if kind.ends_with("tool_result") => {
             // The API's own tools give their results in the answer itself.
-            let result = results::result(&block, None);
+            let result = results::result(&block, Beside::default());
             let call = entry.parts.iter_mut().find_map(|part| match part {
                 Part::Tool(tool) if tool.call.id == *block.call => Some(tool),
                 _ => None,
@@ -384,9 +388,15 @@ fn tokens(usage: &Usage<'_>) -> Option<Tokens> {
     input.or(output)?;
     let sum = |all: &[Num]| all.iter().filter_map(|n| n.0).fold(0, u64::saturating_add);
     let all = sum(&[usage.input, usage.cache_read, usage.cache_write]);
+    if all == 0 && output.unwrap_or(0) == 0 {
+        // The copy of an answer that a session keeps over a compaction counts nothing.
+        return None;
+    }
+    let thoughts = usage.of_output.thinking.0.filter(|thoughts| *thoughts > 0);
     Some(Tokens {
         input: Some(all),
-        output,
+        output: output.map(|output| output.saturating_sub(thoughts.unwrap_or(0))),
+        thoughts,
         cached: usage.cache_read.0,
         cache_write: usage.cache_write.0,
         cache_write_long: usage.kept.hour.0,

@@ -33,6 +33,10 @@ const WRAPPERS: &[&str] = &[
 pub(super) struct CodexFold {
     lines: Lines,
     model: Option<String>,
+    /// The number of the record that each entry begins with.
+    ordinals: Vec<u64>,
+    /// The number of the record that is read.
+    ordinal: u64,
     /// The answer that further items belong to.
     open: Option<usize>,
     /// The last answer of the session.
@@ -52,6 +56,7 @@ impl SessionFold for CodexFold {
         let mut mended = String::new();
         let Some(line) = self.lines.read::<Line<'_>>(record.as_str(), &mut mended) else { return };
         let at = self.lines.moment(&line.timestamp);
+        self.ordinal = line.ordinal.0.unwrap_or(self.lines.count);
         match line.payload {
             Some(payload) => self.record(&line.kind, payload, at, &record),
             None if line.kind.is_empty() && !line.id.is_empty() => {
@@ -79,6 +84,8 @@ impl CodexFold {
         Self {
             lines: Lines::new("codex"),
             model: None,
+            ordinals: Vec::new(),
+            ordinal: 0,
             open: None,
             last: None,
             calls: HashMap::new(),
@@ -107,12 +114,20 @@ impl CodexFold {
                 self.open = None;
             }
             "compacted" => {
+                if let Some(entry) = self.lines.session.entries.last_mut()
+                    && entry.role == Role::Assistant
+                    && payload.message.contains(entry.text().trim())
+                {
+                    // The model was asked for the summary by Codex, not by the user.
+                    entry.context = true;
+                }
                 self.notice("Conversation compacted".to_owned(), at, record);
                 if !payload.message.is_empty() {
-                    let mut entry = self.entry(&payload.id, Role::User, at, record);
+                    let id = format!("summary-{}", self.lines.count);
+                    let mut entry = self.entry(&id, Role::User, at, record);
                     entry.context = true;
                     entry.parts.push(Part::text(payload.message.own()));
-                    self.lines.session.entries.push(entry);
+                    self.tell(entry);
                 }
             }
             _ => {}
@@ -122,7 +137,14 @@ impl CodexFold {
     fn header(&mut self, meta: Payload<'_>) {
         let info = &mut self.lines.session.info;
         if !info.id.is_empty() {
-            // One that was forked goes on with the header of the other.
+            // Another file of the session may go on from an earlier place; one that was forked may have the header of
+            // the other.
+            if *meta.base.thread == *info.id
+                && let Some(end) = meta.base.end.0
+            {
+                let from = self.ordinals.partition_point(|ordinal| *ordinal < end);
+                self.leave_behind(from);
+            }
             return;
         }
         let known = |text: Str<'_>| Some(text.own()).filter(|text| !text.is_empty());
@@ -145,7 +167,13 @@ impl CodexFold {
         self.open = None;
         let mut entry = self.entry("", Role::System, at, record);
         entry.parts.push(Part::text(text));
+        self.tell(entry);
+    }
+
+    fn tell(&mut self, entry: Entry) -> usize {
+        self.ordinals.push(self.ordinal);
         self.lines.session.entries.push(entry);
+        self.ordinals.len() - 1
     }
 
     /// What went to the model or came from it.
@@ -195,7 +223,7 @@ impl CodexFold {
         let harness = !kinds.is_empty() && !kinds.iter().any(|kind| kind.starts_with("user."));
         entry.context = role != Role::User || own || harness;
         if !entry.parts.is_empty() {
-            self.lines.session.entries.push(entry);
+            self.tell(entry);
         }
     }
 
@@ -214,8 +242,7 @@ impl CodexFold {
         if let Some((tokens, requests)) = self.waiting.take() {
             (entry.usage, entry.requests) = (Some(tokens), Some(requests));
         }
-        let index = self.lines.session.entries.len();
-        self.lines.session.entries.push(entry);
+        let index = self.tell(entry);
         (self.open, self.last) = (Some(index), Some(index));
         index
     }
@@ -248,6 +275,10 @@ impl CodexFold {
             result.status = status;
         }
         if let Some(tool) = self.tool(&item.call_id) {
+            if result.status.is_error() {
+                // What was to be changed stayed as it was.
+                tool.diff = None;
+            }
             tool.result = Some(result);
             return;
         }
@@ -256,7 +287,7 @@ impl CodexFold {
         entry.context = true;
         entry.parts.push(Part::text(result.content));
         entry.parts.extend(result.media.into_iter().map(Part::Media));
-        self.lines.session.entries.push(entry);
+        self.tell(entry);
     }
 
     /// What its window shows. Texts are told as items already; here is how things went.
@@ -287,6 +318,10 @@ impl CodexFold {
             "error" => self.notice(event.message.own(), at, record),
             "task_complete" | "turn_complete" => {
                 self.open = None;
+                if !event.error.message.is_empty() {
+                    self.notice(event.error.message.own(), at, record);
+                    return;
+                }
                 let last = self.last.and_then(|index| self.lines.session.entries.get_mut(index));
                 if let Some(entry) = last.filter(|entry| entry.stop_reason.is_none()) {
                     entry.stop_reason = Some("end_turn".to_owned());
@@ -303,10 +338,11 @@ impl CodexFold {
     /// How a call went, told beside what the model was told.
     fn went(&mut self, call: &str, status: Option<ToolStatus>, diff: Option<crate::SavedDiff>) {
         let Some(tool) = self.tool(call) else { return };
-        if diff.is_some() {
-            tool.diff = diff;
-        }
-        let Some(status) = status else { return };
+        let Some(status) = status else {
+            tool.diff = diff.or(tool.diff.take());
+            return;
+        };
+        tool.diff = None;
         match &mut tool.result {
             Some(result) if result.status == ToolStatus::Ok => result.status = status,
             Some(_) => {}
@@ -334,7 +370,13 @@ impl CodexFold {
         let prompts = entries.iter().enumerate().rev().filter(|(_, entry)| entry.is_prompt());
         let Some(place) = usize::try_from(turns).ok().and_then(|turns| turns.checked_sub(1)) else { return };
         let from = prompts.map(|(index, _)| index).nth(place).unwrap_or(0);
+        self.leave_behind(from);
+    }
+
+    fn leave_behind(&mut self, from: usize) {
+        let entries = &mut self.lines.session.entries;
         self.lines.session.abandoned.extend(entries.drain(from..));
+        self.ordinals.truncate(from);
         self.calls.retain(|_, (index, _)| *index < from);
         self.open = None;
         self.last = entries.iter().rposition(|entry| entry.role == Role::Assistant);

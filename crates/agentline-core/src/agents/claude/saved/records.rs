@@ -26,6 +26,11 @@ wire! {
         version: Str<'a> = "version",
         request: Str<'a> = "requestId",
         cost: Cost = "costUSD",
+        total_cost: Cost = "totalCostUSD",
+        denial: Str<'a> = "toolDenialKind",
+        decision: Option<&'a RawValue> = "permissionDecision",
+        origin: Str<'a> = "promptSource",
+        rendered: List<Rendered<'a>> = "rendered",
         message: Message<'a> = "message",
         result: Option<&'a RawValue> = "toolUseResult",
         attachment: Attachment<'a> = "attachment",
@@ -55,7 +60,15 @@ wire! {
         cache_write: Num = "cache_creation_input_tokens",
         output: Num = "output_tokens",
         kept: Kept<'a> = "cache_creation",
+        of_output: OfOutput<'a> = "output_tokens_details",
     }
+}
+
+wire! { pub(super) struct OfOutput<'a> { thinking: Num = "thinking_tokens" } }
+
+wire! {
+    /// What an attachment says to the model.
+    pub(super) struct Rendered<'a> { content: Str<'a> = "content" }
 }
 
 wire! {
@@ -84,7 +97,6 @@ wire! {
 wire! {
     /// Where the content of an image or a document is.
     pub(super) struct Source<'a> {
-        kind: Str<'a> = "type",
         media_type: Str<'a> = "media_type",
         data: Option<Str<'a>> = "data",
         url: Option<Str<'a>> = "url",

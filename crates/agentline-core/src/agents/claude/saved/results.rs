@@ -24,8 +24,19 @@ const REFUSED: &[&str] = &[
     "denied by the Claude Code auto mode classifier",
 ];
 
+/// What stands beside the results in a record.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Beside<'a> {
+    /// What the tool itself told.
+    pub(super) outcome: Option<&'a Outcome<'a>>,
+    /// The call was not let go on.
+    pub(super) denied: bool,
+    /// Somebody, or a rule, decided about it.
+    pub(super) decided: bool,
+}
+
 /// Reads the result in a block, and what stands beside it in the record.
-pub(super) fn result(block: &Block<'_>, beside: Option<&Outcome<'_>>) -> SavedResult {
+pub(super) fn result(block: &Block<'_>, beside: Beside<'_>) -> SavedResult {
     let mut result = SavedResult::new(ToolStatus::Ok, "");
     let raw = block.content.map_or("null", RawValue::get);
     match serde_json::from_str(raw).unwrap_or_default() {
@@ -36,7 +47,7 @@ pub(super) fn result(block: &Block<'_>, beside: Option<&Outcome<'_>>) -> SavedRe
             for block in blocks {
                 match &*block.kind {
                     "text" => texts.push(block.text.own()),
-                    "image" | "document" => result.media.extend(media(block.source)),
+                    kind @ ("image" | "document") => result.media.extend(media(kind, block.source)),
                     _ => result.raw = block_raw(raw),
                 }
             }
@@ -51,11 +62,14 @@ fn block_raw(raw: &str) -> Option<Box<RawValue>> {
     RawValue::from_string(raw.to_owned()).ok()
 }
 
-fn status(is_error: bool, content: &str, beside: Option<&Outcome<'_>>) -> ToolStatus {
+fn status(is_error: bool, content: &str, beside: Beside<'_>) -> ToolStatus {
     let head: String = content.chars().take(400).collect();
     match is_error {
         _ if STOPPED.iter().any(|words| head.starts_with(words)) => ToolStatus::Cancelled,
-        _ if beside.is_some_and(|beside| beside.interrupted.0) => ToolStatus::Cancelled,
+        _ if beside.outcome.is_some_and(|outcome| outcome.interrupted.0) => ToolStatus::Cancelled,
+        // A stop is told in the words of a refusal, but nobody decided about the call.
+        _ if beside.denied && !beside.decided => ToolStatus::Cancelled,
+        _ if beside.denied => ToolStatus::Denied,
         true if REFUSED.iter().any(|words| head.contains(words)) => ToolStatus::Denied,
         true => ToolStatus::Error,
         false => ToolStatus::Ok,
@@ -63,8 +77,14 @@ fn status(is_error: bool, content: &str, beside: Option<&Outcome<'_>>) -> ToolSt
 }
 
 /// An image or a document, wherever its content is.
-pub(super) fn media(source: Source<'_>) -> Option<Media> {
-    let file = Media::new(source.media_type.own(), source.data.map(Str::own), source.url.map(Str::own));
+pub(super) fn media(kind: &str, source: Source<'_>) -> Option<Media> {
+    let told = source.media_type.own();
+    let mime_type = match (&*told, kind) {
+        ("", "image") => "image/*".to_owned(),
+        ("", _) => "application/octet-stream".to_owned(),
+        _ => told,
+    };
+    let file = Media::new(mime_type, source.data.map(Str::own), source.url.map(Str::own));
     (file.data.is_some() || file.uri.is_some()).then_some(file)
 }
 

@@ -89,20 +89,22 @@ pub(super) fn together(mut diffs: Vec<SavedDiff>) -> Option<SavedDiff> {
     Some(SavedDiff { path: diffs.swap_remove(0).path, unified: Some(unified), ..SavedDiff::default() })
 }
 
+/// The change of one file among several, with its name above.
 fn headed(diff: &SavedDiff) -> String {
-    let lines = |sign: char, text: &Option<String>| -> String {
-        let lines = text.as_deref().unwrap_or_default().lines();
-        lines.map(|line| format!("{sign}{line}\n")).collect()
-    };
-    let name = |there: bool, side: &str| {
-        if there { format!("{side}/{}", diff.path.trim_start_matches('/')) } else { "/dev/null".to_owned() }
-    };
-    let known = diff.unified.is_some();
-    let added = !known && diff.old.is_none() && diff.new.as_deref() != Some("");
-    let deleted = !known && !added && diff.new.as_deref().unwrap_or_default().is_empty();
-    let body = diff
-        .unified
-        .clone()
-        .unwrap_or_else(|| format!("@@\n{}{}", lines('-', &diff.old), lines('+', &diff.new)));
-    format!("--- {}\n+++ {}\n{body}", name(!added, "a"), name(!deleted, "b"))
+    let (old, new) = (diff.old.as_deref().unwrap_or_default(), diff.new.as_deref().unwrap_or_default());
+    let body = diff.unified.clone().unwrap_or_else(|| {
+        let lines = |sign: char, text: &str| -> String {
+            text.lines().map(|line| format!("{sign}{line}\n")).collect()
+        };
+        let span = |text: &str| (usize::from(!text.is_empty()), text.lines().count());
+        let (from, to) = (span(old), span(new));
+        format!("@@ -{},{} +{},{} @@\n{}{}", from.0, from.1, to.0, to.1, lines('-', old), lines('+', new))
+    });
+    let name = |side: &str| format!("{side}/{}", diff.path.trim_start_matches('/'));
+    let (mut before, mut after) = (name("a"), name("b"));
+    if diff.unified.is_none() {
+        let nowhere = if new.is_empty() { &mut after } else { &mut before };
+        "/dev/null".clone_into(nowhere);
+    }
+    format!("--- {before}\n+++ {after}\n{body}")
 }

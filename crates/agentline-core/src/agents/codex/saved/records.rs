@@ -8,6 +8,7 @@ wire! {
     pub(super) struct Line<'a> {
         timestamp: Str<'a> = "timestamp",
         kind: Str<'a> = "type",
+        ordinal: Num = "ordinal",
         payload: Option<Payload<'a>> = "payload",
         id: Str<'a> = "id",
         instructions: Option<&'a RawValue> = "instructions",
@@ -48,6 +49,8 @@ wire! {
         cwd: Str<'a> = "cwd",
         version: Str<'a> = "cli_version",
         source: Origin<'a> = "source",
+        base: Base<'a> = "history_base",
+        error: Problem<'a> = "error",
     }
 }
 
@@ -105,6 +108,13 @@ wire! {
         total: Num = "total_tokens",
     }
 }
+
+wire! {
+    /// What a file goes on from: a thread, up to one of its records.
+    pub(super) struct Base<'a> { thread: Str<'a> = "thread_id", end: Num = "end_ordinal_exclusive" }
+}
+
+wire! { pub(super) struct Problem<'a> { message: Str<'a> = "message" } }
 
 wire! { pub(super) struct Origin<'a> { agent: OfAgent<'a> = "subagent" } }
 wire! { pub(super) struct OfAgent<'a> { spawn: Spawn<'a> = "thread_spawn" } }

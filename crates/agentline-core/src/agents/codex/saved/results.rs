@@ -10,24 +10,32 @@ use crate::{
 };
 use serde_json::value::RawValue;
 
-/// How an output begins that tells of a refusal.
+/// What an output says at its beginning that tells of a refusal.
 const REFUSED: &[&str] = &[
-    "exec command rejected",
-    "patch rejected",
     "rejected by user",
-    "user rejected",
-    "approval denied",
-    "command rejected",
+    "patch rejected",
+    "Rejected(",
+    "reject command",
     "unsupported call",
     "unsupported custom tool call",
 ];
 
 /// How an output begins that tells of a stop.
-const STOPPED: &[&str] = &["aborted", "turn aborted", "interrupted"];
+const STOPPED: &[&str] = &["aborted", "interrupted"];
 
-/// What stands before an output: how the command went, and other facts.
-const HEADERS: &[&str] =
-    &["Chunk ID: ", "Wall time: ", "Exit code: ", "Process exited with code ", "Process running"];
+/// What an output says at its beginning that tells of a failure.
+const FAILED: &[&str] = &["exec_command failed", "verification failed", "failed to parse function arguments"];
+
+/// The lines that may stand before an output: how the command went, and other facts.
+const HEADERS: &[&str] = &[
+    "Chunk ID: ",
+    "Wall time: ",
+    "Exit code: ",
+    "Process exited with code ",
+    "Process running with session ID ",
+    "Original token count: ",
+    "Total output lines: ",
+];
 
 /// Reads what a tool gave back.
 pub(super) fn result(output: Option<&RawValue>) -> SavedResult {
@@ -69,26 +77,28 @@ fn read_object(result: &mut SavedResult, raw: &str) {
 
 /// Reads a text that may have a head which tells how the command went.
 fn read_text(result: &mut SavedResult, text: &str) {
-    let mut failed = false;
+    let mut exit_code = None;
     let mut rest = text;
-    if HEADERS.iter().any(|words| text.starts_with(words))
-        && let Some((head, body)) = text.split_once("\nOutput:\n")
+    while let Some(line) =
+        rest.lines().next().filter(|line| HEADERS.iter().any(|words| line.starts_with(words)))
     {
-        let code = |line: &str| {
-            let code =
-                line.strip_prefix("Exit code: ").or_else(|| line.strip_prefix("Process exited with code "));
-            code.is_some_and(|code| code.trim() != "0")
-        };
-        failed = head.lines().any(code);
-        rest = body;
+        let code =
+            line.strip_prefix("Exit code: ").or_else(|| line.strip_prefix("Process exited with code "));
+        exit_code = code.or(exit_code);
+        rest = rest[line.len()..].trim_start_matches(['\r', '\n']);
     }
-    let begins = |table: &[&str]| table.iter().any(|words| rest.trim_start().starts_with(words));
+    let headed = rest.len() < text.len();
+    rest = rest.strip_prefix("Output:\n").filter(|_| headed).unwrap_or(rest);
     rest.clone_into(&mut result.content);
-    result.status = match () {
-        () if begins(STOPPED) => ToolStatus::Cancelled,
-        () if begins(REFUSED) => ToolStatus::Denied,
-        () if failed => ToolStatus::Error,
-        () => ToolStatus::Ok,
+    // A command says what it likes; only what Codex says itself tells of a refusal.
+    let head: String = rest.chars().take(200).collect();
+    let says = |table: &[&str]| table.iter().any(|words| head.contains(words));
+    result.status = match exit_code {
+        Some(code) if code.trim() != "0" => ToolStatus::Error,
+        None if STOPPED.iter().any(|words| head.starts_with(words)) => ToolStatus::Cancelled,
+        None if says(REFUSED) => ToolStatus::Denied,
+        None if says(FAILED) => ToolStatus::Error,
+        _ => ToolStatus::Ok,
     };
 }
 
@@ -114,7 +124,10 @@ pub(super) fn diff(changes: Entries<'_, Change<'_>>) -> Option<SavedDiff> {
         }
         diff
     });
-    patch::together(diffs.collect())
+    let mut diffs: Vec<_> = diffs.collect();
+    // They stand there in no order.
+    diffs.sort_by(|a, b| a.path.cmp(&b.path));
+    patch::together(diffs)
 }
 
 /// An image by its address, which may hold all of it.

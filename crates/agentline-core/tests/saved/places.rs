@@ -1,0 +1,99 @@
+//! Where the sessions lie, and how a file is known to be one.
+
+use agentline_core::{Look, RootForm, SavedForm, SessionFile, agents};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use crate::look::recordings;
+
+struct Only(&'static str);
+
+impl Look for Only {
+    fn read(&self, _path: &Path) -> Option<Vec<u8>> {
+        None
+    }
+    fn list(&self, _path: &Path) -> Option<Vec<String>> {
+        None
+    }
+    fn exists(&self, path: &Path) -> bool {
+        path == Path::new(self.0)
+    }
+}
+
+fn roots(agent: &str, env: &[(&str, &str)], there: &'static str) -> Vec<PathBuf> {
+    let env: BTreeMap<_, _> =
+        env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let roots =
+        agents::find(agent).expect("it is listed").session_roots(&env, Path::new("/home/u"), &Only(there));
+    assert!(roots.iter().all(|root| matches!(root.form, RootForm::Files { .. })));
+    roots.into_iter().map(|root| root.path).collect()
+}
+
+#[test]
+fn sessions_lie_where_the_variables_say_or_in_the_home() {
+    assert_eq!(roots("claude", &[], ""), [PathBuf::from("/home/u/.claude/projects")]);
+    assert_eq!(roots("claude", &[("CLAUDE_CONFIG_DIR", "/c")], ""), [PathBuf::from("/c/projects")]);
+    assert_eq!(roots("codex", &[], ""), [PathBuf::from("/home/u/.codex/sessions")]);
+    assert_eq!(
+        roots("codex", &[("CODEX_HOME", "/c")], "/c/archived_sessions"),
+        [PathBuf::from("/c/sessions"), PathBuf::from("/c/archived_sessions")]
+    );
+}
+
+fn file(agent: &str, path: &str) -> Option<(Option<String>, Option<String>)> {
+    let found: SessionFile = agents::find(agent).expect("it is listed").session_file(Path::new(path))?;
+    assert_eq!(found.form, Some(SavedForm::Lines));
+    Some((found.id, found.parent))
+}
+
+#[test]
+fn a_name_tells_a_session_from_other_files() {
+    let id = |id: &str| Some((Some(id.to_owned()), None));
+    assert_eq!(file("claude", "-p/9112afee.jsonl"), id("9112afee"));
+    assert_eq!(file("claude", "-p/agent-a1.jsonl"), id("a1"));
+    let child = Some((Some("a1".to_owned()), Some("9112afee".to_owned())));
+    assert_eq!(file("claude", "-p/9112afee/subagents/agent-a1.jsonl"), child);
+    assert_eq!(file("claude", "-p/9112afee/subagents/workflows/w1/agent-a1.jsonl"), child);
+    for other in
+        ["-p/9112afee/subagents/agent-a1.meta.json", "-p/9112afee/x/journal.jsonl", "x.jsonl", "-p/a.json"]
+    {
+        assert_eq!(file("claude", other), None, "{other}");
+    }
+    let thread = "01a1e028-4dfa-75a2-adcd-efcf14d329b2";
+    let day = "2026/11/15/rollout-2026-11-15T17-01-40-";
+    assert_eq!(file("codex", &format!("{day}{thread}.jsonl")), id(thread));
+    // A thread that was rewound goes on in another file.
+    assert_eq!(
+        file("codex", &format!("{day}{thread}_01a1e028-4f30-79f0-b27c-19248346fcce.jsonl")),
+        id(thread)
+    );
+    assert_eq!(file("codex", "rollout-short.jsonl"), Some((None, None)));
+    assert_eq!(file("codex", "2026/11/15/history.jsonl"), None);
+}
+
+#[test]
+fn the_beginning_of_a_file_tells_whose_it_is() {
+    let form =
+        |agent: &str, head: &str| agents::find(agent).expect("it is listed").session_form(head.as_bytes());
+    for (agent, other) in [("claude", "codex"), ("codex", "claude")] {
+        for (name, text) in recordings(agent) {
+            for length in [200, 1000, text.len()] {
+                let head: String = text.chars().take(length).collect();
+                assert_eq!(form(agent, &head), Some(SavedForm::Lines), "{name} at {length}");
+                assert_eq!(form(other, &head), None, "{name} at {length}");
+            }
+        }
+    }
+    let bare = r#"{"id":"5973b6c0","timestamp":"2025-05-07T17:24:21Z","instructions":null}"#;
+    assert_eq!(form("codex", bare), Some(SavedForm::Lines));
+    let gemini =
+        r#"{"sessionId":"s","projectHash":"h","startTime":"2026-11-15T04:31:09Z","lastUpdated":"x"}"#;
+    for agent in ["claude", "codex"] {
+        for text in ["", "[]", "{", "text", gemini, r#"{"type":"result","session_id":"s"}"#] {
+            assert_eq!(form(agent, text), None, "{agent} {text}");
+        }
+        assert!(agents::find(agent).expect("it is listed").session_fold(SavedForm::Whole).is_none());
+    }
+}
