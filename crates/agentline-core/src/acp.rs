@@ -42,6 +42,8 @@ enum Call {
     /// The model by another way, because the first one is not there.
     ModelByOption,
     Prompt,
+    /// `session/close`, whose answer nobody waits for.
+    Close,
 }
 
 impl Call {
@@ -54,6 +56,7 @@ impl Call {
             Self::Mode => 3,
             Self::Model => 4,
             Self::ModelByOption => 5,
+            Self::Close => 6,
             Self::Prompt => 16 + u64::from(turn % 4000),
         }
     }
@@ -216,6 +219,8 @@ impl Acp {
             Call::Mode => self.mode_set(run, result.err(), say),
             Call::Model | Call::ModelByOption => self.model_set(run, call, result.err(), say),
             Call::Prompt => self.answered(run, result, say),
+            // One that cannot be closed goes with the process.
+            Call::Close => {}
         }
     }
 
@@ -223,6 +228,15 @@ impl Acp {
     fn addressee(&self, params: &RawValue) -> Option<RunId> {
         let session = serde_json::from_str::<Addressed<'_>>(params.get()).unwrap_or_default().session;
         self.sessions.get(&*session)?.run
+    }
+
+    /// Lets the agent forget a session that nobody will use any more, where it can: some keep a process for each.
+    fn close(&mut self, run: RunId, session: &str, say: &mut Say) {
+        let is_closed = self.capabilities.as_ref().is_some_and(|can| can.closes)
+            && self.sessions.remove(session).is_some_and(|session| session.open);
+        if is_closed {
+            self.call(run, Call::Close, "session/close", &json!({"sessionId": session}), say);
+        }
     }
 
     /// Tells the agent that nobody waits for the answer any more.
@@ -312,9 +326,15 @@ impl Dialogue for Acp {
     }
 
     fn settled(&mut self, run: RunId, say: &mut Say) {
-        let _ = say;
         self.manners.forget(run);
-        let left = self.turns.remove(&run).map(|turn| turn.tools.open()).unwrap_or_default();
+        let turn = self.turns.remove(&run);
+        if let Some(turn) = &turn
+            && turn.order.ends_session
+            && let Some(session) = &turn.session
+        {
+            self.close(run, session, say);
+        }
+        let left = turn.map(|turn| turn.tools.open()).unwrap_or_default();
         self.questions.retain(|_, question| question.run != run);
         for session in self.sessions.values_mut().filter(|session| session.run == Some(run)) {
             session.run = None;

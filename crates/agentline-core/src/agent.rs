@@ -55,6 +55,12 @@ pub trait Agent: Sync + Send {
         Stance::Unknown
     }
 
+    /// Arguments that it adds to the calls of every tool for purposes of its own, and sends on to the tool's server. A tool
+    /// that does not know them would refuse the call, or take them for a part of the answer.
+    fn added_arguments(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Its own name of a canonical tool.
     fn native_tool(&self, tool: &str) -> Option<&'static str> {
         let _ = tool;

@@ -351,6 +351,8 @@ impl Connection {
                 // A success can be taken back, a failure cannot.
                 if run.seen.end.as_ref().is_none_or(|before| before.ok && !end.ok) {
                     run.seen.end = Some(end);
+                    // What is said after a stop matters only to those who go on in the session.
+                    run.hurried |= run.seen.stop.is_some() && (self.retiring || run.order.ends_session);
                     if matches!(run.stage, Stage::Starting | Stage::Going | Stage::Stopping(_)) {
                         run.stage = Stage::Ended(here.at);
                     }

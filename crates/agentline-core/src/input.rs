@@ -166,6 +166,9 @@ pub struct Order {
     pub review: bool,
     /// Nothing is prompted: the run is over when its session is open.
     pub only_open: bool,
+    /// Nobody will use the session after this run, so that an agent that can close it is told to.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ends_session: bool,
 }
 
 /// A file that goes with a prompt.

@@ -78,6 +78,33 @@ async fn runs_one_after_another_use_one_process_and_a_session_each() {
     assert!(late.error.as_ref().unwrap().message.contains("closed"), "{}", shown(&late));
 }
 
+/// An agent that keeps a process for each session is told when one is over.
+#[tokio::test]
+async fn a_session_is_closed_with_its_run_where_the_agent_can() {
+    let stage = stage();
+    let pool = pool_of(&stage, |_| {});
+    let request = |script: &str| stage.request(script).env("FAKE_ACP_FAULT", "process_per_session");
+    let keepers = || {
+        let commands = stage.living().into_iter().map(|pid| fs::read(format!("/proc/{pid}/cmdline")));
+        commands.flatten().filter(|command| command.starts_with(b"sleep\x00600")).count()
+    };
+    let one = state(&run(&pool, request("state")).await);
+    until("the end of the first session's process", || keepers() == 0).await;
+    // One that was opened beforehand stays until its run is over; so does nothing of a run that is stopped.
+    assert_eq!(pool.prewarm(request("state"), 1).await.expect("a session"), 1);
+    assert_eq!(keepers(), 1);
+    let two = state(&run(&pool, request("state")).await);
+    until("the end of the second session's process", || keepers() == 0).await;
+    let run = pool.run(request("say x\nsleep 60000")).await.expect("a request that is taken");
+    until("the third session", || keepers() == 1).await;
+    run.cancel();
+    assert_eq!(run.outcome().await.verdict, Verdict::Cancelled);
+    until("the end of the third session's process", || keepers() == 0).await;
+    assert_eq!((one["pid"].clone(), pool.status().started), (two["pid"].clone(), 1));
+    pool.close().await;
+    assert_eq!(stage.living(), [0_u32; 0]);
+}
+
 #[tokio::test]
 async fn only_runs_that_can_start_nothing_share_a_process() {
     let stage = stage();

@@ -1,7 +1,7 @@
 //! A conversation used in every order that a program may think of, on a fake agent: nothing mixes, nothing is left.
 #![cfg(target_os = "linux")]
 
-use agentline::{Event, Outcome, Run, RunOptions, Session, Verdict, blocking, schema::Schema};
+use agentline::{Event, McpServer, Outcome, Run, RunOptions, Session, Verdict, blocking, schema::Schema};
 use agentline_tests::{FakeStage, shown};
 use serde_json::{Value, json};
 use std::{
@@ -203,4 +203,53 @@ async fn a_check_is_made_of_answers_and_not_of_the_opening() {
     assert_eq!((outcome.verdict, checks()), (Verdict::Done, 1), "{}", shown(&outcome));
     session.close().await;
     nothing_is_left(&stage).await;
+}
+
+/// Words that come after a cancelled answer are the cancelled run's, not the next prompt's.
+#[tokio::test]
+async fn words_after_a_stop_are_no_answer_to_the_next_prompt() {
+    let stage = stage();
+    let mut request = stage.request("").env("FAKE_ACP_FAULT", "cancel_then_text");
+    request.quiet_period = Some(Duration::from_secs(2));
+    let session = stage.agentline().session(request).await.expect("a session");
+    let mut run = session.prompt("say x\nsleep 60000").await.expect("a good request");
+    while let Some(record) = run.next().await {
+        if matches!(record.event, Event::Text { .. }) {
+            run.cancel();
+            break;
+        }
+    }
+    let first = run.outcome().await;
+    let late = "Still talking after the cancel.";
+    assert_eq!((first.verdict, first.text.contains(late)), (Verdict::Cancelled, true), "{}", shown(&first));
+    let second = session.prompt("say on").await.expect("a good request").outcome().await;
+    assert_eq!((second.verdict, &*second.text), (Verdict::Done, "on"), "{}", shown(&second));
+    assert!(second.warnings.is_empty(), "{}", shown(&second));
+    session.close().await;
+    nothing_is_left(&stage).await;
+}
+
+/// A foreign server whose tools could be taken for our own is refused before anything starts, and one message says so.
+#[tokio::test]
+async fn a_server_that_is_named_like_ours_is_refused_at_the_check() {
+    let stage = stage();
+    let schema = Schema::from_value(json!({"type": "object"})).expect("a schema");
+    let pool = agentline::Pool::new(stage.agentline(), agentline::PoolOptions::default());
+    for name in ["agentline", "agentline_x"] {
+        let mut request = stage.request("say hi");
+        request.mcp_servers.insert(
+            name.into(),
+            McpServer::Command { command: "true".into(), args: Vec::new(), env: [].into() },
+        );
+        let options = || RunOptions::new().schema(schema.clone());
+        let cold = stage.agentline().run_with(request.clone(), options()).await.map(|_| ()).unwrap_err();
+        let warm = pool.run_with(request.clone(), options()).await.map(|_| ()).unwrap_err();
+        let open = stage.agentline().session_with(request, options()).await.map(|_| ()).unwrap_err();
+        for error in [cold, warm, open] {
+            let agentline::Error::Usage(problems) = &error else { panic!("{error}") };
+            assert_eq!(problems.0.len(), 1, "{error}");
+            assert_eq!(problems.0[0].key, format!("mcp_servers.{name}"));
+        }
+    }
+    assert_eq!(stage.living(), [0_u32; 0]);
 }

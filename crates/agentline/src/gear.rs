@@ -13,7 +13,7 @@ use crate::{
     tools::{Offer, Serving},
     until::Checker,
 };
-use agentline_core::{Answer, Ask, McpServer, Order, Surface};
+use agentline_core::{Answer, Ask, McpServer, Order, Problems, Surface};
 use std::{
     collections::BTreeMap,
     ffi::OsString,
@@ -173,6 +173,7 @@ impl Inner {
         let env: BTreeMap<OsString, OsString> =
             self.here.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
         let mut offer = Offer::new().cwd(&asked.cwd).env(env).supervisor(self.supervisor.clone());
+        offer = offer.added_arguments(asked.agent.added_arguments());
         for (name, server) in foreign {
             offer = offer.server(name, server.clone());
         }
@@ -247,6 +248,9 @@ impl Inner {
         let host = options.tools.clone().unwrap_or_default();
         let mut own = host.tool_names();
         own.extend(options.schema.is_some().then(|| STRUCTURED_OUTPUT.to_owned()));
+        if !own.is_empty() {
+            Problems(host.mistaken(asked.plan.request.mcp_servers.keys())).into_result()?;
+        }
         asked.plan.request.own_tools =
             own.into_iter().map(|tool| format!("mcp__{}__{tool}", host.name())).collect();
         Ok(options)

@@ -133,6 +133,24 @@ impl ToolHost {
         serving::serve(self, offer)
     }
 
+    /// Foreign servers whose tools could be taken for ours. Agents make `mcp_server_tool` of both names, and spell what they
+    /// do not like with `_`: so `mine_x` and `mine x` would be a tool of `mine`.
+    pub(crate) fn mistaken<'a>(&self, servers: impl IntoIterator<Item = &'a String>) -> Vec<Problem> {
+        let plain =
+            |c: char| if c.is_ascii_alphanumeric() || c == '-' { c.to_ascii_lowercase() } else { '_' };
+        let own: String = self.name.chars().map(plain).collect();
+        let is_ours = |name: &&String| {
+            let spelled: String = name.chars().map(plain).collect();
+            spelled.strip_prefix(&own).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+        };
+        let problem = |name: &String| {
+            let what = format!("its tools could be taken for those of `{}`, which are our own", self.name);
+            Problem::new(format!("mcp_servers.{name}"), what)
+                .hint("give the server another name, or our own tools with `ToolHost::server_name`")
+        };
+        servers.into_iter().filter(is_ours).map(problem).collect()
+    }
+
     /// What is wrong when these are the tools.
     fn problems(&self, tools: &[Arc<Tool>]) -> Vec<Problem> {
         let mut problems = Vec::new();

@@ -6,14 +6,18 @@ use crate::{
     rpc::Outcome,
     wire::{Flag, List, Num, Str, wire},
 };
-use serde_json::json;
+use serde_json::{json, value::RawValue};
 
 wire! { struct Initialized<'a> {
     protocol: Num = "protocolVersion", info: Info<'a> = "agentInfo", can: Can<'a> = "agentCapabilities",
     sign_in: List<Method<'a>> = "authMethods",
 } }
 wire! { struct Info<'a> { name: Str<'a> = "name", version: Option<Str<'a>> = "version" } }
-wire! { struct Can<'a> { load: Flag = "loadSession", prompt: PromptCan<'a> = "promptCapabilities", mcp: McpCan<'a> = "mcpCapabilities" } }
+wire! { struct Can<'a> {
+    load: Flag = "loadSession", prompt: PromptCan<'a> = "promptCapabilities", mcp: McpCan<'a> = "mcpCapabilities",
+    session: SessionCan<'a> = "sessionCapabilities",
+} }
+wire! { struct SessionCan<'a> { close: Option<&'a RawValue> = "close" } }
 wire! { struct PromptCan<'a> { image: Flag = "image", audio: Flag = "audio", embedded: Flag = "embeddedContext" } }
 wire! { struct McpCan<'a> { http: Flag = "http" } }
 wire! { struct Method<'a> { id: Str<'a> = "id" } }
@@ -26,6 +30,8 @@ const PROTOCOL: u64 = 1;
 pub(super) struct Capabilities {
     pub(super) version: Option<String>,
     pub(super) loads: bool,
+    /// It can be told that a session is over.
+    pub(super) closes: bool,
     pub(super) takes: PromptAbilities,
     pub(super) http_servers: bool,
     /// Its ways of signing in.
@@ -74,6 +80,8 @@ impl Acp {
         self.capabilities = Some(Capabilities {
             version,
             loads: result.can.load.0,
+            // What an agent can do is an object; nothing and `false` are agents that cannot.
+            closes: result.can.session.close.is_some_and(|close| !matches!(close.get(), "null" | "false")),
             takes: PromptAbilities {
                 image: result.can.prompt.image.0,
                 audio: result.can.prompt.audio.0,

@@ -92,7 +92,8 @@ impl Acp {
             if let Ok(result) = result
                 && let Some(id) = session::id_of(result.get())
             {
-                self.sessions.entry(id).or_default().opened(result.get());
+                self.sessions.entry(id.clone()).or_default().opened(result.get());
+                self.close(run, &id, say);
             }
             return;
         };
@@ -331,6 +332,12 @@ impl Acp {
     pub(super) fn send_prompt(&mut self, run: RunId, prompt: &str, first: bool, say: &mut Say) {
         let Some(turn) = self.turns.get_mut(&run) else { return };
         let Some(id) = turn.session.clone() else { return };
+        let late = std::mem::take(&mut turn.replayed);
+        if late > 0 && matches!(turn.order.session, Want::Open(_)) {
+            // They are the end of what was said to a run before, and none of the answer to this prompt.
+            let text = format!("{late} updates that came before the prompt were left out");
+            say.event(run, Event::warning("late_update", text));
+        }
         turn.step = Step::Going;
         turn.prompts += 1;
         turn.spoke = false;

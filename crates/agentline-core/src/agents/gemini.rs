@@ -122,6 +122,10 @@ impl Agent for Gemini {
         stance::stance(request, surface, prospect)
     }
 
+    fn added_arguments(&self) -> &'static [&'static str] {
+        tools::ADDED_ARGUMENTS
+    }
+
     fn native_tool(&self, tool: &str) -> Option<&'static str> {
         tools::native_names(tool).into_iter().next()
     }

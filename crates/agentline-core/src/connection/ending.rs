@@ -27,6 +27,7 @@ impl Connection {
             // The agent is idle: there is nothing to stop but our own waiting.
             run.seen.stop = Some(why);
             run.stage = Stage::Ended(here.at);
+            run.hurried = true;
             self.withdraw_all(id, out);
             return;
         }
@@ -155,6 +156,7 @@ impl Connection {
             Clock::Cancel => {
                 if self.talk.room() != Room::Once {
                     run.stage = Stage::Ended(here.at);
+                    run.hurried = true;
                 }
                 self.close_for(id, here.at, out);
             }

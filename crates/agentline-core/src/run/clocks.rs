@@ -50,12 +50,14 @@ impl Run {
             }
             Stage::Stopping(until) => Some((until, Clock::Cancel)),
             Stage::Ended(since) => {
-                // After our own stop a tool may never report; nothing is waited for then.
-                let tools = if self.open.is_empty() { 0 } else { TOOL_QUIET };
-                let hurried = self.hurried || self.seen.stop.is_some();
-                let quiet = if hurried { 0 } else { clocks.quiet.max(tools) };
+                // After our own stop a tool may never report, so it is not waited for; what an agent still says belongs to
+                // this run, not to the next prompt in the session.
+                let stopped = self.seen.stop.is_some();
+                let tools = if self.open.is_empty() || stopped { 0 } else { TOOL_QUIET };
+                let quiet = if self.hurried { 0 } else { clocks.quiet.max(tools) };
+                let most = if stopped { clocks.rung } else { QUIET_CAP };
                 let silent_since = since.max(self.touched);
-                Some(((silent_since + quiet).min(since + QUIET_CAP), Clock::Quiet))
+                Some(((silent_since + quiet).min(since + most), Clock::Quiet))
             }
             Stage::Reviewing => Some(whole),
             Stage::Settling(since) => Some((since + SETTLE, Clock::Answer)),

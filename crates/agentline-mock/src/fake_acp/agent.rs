@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -99,6 +99,7 @@ impl Agent {
             "session/load" => self.aside(id, move |agent, id| agent.session_load(&id, &params)),
             "session/set_mode" if self.has(Flag::SetModeNever) => {}
             "session/set_mode" => self.answer(id, self.set_mode(&params)),
+            "session/close" if self.has(Flag::ProcessPerSession) => self.answer(id, self.close(&params)),
             "session/set_model" => self.answer(id, self.set_model(&params)),
             "session/set_config_option" => self.answer(id, self.set_config_option(&params)),
             "session/prompt" => match self.session(&params) {
@@ -246,8 +247,9 @@ impl Agent {
         let megabytes = faults.number(Flag::MemoryGrowth, 20).unwrap_or(0);
         let weight = vec![1; usize::try_from(megabytes).unwrap_or(0) << 20];
         let result = shapes::opened(faults, &state.mode, &state.model);
-        let session =
-            Arc::new(Session { id: id.clone(), cwd, servers, mcp, state: Mutex::new(state), weight });
+        let keeper = faults.has(Flag::ProcessPerSession).then(|| keeper(&cwd)).flatten();
+        let (state, keeper) = (Mutex::new(state), Mutex::new(keeper));
+        let session = Arc::new(Session { id: id.clone(), cwd, servers, mcp, state, weight, keeper });
         lock(&self.sessions).insert(id, Arc::clone(&session));
         Ok((session, result))
     }
@@ -256,6 +258,13 @@ impl Agent {
         let id = params["sessionId"].as_str().unwrap_or_default();
         let session = lock(&self.sessions).get(id).cloned();
         session.ok_or_else(|| shapes::error(-32602, &format!("Session not found: {id}")))
+    }
+
+    fn close(&self, params: &Value) -> Answer {
+        let session = self.session(params)?;
+        lock(&self.sessions).remove(&session.id);
+        session.close();
+        Ok(json!({}))
     }
 
     fn set_mode(&self, params: &Value) -> Answer {
@@ -310,6 +319,13 @@ impl Agent {
             turn.cancel();
         }
     }
+}
+
+/// A process that does nothing but live.
+fn keeper(cwd: &Path) -> Option<process::Child> {
+    let nothing = process::Stdio::null;
+    let mut command = process::Command::new("sleep");
+    command.arg("600").current_dir(cwd).stdin(nothing()).stdout(nothing()).stderr(nothing()).spawn().ok()
 }
 
 fn unknown_method(method: &str) -> Value {

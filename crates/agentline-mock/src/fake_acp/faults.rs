@@ -122,6 +122,7 @@ pub(super) enum Flag {
     LoadShowsContext,
     MemoryGrowth,
     McpIgnored,
+    ProcessPerSession,
     // Lines.
     JunkFirst,
     JunkBetween,

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{env, fs};
@@ -21,6 +22,19 @@ pub(super) struct Session {
     pub(super) state: Mutex<State>,
     /// Memory that this session is to cost.
     pub(super) weight: Vec<u8>,
+    /// A process that lives as long as the session.
+    pub(super) keeper: Mutex<Option<Child>>,
+}
+
+impl Session {
+    /// Ends the session's own process.
+    pub(super) fn close(&self) {
+        if let Some(mut keeper) = lock(&self.keeper).take() {
+            // It may be dead already.
+            let _ = keeper.kill();
+            let _ = keeper.wait();
+        }
+    }
 }
 
 /// What changes in a session.

@@ -32,7 +32,7 @@ pub(super) fn initialized(faults: &Active, version: &str) -> Value {
     } else {
         json!([])
     };
-    json!({
+    let mut result = json!({
         "protocolVersion": protocol,
         "agentInfo": {"name": "fake-acp", "title": "Fake ACP agent", "version": version},
         "agentCapabilities": {
@@ -41,7 +41,11 @@ pub(super) fn initialized(faults: &Active, version: &str) -> Value {
             "mcpCapabilities": {"http": true, "sse": true},
         },
         "authMethods": methods,
-    })
+    });
+    if faults.has(Flag::ProcessPerSession) {
+        result["agentCapabilities"]["sessionCapabilities"] = json!({"close": {}});
+    }
+    result
 }
 
 /// What `session/new` and `session/load` say of modes, models and options.

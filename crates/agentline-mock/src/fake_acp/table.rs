@@ -83,6 +83,7 @@ pub const FAULTS: &[Fault] = &[
     session("load_shows_context", Flag::LoadShowsContext, "the replay begins with a hidden `<session_context>`"),
     session("memory_growth", Flag::MemoryGrowth, "each session costs 20 MB for ever"),
     session("mcp_ignored", Flag::McpIgnored, "never talks to the MCP servers that it is given"),
+    session("process_per_session", Flag::ProcessPerSession, "a process for each session, until `session/close`"),
     // Lines.
     lines("junk_first", Flag::JunkFirst, "text before the first message"),
     lines("junk_between", Flag::JunkBetween, "a line that is no JSON before each message"),

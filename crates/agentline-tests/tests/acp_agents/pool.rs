@@ -4,6 +4,7 @@ use crate::cast::{CLAUDE, CODEX, OPENCODE, Player, stage, tokens};
 use agentline::{PermissionMode as Mode, Pool, PoolOptions, Verdict};
 use agentline_mock::scripted::Step;
 use agentline_tests::Told;
+use std::time::{Duration, Instant};
 
 #[tokio::test]
 async fn claude() {
@@ -46,6 +47,14 @@ async fn warm(player: Player) {
     assert_eq!(tokens(&second.outcome)[0], Some(100), "{}", second.shown());
     let said = stage.stage.model.turns().last().unwrap().user_texts().concat();
     assert!(said.contains("second of two") && !said.contains("first of two"), "{said}");
+    if player.name == "claude" {
+        // Its adapter keeps a process for each session until it is told that the session is over.
+        let end = Instant::now() + Duration::from_secs(30);
+        while stage.living().len() > 1 && Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(stage.living(), [status.processes[0].pid.unwrap()]);
+    }
     pool.close().await;
     #[cfg(target_os = "linux")]
     assert_eq!(stage.living(), [0_u32; 0]);

@@ -74,6 +74,7 @@ pub(crate) fn sessions() -> Vec<Row> {
         hello("load_shows_context"),
         hello("memory_growth"),
         hello("mcp_ignored"),
+        hello("process_per_session"),
     ]
 }
 

@@ -96,6 +96,8 @@ impl Carrier {
         let waited = Millis::try_from(begun.elapsed().as_millis()).unwrap_or(Millis::MAX);
         trip.order.clocks.run = trip.order.clocks.run.saturating_sub(waited).max(1);
         trip.secrets.clone_from(&self.wanted.launch.secrets);
+        // Each run has a session of its own.
+        trip.order.ends_session = true;
         self.lanes.counts_run();
         let run = place.live.board(trip, Tell::AtOnce);
         let tried = self.forward(&run, &mut place).await;

@@ -13,15 +13,12 @@ use std::sync::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Arguments that agents add to the calls of every tool for purposes of their own, and send on to the server: the
-/// schedule of Gemini CLI (seen in 0.61.0). A tool that does not know them would refuse the call, or take them for a part
-/// of the answer.
-const ADDED_BY_AGENTS: &[&str] = &["wait_for_previous"];
-
 /// The tools of one run.
 pub(super) struct Desk {
     pub(super) name: String,
     pub(super) tools: Vec<Arc<Tool>>,
+    /// Arguments that the agent adds for itself.
+    added: &'static [&'static str],
     side: Side,
     calls: AtomicU64,
     pub(super) under_way: UnderWay,
@@ -33,8 +30,14 @@ pub(super) struct Desk {
 pub(super) struct GivenUp;
 
 impl Desk {
-    pub(super) fn new(name: String, tools: Vec<Arc<Tool>>, side: Side, closed: CancellationToken) -> Self {
-        Self { name, tools, side, calls: AtomicU64::new(0), under_way: UnderWay::default(), closed }
+    pub(super) fn new(
+        name: String,
+        tools: Vec<Arc<Tool>>,
+        added: &'static [&'static str],
+        side: Side,
+        closed: CancellationToken,
+    ) -> Self {
+        Self { name, tools, added, side, calls: AtomicU64::new(0), under_way: UnderWay::default(), closed }
     }
 
     /// Tells that the agent knows the tools now.
@@ -53,7 +56,7 @@ impl Desk {
     ) -> Result<ToolOutput, GivenUp> {
         let tool = self.tools.iter().find(|tool| tool.name() == name);
         if let Some(tool) = tool {
-            args.retain(|key, _| !ADDED_BY_AGENTS.contains(&key.as_str()) || tool.knows(key));
+            args.retain(|key, _| !self.added.contains(&key.as_str()) || tool.knows(key));
         }
         let args = Value::Object(args);
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;

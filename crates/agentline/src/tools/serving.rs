@@ -10,7 +10,7 @@ use super::{
     tool::Tool,
 };
 use crate::{error::Error, process::Supervisor};
-use agentline_core::{McpServer, Problem, Problems};
+use agentline_core::{McpServer, Problems};
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, HashMap},
@@ -38,6 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Offer {
     structured: Option<Structured>,
     servers: BTreeMap<String, McpServer>,
+    added: &'static [&'static str],
     ground: Ground,
 }
 
@@ -50,7 +51,7 @@ impl Offer {
             supervisor: Supervisor::default(),
             patience: PATIENCE,
         };
-        Self { structured: None, servers: BTreeMap::new(), ground }
+        Self { structured: None, servers: BTreeMap::new(), added: &[], ground }
     }
 
     /// A tool by which the agent hands in its answer as a value.
@@ -63,6 +64,13 @@ impl Offer {
     /// left to the agent itself.
     pub fn server(mut self, name: impl Into<String>, server: McpServer) -> Self {
         self.servers.insert(name.into(), server);
+        self
+    }
+
+    /// Arguments that the agent adds to every call for itself (see `Agent::added_arguments`): a tool that does not know
+    /// them does not get them.
+    pub const fn added_arguments(mut self, names: &'static [&'static str]) -> Self {
+        self.added = names;
         self
     }
 
@@ -210,9 +218,8 @@ pub(super) fn serve(host: &ToolHost, offer: Offer) -> Result<Serving, Error> {
         tools.push(Arc::new(structured.into_tool(Arc::clone(&value), side.clone())));
     }
     let mut problems = host.problems(&tools);
-    if !tools.is_empty() && offer.servers.contains_key(&host.name) {
-        let key = format!("mcp_servers.{}", host.name);
-        problems.push(Problem::new(key, "our own tools have this name").hint("give the server another one"));
+    if !tools.is_empty() {
+        problems.extend(host.mistaken(offer.servers.keys()));
     }
     Problems(problems).into_result()?;
     let door = Door::open().map_err(Error::io("listen on", "127.0.0.1"))?;
@@ -222,7 +229,7 @@ pub(super) fn serve(host: &ToolHost, offer: Offer) -> Result<Serving, Error> {
     let mut own = None;
     if !tools.is_empty() {
         servers.insert(host.name.clone(), reached_at(door.url(&run), &token));
-        own = Some(Arc::new(Desk::new(host.name.clone(), tools, side.clone(), closed.clone())));
+        own = Some(Arc::new(Desk::new(host.name.clone(), tools, offer.added, side.clone(), closed.clone())));
     }
     let mut foreign = HashMap::new();
     let mut tasks = Vec::new();

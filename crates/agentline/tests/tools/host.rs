@@ -31,8 +31,12 @@ fn any(name: &str, run: impl Fn() -> Result<&'static str, &'static str> + Send +
 }
 
 fn serve(tools: impl IntoIterator<Item = Tool>) -> (Serving, Client) {
+    serve_with(tools, Offer::new())
+}
+
+fn serve_with(tools: impl IntoIterator<Item = Tool>, offer: Offer) -> (Serving, Client) {
     let host = tools.into_iter().fold(ToolHost::new(), ToolHost::tool);
-    let serving = host.serve(Offer::new()).unwrap();
+    let serving = host.serve(offer).unwrap();
     let client = Client::of(&serving, "agentline");
     (serving, client)
 }
@@ -227,7 +231,8 @@ async fn what_an_agent_adds_for_itself_does_not_reach_a_tool() {
         Tool::new(name, "", schema, |args: Value, _: ToolCall| async move { Ok(args) })
     };
     let waits = echo("waits", json!({"wait_for_previous": {"type": "boolean"}}));
-    let (mut serving, client) = serve([echo("plain", json!({"n": {}})), waits]);
+    let offer = Offer::new().added_arguments(&["wait_for_previous"]);
+    let (mut serving, client) = serve_with([echo("plain", json!({"n": {}})), waits], offer);
     let args = json!({"n": 1, "other": 2, "wait_for_previous": true});
     assert_eq!(client.call("plain", args.clone()).await.1, r#"{"n":1,"other":2}"#);
     assert_eq!(client.call("waits", args.clone()).await.1, args.to_string());

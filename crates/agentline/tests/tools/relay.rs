@@ -369,6 +369,10 @@ async fn names_of_every_kind_have_a_path_and_ours_is_taken() {
     assert!(client.path.is_ascii() && client.path.ends_with("/my%20notes%2F%C3%BC_1/mcp"), "{}", client.path);
     assert_eq!(client.list().await, Vec::<String>::new());
     let own = Tool::new("a", "", json!({"type": "object"}), |_: Value, _: ToolCall| async { Ok(()) });
-    let clash = ToolHost::new().tool(own).serve(offer().server("agentline", tiny("dead"))).unwrap_err();
-    assert!(clash.to_string().contains("our own tools have this name"), "{clash}");
+    let host = ToolHost::new().tool(own);
+    for like_ours in ["agentline", "agentline_x", "Agentline notes"] {
+        let clash = host.serve(offer().server(like_ours, tiny("dead"))).unwrap_err().to_string();
+        assert!(clash.contains("which are our own") && clash.contains(like_ours), "{clash}");
+    }
+    host.serve(offer().server("agentline-notes", tiny("dead"))).unwrap();
 }

@@ -6,6 +6,9 @@ use crate::{
 };
 use serde_json::value::RawValue;
 
+/// What the CLI adds to the calls of every tool for its own schedule (seen in 0.61.0).
+pub(super) const ADDED_ARGUMENTS: &[&str] = &["wait_for_previous"];
+
 /// One tool of the agent.
 struct Row {
     native: &'static str,

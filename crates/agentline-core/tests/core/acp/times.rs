@@ -3,7 +3,9 @@
 
 use super::desk::Desk;
 use crate::play::{RUN, order};
-use agentline_core::{Answer, Ask, Kind, Order, Output, RunId, Source, Verdict, Want, What};
+use agentline_core::{
+    Answer, Ask, Kind, ModeWish, Order, Output, RunId, Source, Surface, Talk, Verdict, Want, What,
+};
 use serde_json::{Value, json};
 
 /// A run whose agent may still tell something after its answer.
@@ -277,4 +279,126 @@ fn a_stop_ends_the_quiet_period_and_keeps_the_answer() {
     desk.player.take(What::Cancel { run: RUN, signal: 2 });
     desk.player.check();
     assert_eq!((desk.player.outcome().verdict, desk.player.outcome().duration_ms), (Verdict::Done, 110));
+}
+
+/// A run that is stopped, and whose agent has said that it stopped.
+fn stopped(change: impl FnOnce(&mut Order)) -> Desk {
+    let mut desk = Desk::unknown();
+    let mut order = order();
+    order.clocks.quiet = 500;
+    change(&mut order);
+    desk.start(RUN, "s", order);
+    let id = desk.frame()["id"].clone();
+    desk.text("s", "early ");
+    desk.player.take(What::Cancel { run: RUN, signal: 2 });
+    desk.player.wait(10);
+    desk.end(&id, &json!({"stopReason": "cancelled"}));
+    desk
+}
+
+#[test]
+fn words_after_a_stop_belong_to_the_run_that_was_stopped() {
+    let mut desk = stopped(|_| ());
+    desk.player.wait(400);
+    desk.text("s", "late");
+    desk.player.wait(499);
+    assert!(!desk.player.is_over());
+    desk.player.wait(1);
+    desk.player.check();
+    assert_eq!(
+        (desk.player.outcome().verdict, desk.player.outcome().text.as_str()),
+        (Verdict::Cancelled, "early late")
+    );
+    // One that cannot stop talking is not waited for as long as one that answers.
+    let mut desk = stopped(|order| order.clocks.rung = 1000);
+    for _ in 0..3 {
+        desk.player.wait(300);
+        desk.text("s", "on ");
+    }
+    desk.player.wait(100);
+    assert_eq!(desk.player.outcome().duration_ms, 1010);
+}
+
+#[test]
+fn after_a_stop_nothing_is_waited_for_where_nobody_goes_on_in_the_session() {
+    let desk = stopped(|order| order.ends_session = true);
+    assert_eq!(desk.player.outcome().duration_ms, 10);
+    let mut desk = Desk::unknown();
+    let mut order = order();
+    order.clocks.quiet = 500;
+    desk.start(RUN, "s", order);
+    let id = desk.frame()["id"].clone();
+    desk.player.take(What::Retire);
+    desk.player.take(What::Cancel { run: RUN, signal: 2 });
+    desk.end(&id, &json!({"stopReason": "cancelled"}));
+    assert!(desk.player.is_over());
+}
+
+#[test]
+fn words_before_the_next_prompt_are_left_out_and_counted() {
+    let mut desk = stopped(|_| ());
+    desk.player.wait(500);
+    desk.text("s", "stray");
+    let mut next = order();
+    next.session = Want::Open("s".into());
+    next.mode = Some(ModeWish::new("plan", false));
+    desk.player.prompt_as(RunId(2), next);
+    desk.frames();
+    // The session is still being set up.
+    desk.text("s", "stray");
+    desk.text("s", "stray");
+    let mode = desk.player.out.iter().rev().find_map(|o| match o {
+        Output::Frame(frame) => serde_json::from_str::<Value>(frame).ok(),
+        _ => None,
+    });
+    desk.end(&mode.expect("it is set up")["id"], &json!({}));
+    let id = desk.frame()["id"].clone();
+    desk.text("s", "second");
+    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    desk.player.check();
+    let second = desk.player.outcome_of(RunId(2));
+    let warned: Vec<&str> = second.warnings.iter().map(|w| &w.message[..10]).collect();
+    assert_eq!((second.text.as_str(), &warned[..]), ("second", &["1 updates ", "2 updates "][..]));
+}
+
+#[test]
+fn a_session_that_nobody_uses_again_is_closed_where_the_agent_can() {
+    let closing = json!({"protocolVersion": 1, "agentCapabilities": {"sessionCapabilities": {"close": {}}}});
+    let deaf = json!({"protocolVersion": 1, "agentCapabilities": {"sessionCapabilities": {"close": false}}});
+    for (can, ends, closes) in [(&closing, true, true), (&closing, false, false), (&deaf, true, false)] {
+        let mut desk = Desk::with(agentline_core::acp_dialogue(&Talk::new(Surface::Acp, None)));
+        desk.reply("initialize", can);
+        let mut order = order();
+        order.ends_session = ends;
+        desk.start(RUN, "s", order);
+        let id = desk.frame()["id"].clone();
+        desk.text("s", "x");
+        desk.end(&id, &json!({"stopReason": "end_turn"}));
+        desk.player.check();
+        let frames = desk.frames();
+        let told: Vec<_> = frames.iter().map(|f| (&f["method"], &f["params"])).collect();
+        let close = (&json!("session/close"), &json!({"sessionId": "s"}));
+        assert_eq!(told, if closes { vec![close] } else { vec![] });
+        if closes {
+            // Whatever it says to that, the run is over.
+            desk.send(
+                &json!({"jsonrpc": "2.0", "id": frames[0]["id"], "error": {"code": 1, "message": "no"}}),
+            );
+            desk.player.check();
+        }
+    }
+}
+
+#[test]
+fn a_session_that_opens_when_nobody_wants_it_any_more_is_closed() {
+    let mut desk = Desk::with(agentline_core::acp_dialogue(&Talk::new(Surface::Acp, None)));
+    let can = json!({"agentCapabilities": {"sessionCapabilities": {"close": {}}}});
+    desk.reply("initialize", &can);
+    desk.player.prompt_as(RUN, order());
+    let open = desk.frame()["id"].clone();
+    desk.player.take(What::Cancel { run: RUN, signal: 2 });
+    desk.player.check();
+    desk.frames();
+    desk.end(&open, &json!({"sessionId": "s"}));
+    assert_eq!(desk.frame()["method"], "session/close");
 }
