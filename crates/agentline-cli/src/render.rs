@@ -23,6 +23,8 @@ pub(crate) struct Telling {
     pub(crate) thoughts: bool,
     /// The permission mode of the run, for the form of Claude Code.
     pub(crate) mode: PermissionMode,
+    /// The value is the answer, and the words around it are not shown.
+    pub(crate) value_only: bool,
 }
 
 /// Tells one run.
@@ -44,7 +46,7 @@ trait Form {
 impl Renderer {
     pub(crate) fn new(telling: Telling) -> Self {
         let form: Box<dyn Form> = match telling.output {
-            Output::Text => Box::new(human::Human::new(telling.thoughts)),
+            Output::Text => Box::new(human::Human::new(&telling)),
             Output::Json => Box::new(json::Json::new(telling.messages)),
             Output::Events => Box::new(events::Events::new(telling.messages)),
             Output::Claude => Box::new(claude::Claude::new(telling.mode)),

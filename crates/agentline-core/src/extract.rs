@@ -23,6 +23,16 @@ pub fn extract_json(text: &str) -> Option<Value> {
     json_candidates(text).into_iter().next()
 }
 
+/// The same, exactly as it is written.
+#[must_use]
+pub fn extract_json_text(text: &str) -> Option<&str> {
+    let whole = bare(text);
+    if is_json(whole) {
+        return Some(whole);
+    }
+    spans(text).into_iter().map(|span| bare(&text[span])).find(|inner| is_json(inner))
+}
+
 /// All JSON values that a text may mean, the most likely first: the whole text; fenced blocks that say `json`, the last
 /// one first; other fenced blocks, the last one first; then objects and arrays between words, the longest one first.
 #[must_use]
@@ -30,6 +40,11 @@ pub fn json_candidates(text: &str) -> Vec<Value> {
     if let Some(value) = parsed(text) {
         return vec![value];
     }
+    spans(text).into_iter().filter_map(|span| parsed(&text[span])).take(MOST_CANDIDATES).collect()
+}
+
+/// Where values may stand, the most likely first.
+fn spans(text: &str) -> Vec<Range<usize>> {
     let mut fenced = fences(text);
     fenced.reverse();
     fenced.sort_by_key(|fence| !fence.says_json);
@@ -40,11 +55,20 @@ pub fn json_candidates(text: &str) -> Vec<Value> {
     let is_new = |span: &Range<usize>| !known.iter().any(|k| text[k.clone()].trim() == &text[span.clone()]);
     let blocks = fenced.into_iter().map(|fence| fence.inner).take(MOST_CANDIDATES);
     let bare = bare.into_iter().take(MOST_CANDIDATES).filter(is_new);
-    blocks.chain(bare).filter_map(|span| parsed(&text[span])).take(MOST_CANDIDATES).collect()
+    blocks.chain(bare).collect()
 }
 
 fn parsed(text: &str) -> Option<Value> {
-    serde_json::from_str(text.trim_start_matches('\u{feff}').trim()).ok()
+    serde_json::from_str(bare(text)).ok()
+}
+
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
+/// Without what may stand around a value.
+fn bare(text: &str) -> &str {
+    text.trim_start_matches('\u{feff}').trim()
 }
 
 /// A block between two lines of three backquotes or tildes, or from such a line to the end.
@@ -210,6 +234,20 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
     use std::time::{Duration, Instant};
+
+    #[test]
+    fn the_text_of_a_value_is_as_it_was_written() {
+        let texts = ["{\"b\": 1.0,  \"a\": 2}", "so: [1,  2] ok", "```json\n{\"x\":\n1}\n```", "\u{feff} 7 "];
+        let found = texts.map(extract_json_text);
+        assert_eq!(found, [Some("{\"b\": 1.0,  \"a\": 2}"), Some("[1,  2]"), Some("{\"x\":\n1}"), Some("7")]);
+        assert_eq!(extract_json_text("none {at all}"), None);
+        for text in texts {
+            assert_eq!(
+                extract_json_text(text).and_then(|t| serde_json::from_str(t).ok()),
+                extract_json(text)
+            );
+        }
+    }
 
     #[test]
     fn values_are_found_wherever_models_put_them() {

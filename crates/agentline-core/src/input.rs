@@ -169,6 +169,9 @@ pub struct Order {
     /// Nobody will use the session after this run, so that an agent that can close it is told to.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ends_session: bool,
+    /// The answer is to hold a JSON value, which is what the run is for.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub extract_json: bool,
 }
 
 /// A file that goes with a prompt.

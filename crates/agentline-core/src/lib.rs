@@ -68,7 +68,7 @@ pub use connection::Connection;
 pub use dialogue::{Dialogue, End, Line, Room, Say, ToolFact};
 pub use environment::{Divided, Secrets, divide_environment};
 pub use event::{Event, Origin, Record, Started, ToolUse, sample};
-pub use extract::{extract_json, json_candidates};
+pub use extract::{extract_json, extract_json_text, json_candidates};
 pub use failure::{Failure, Kind, Phase};
 pub use id::{AskId, Millis, RunId, Surface, Version};
 pub use input::{

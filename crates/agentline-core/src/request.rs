@@ -100,6 +100,8 @@ pub struct RunRequest {
     pub max_rounds: u32,
     /// How often the agent may mend a value that does not fit the schema.
     pub repair_turns: u32,
+    /// The JSON value in the answer is what the run is for: it is found, and an answer without one is invalid.
+    pub extract_json: bool,
     /// Arguments of the agent's program over ACP, instead of those that we know.
     pub agent_args: Option<Vec<String>>,
     /// The agent's own mode, set when a session is opened over ACP.
@@ -205,6 +207,7 @@ impl Default for RunRequest {
             until: None,
             max_rounds: 10,
             repair_turns: 2,
+            extract_json: false,
             agent_args: None,
             mode_id: None,
             emit_thoughts: false,

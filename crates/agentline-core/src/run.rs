@@ -457,7 +457,15 @@ impl Run {
             // A limit that the last turn crossed acts after it.
             self.seen.stop = self.over_limit();
         }
+        let holds_no_value = self.order.extract_json && self.value.is_none() && !self.find_value();
+        if holds_no_value && self.seen.answer {
+            self.seen.fits_schema = Some(false);
+        }
         let (verdict, mut failure) = verdict(&self.seen);
+        if let Some(failure) = failure.as_mut().filter(|f| holds_no_value && f.kind == Kind::InvalidOutput) {
+            failure.message = "there is no JSON value in the answer".into();
+            failure.hint = Some("look at `text`, and ask for JSON and nothing else".into());
+        }
         if let (Some(failure), Some(most)) = (&mut failure, self.order.limits.max_turns)
             && failure.kind == crate::Kind::AgentTurns
             && self.turns >= most
@@ -508,6 +516,12 @@ impl Run {
             stderr_tail: tail,
             tape: who.tape.clone(),
         }
+    }
+
+    /// Takes the JSON value in the answer for the run's; says whether there is one.
+    fn find_value(&mut self) -> bool {
+        self.value = crate::extract_json_text(&self.text).and_then(|text| serde_json::from_str(text).ok());
+        self.value.is_some()
     }
 
     /// Where the agent repeated text on its way, its record of the turn is right; says whether it did.

@@ -413,6 +413,7 @@ impl Inner {
         order.who = asked.who.clone();
         order.clocks = clocks(request, launch);
         order.limits = request.limits;
+        order.extract_json = request.extract_json;
         order.settle = true;
         order.follow = true;
         order.prices = self.prices.clone();

@@ -135,5 +135,11 @@ fn play_tape(ui: &mut Ui) -> Result<u8, Stop> {
 }
 
 fn telling() -> Telling {
-    Telling { output: Output::Text, messages: false, thoughts: false, mode: PermissionMode::Bypass }
+    Telling {
+        output: Output::Text,
+        messages: false,
+        thoughts: false,
+        mode: PermissionMode::Bypass,
+        value_only: false,
+    }
 }

@@ -67,6 +67,7 @@ pub(crate) fn run(ui: &mut Ui, args: &ReplayArgs) -> Result<u8, Stop> {
                     messages: args.messages,
                     thoughts: false,
                     mode: PermissionMode::Default,
+                    value_only: false,
                 },
                 pace,
             )

@@ -160,6 +160,9 @@ pub(crate) struct RunArgs {
     /// The outcome also holds the messages of the run
     #[arg(long, help_heading = "Output")]
     messages: bool,
+    /// Print the JSON value in the answer and nothing else; an answer without one is `invalid_output`
+    #[arg(long, help_heading = "Output")]
+    extract_json: bool,
     /// Write the tape of the run, for `agentline replay`
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     record: Option<PathBuf>,
@@ -178,6 +181,7 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, Stop> {
         messages: args.messages,
         thoughts: request.emit_thoughts,
         mode: request.permission_mode,
+        value_only: request.extract_json,
     };
     let mut renderer = Renderer::new(telling);
     live::start(|| async {
@@ -249,6 +253,7 @@ impl RunArgs {
         put("ask", words(&self.ask));
         put("deadline", text(&self.deadline));
         put("emit_thoughts", self.emit_thoughts.then_some(Value::Bool(true)));
+        put("extract_json", self.extract_json.then_some(Value::Bool(true)));
         put("resume", text(&self.resume));
         put("session_id", text(&self.session_id));
         put("mcp_servers", words(&self.mcp));
@@ -307,7 +312,7 @@ mod tests {
             --permission-mode plan --allow Read --deny Bash --trust no --sandbox --env A=1 --pass-env B --timeout 1 \
             --idle-timeout 1 --tool-timeout 1 --startup-timeout 1 --quiet-period 1 --max-turns 1 --max-tool-calls 1 \
             --max-tokens 1 --max-output-tokens 1 --max-cost 1 --record t --model-validation strict --repair-turns 1 \
-            --until true --max-rounds 1 --ask Bash --deadline 1 --emit-thoughts";
+            --until true --max-rounds 1 --ask Bash --deadline 1 --emit-thoughts --extract-json";
         let Command::Run(args) = Cli::parse_from(typed.split_whitespace()).command else { panic!() };
         let table = args.table();
         for key in KEYS.iter().filter(|key| key.flag.is_some()) {

@@ -1,6 +1,6 @@
 //! `--output text`: the assistant's text as it streams; around it, on a terminal, what the tools do and what it came to.
 
-use super::{Form, words};
+use super::{Form, Telling, words};
 use crate::ui::{Paint, Ui};
 use agentline::{Change, Event, FileRow, Outcome, Record, ToolStatus, Verdict};
 use std::{
@@ -19,6 +19,8 @@ pub(super) struct Human {
     thoughts: bool,
     /// What has come of a line of it.
     thought: String,
+    /// The value is the answer, and the words around it are not shown.
+    value_only: bool,
 }
 
 impl Form for Human {
@@ -27,6 +29,7 @@ impl Form for Human {
             self.end_thought(ui)?;
         }
         match &record.event {
+            Event::Text { .. } if self.value_only => ui.busy("answering"),
             Event::Text { text } => return self.text(ui, text),
             Event::ToolUse(tool) => {
                 // The next text belongs to another turn.
@@ -70,8 +73,8 @@ impl Form for Human {
 }
 
 impl Human {
-    pub(super) fn new(thoughts: bool) -> Self {
-        Self { thoughts, ..Self::default() }
+    pub(super) fn new(telling: &Telling) -> Self {
+        Self { thoughts: telling.thoughts, value_only: telling.value_only, ..Self::default() }
     }
 
     /// Shows reasoning line by line; it comes in pieces of any length.

@@ -250,6 +250,8 @@ keys! {
         "JSON Schema file: the answer must be a value of it.";
     repair_turns () Some("repair-turns"), read::small_count "1" => request.repair_turns {}
         "How often the agent may mend a value that does not fit the schema.";
+    extract_json () Some("extract-json"), read::flag "true" => request.extract_json {}
+        "The JSON value in the answer is what the run is for: found in a fenced block, bare, or between words.";
     until () Some("until"), read::word r#""cargo test""# => request.until {}
         "A command that must succeed before the run is over; while it fails, the agent is sent on with what it said.";
     max_rounds () Some("max-rounds"), read::small_count "3" => request.max_rounds {}

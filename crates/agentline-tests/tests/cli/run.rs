@@ -138,3 +138,38 @@ fn a_workspace_cannot_name_the_program_that_is_started() {
     let done = user.agentline(&["run", "hi"]);
     assert!(done.code == 3 && done.err.contains("agentline.toml"), "{}", done.err);
 }
+
+#[cfg(unix)]
+fn user_with_answer(answer: &str) -> User {
+    let text = serde_json::to_string(answer).unwrap();
+    User::with_script(&format!(
+        r#"cat <<'END'
+{{"type":"init","session_id":"s","model":"m"}}
+{{"type":"message","role":"assistant","content":{text},"delta":true}}
+{{"type":"result","status":"success","stats":{{"total_tokens":10,"input_tokens":6,"output_tokens":4}}}}
+END"#
+    ))
+}
+
+#[test]
+#[cfg(unix)]
+fn the_json_in_an_answer_is_printed_alone() {
+    let answer = "Here you are:\n```json\n{\"b\":  1.50, \"a\": [2]}\n```\nAnything else?";
+    let user = user_with_answer(answer);
+    let done = user.agentline(&["run", "--extract-json", "hi"]);
+    assert_eq!((done.out.as_str(), done.code), ("{\"b\":  1.50, \"a\": [2]}\n", 0), "{}", done.err);
+    let outcome = user.agentline(&["run", "--extract-json", "-o", "json", "hi"]).json();
+    assert_eq!((&outcome["output"]["a"][0], &outcome["text"]), (&2.into(), &answer.into()));
+    let result = user.agentline(&["run", "--extract-json", "-o", "claude", "hi"]).lines().pop().unwrap();
+    assert_eq!(result["structured_output"]["a"][0], 2);
+    assert_eq!(user.agentline(&["run", "hi"]).out, format!("{answer}\n"), "only where it is asked for");
+}
+
+#[test]
+#[cfg(unix)]
+fn an_answer_without_json_is_invalid() {
+    let done = user_with_answer("I have {none}.").agentline(&["run", "--extract-json", "hi"]);
+    assert_eq!((done.out.as_str(), done.code), ("", 10));
+    assert!(done.err.contains("no JSON value in the answer"), "{}", done.err);
+    assert!(done.err.contains("ask for JSON"), "{}", done.err);
+}
