@@ -123,7 +123,7 @@ impl CodexFold {
                 }
                 self.notice("Conversation compacted".to_owned(), at, record);
                 if !payload.message.is_empty() {
-                    let id = format!("summary-{}", self.lines.count);
+                    let id = format!("{}-summary", self.made_id(at));
                     let mut entry = self.entry(&id, Role::User, at, record);
                     entry.context = true;
                     entry.parts.push(Part::text(payload.message.own()));
@@ -154,8 +154,13 @@ impl CodexFold {
         info.parent = known(meta.source.agent.spawn.parent);
     }
 
+    /// An id from the place of the record. A session may go on in another file, where lines are counted anew.
+    fn made_id(&self, at: Option<Millis>) -> String {
+        at.map_or_else(|| format!("line-{}", self.lines.count), |at| format!("at-{at}-{}", self.ordinal))
+    }
+
     fn entry(&self, id: &str, role: Role, at: Option<Millis>, record: &RawJson) -> Entry {
-        let id = if id.is_empty() { format!("line-{}", self.lines.count) } else { id.to_owned() };
+        let id = if id.is_empty() { self.made_id(at) } else { id.to_owned() };
         let mut entry = Entry::new(id, role);
         entry.timestamp = at;
         entry.originals.push(record.clone());
@@ -195,11 +200,7 @@ impl CodexFold {
             "custom_tool_call" => self.called(&item.id, calls::plain(&item), at, record),
             "local_shell_call" => self.called(&item.id, calls::local_shell(&item), at, record),
             "web_search_call" => {
-                let id = if item.id.is_empty() {
-                    format!("line-{}", self.lines.count)
-                } else {
-                    item.id.0.to_string()
-                };
+                let id = if item.id.is_empty() { self.made_id(at) } else { item.id.0.to_string() };
                 let mut tool = calls::web_search(&item, &id);
                 let failed = &*item.status == "failed";
                 let status = if failed { ToolStatus::Error } else { ToolStatus::Ok };

@@ -118,15 +118,25 @@ impl Branches {
 
     /// Moves entries out of the conversation and back into it.
     fn swap(&mut self, session: &mut SavedSession, out: &HashSet<usize>, back: &HashSet<usize>) {
-        let active = std::mem::take(&mut self.active).into_iter().zip(std::mem::take(&mut session.entries));
-        let left = std::mem::take(&mut self.left).into_iter().zip(std::mem::take(&mut session.abandoned));
+        // What is older than all of them stays where it is, however long the session is.
+        let Some(least) = out.iter().chain(back).min() else { return };
+        let at = self.active.partition_point(|number| number < least);
+        let active = self.active.split_off(at).into_iter().zip(session.entries.split_off(at));
+        let at = self.left.partition_point(|number| number < least);
+        let left = self.left.split_off(at).into_iter().zip(session.abandoned.split_off(at));
         let (mut gone, mut stays): (Vec<_>, Vec<_>) = active.partition(|(number, _)| out.contains(number));
         for (number, entry) in left {
             if back.contains(&number) { &mut stays } else { &mut gone }.push((number, entry));
         }
         stays.sort_by_key(|(number, _)| *number);
         gone.sort_by_key(|(number, _)| *number);
-        (self.active, session.entries) = stays.into_iter().unzip();
-        (self.left, session.abandoned) = gone.into_iter().unzip();
+        for (number, entry) in stays {
+            self.active.push(number);
+            session.entries.push(entry);
+        }
+        for (number, entry) in gone {
+            self.left.push(number);
+            session.abandoned.push(entry);
+        }
     }
 }
