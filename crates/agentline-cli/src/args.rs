@@ -4,6 +4,7 @@ use crate::{
     commands::{
         agents::AgentsArgs, completions::CompletionsArgs, config::ConfigArgs, demo::DemoArgs,
         doctor::DoctorArgs, policy::PolicyArgs, pool::PoolArgs, replay::ReplayArgs, run::RunArgs,
+        sessions::SessionsArgs,
     },
     exit,
     ui::Color,
@@ -82,6 +83,8 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// Play a recorded run again, exactly
     Replay(ReplayArgs),
+    /// List, show, search, export, count and follow what the agents saved
+    Sessions(SessionsArgs),
     /// Say which agents are here, whether they could run, and what to do about it
     Doctor(DoctorArgs),
     /// List the agents and what each of them can do

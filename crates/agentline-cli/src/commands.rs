@@ -9,3 +9,4 @@ pub(crate) mod policy;
 pub(crate) mod pool;
 pub(crate) mod replay;
 pub(crate) mod run;
+pub(crate) mod sessions;

@@ -13,6 +13,7 @@ mod render;
 mod setup;
 mod stop;
 mod ui;
+mod when;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -31,6 +32,7 @@ pub fn main_impl() -> ExitCode {
     let done = match cli.command {
         Command::Run(args) => commands::run::run(&mut ui, *args),
         Command::Replay(args) => commands::replay::run(&mut ui, &args),
+        Command::Sessions(args) => commands::sessions::run(&mut ui, args),
         Command::Doctor(args) => commands::doctor::run(&mut ui, &args),
         Command::Agents(args) => commands::agents::run(&mut ui, &args),
         Command::Policy(args) => commands::policy::run(&mut ui, &args),

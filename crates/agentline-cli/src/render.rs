@@ -6,7 +6,9 @@ mod human;
 mod json;
 mod promptfoo;
 mod provider;
-mod words;
+pub(crate) mod saved;
+pub(crate) mod table;
+pub(crate) mod words;
 
 use crate::{args::Output, ui::Ui};
 use agentline::{PermissionMode, Record};

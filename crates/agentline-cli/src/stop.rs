@@ -11,6 +11,8 @@ pub(crate) enum Stop {
     Usage(Problems),
     /// Something could not be done; the text says what.
     Failed(String),
+    /// What was asked for is not there.
+    Nothing(Problem),
     /// Nobody reads our output any more.
     BrokenPipe,
     /// The user was asked twice to wait, and wants no more.
@@ -27,7 +29,7 @@ impl Stop {
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Usage(_) => exit::USAGE,
-            Self::Failed(_) => exit::FAILED,
+            Self::Failed(_) | Self::Nothing(_) => exit::FAILED,
             Self::BrokenPipe => exit::BROKEN_PIPE,
             Self::Signal(signal) => exit::by_signal(*signal),
         }
@@ -59,6 +61,7 @@ impl From<Error> for Stop {
     fn from(error: Error) -> Self {
         match error {
             Error::Usage(problems) => Self::Usage(problems),
+            Error::NoSession(problem) => Self::Nothing(problem),
             other => Self::failed(other.to_string()),
         }
     }

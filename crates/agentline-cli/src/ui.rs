@@ -111,6 +111,17 @@ impl Ui {
         self.shares_terminal
     }
 
+    /// Whether standard output has colours.
+    pub(crate) fn is_coloured(&self) -> bool {
+        self.color_out
+    }
+
+    /// How many columns standard output has; `None` when it is no terminal.
+    pub(crate) fn width(&self) -> Option<usize> {
+        let (width, _) = terminal_size::terminal_size_of(io::stdout())?;
+        Some(usize::from(width.0)).filter(|_| io::stdout().is_terminal())
+    }
+
     /// Whether details are wanted.
     pub(crate) fn is_verbose(&self) -> bool {
         self.verbose
@@ -224,6 +235,7 @@ impl Ui {
         self.rest();
         match stop {
             Stop::Usage(problems) => problems.0.iter().for_each(|problem| self.problem(problem)),
+            Stop::Nothing(problem) => self.problem(problem),
             Stop::Failed(message) => self.error(message, None),
             Stop::BrokenPipe | Stop::Signal(_) => {}
         }
@@ -236,7 +248,7 @@ impl Ui {
     }
 }
 
-fn painted(colored: bool, paint: Paint, text: &str) -> String {
+pub(crate) fn painted(colored: bool, paint: Paint, text: &str) -> String {
     if !colored {
         return text.to_owned();
     }

@@ -1,6 +1,6 @@
 //! Why a run could not even be tried. Everything that happens after a run has begun is in its outcome instead.
 
-use agentline_core::Problems;
+use agentline_core::{Problem, Problems};
 use std::path::PathBuf;
 
 /// Why a run could not be tried. Nothing was started.
@@ -10,6 +10,9 @@ pub enum Error {
     /// What was asked for is wrong: every problem, with its key and the way out.
     #[error("{0}")]
     Usage(#[from] Problems),
+    /// There is no such saved session; the problem says what was looked for, and the way out.
+    #[error("{0}")]
+    NoSession(Problem),
     /// A conversation could not be opened; the outcome says why.
     #[error("the session could not be opened: {}", .0.error.as_ref().map_or("", |e| e.message.as_str()))]
     NotOpened(Box<agentline_core::Outcome>),

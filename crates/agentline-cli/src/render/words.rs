@@ -23,7 +23,7 @@ pub(super) fn activity(ui: &mut Ui, event: &Event) {
 }
 
 /// A tool call in a few words: `Write hello.txt`, `Bash cargo test`.
-pub(super) fn call(tool: &ToolUse) -> String {
+pub(crate) fn call(tool: &ToolUse) -> String {
     let target = tool.path.clone().or_else(|| {
         let input = tool.input.as_ref().or(tool.raw_input.as_ref())?;
         let input: Value = serde_json::from_str(input.get()).ok()?;
@@ -82,7 +82,7 @@ fn shown_tool(denial: &agentline::Denial) -> String {
 }
 
 /// A time for people.
-pub(super) fn seconds(ms: u64) -> String {
+pub(crate) fn seconds(ms: u64) -> String {
     match ms {
         0..1000 => format!("{ms} ms"),
         1000..60_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
@@ -91,7 +91,7 @@ pub(super) fn seconds(ms: u64) -> String {
 }
 
 /// Text of an agent without what would steer the terminal.
-pub(super) fn plain(text: &str) -> Cow<'_, str> {
+pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
     if text.contains(steers) { text.replace(steers, "").into() } else { text.into() }
 }
@@ -99,10 +99,36 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
 fn shorten(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let line = plain(line);
-    if line.chars().count() <= LONGEST && text.lines().nth(1).is_none() {
-        return line.into_owned();
+    if text.lines().nth(1).is_none() {
+        return cut(&line, LONGEST);
     }
     line.chars().take(LONGEST - 1).chain(['…']).collect()
+}
+
+/// At most so many characters of a line, with a sign where some are missing.
+pub(crate) fn cut(line: &str, longest: usize) -> String {
+    match line.char_indices().nth(longest) {
+        None => line.to_owned(),
+        Some(_) => line.chars().take(longest.saturating_sub(1)).chain(['…']).collect(),
+    }
+}
+
+/// Output of a program without the sequences that colour it or steer a terminal.
+pub(crate) fn uncoloured(text: &str) -> Cow<'_, str> {
+    if !text.contains('\u{1b}') {
+        return text.into();
+    }
+    let mut pieces = text.split('\u{1b}');
+    let mut clean = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let rest = match piece.as_bytes().first() {
+            Some(b'[') => piece[1..].find(|c: char| ('@'..='~').contains(&c)).map(|end| &piece[end + 2..]),
+            Some(b']') => piece.find('\u{7}').map(|end| &piece[end + 1..]),
+            _ => None,
+        };
+        clean.push_str(rest.unwrap_or(piece));
+    }
+    clean.into()
 }
 
 #[cfg(test)]
@@ -118,6 +144,14 @@ mod tests {
         assert_eq!(call(&tool), "Bash ls…");
         tool.path = Some("a\u{1b}[2Jb".into());
         assert_eq!(call(&tool), "Bash a[2Jb");
+    }
+
+    #[test]
+    fn colours_of_a_program_are_left_out() {
+        let output = "\u{1b}[1;31merror\u{1b}[0m: a\u{1b}]0;title\u{7}b \u{1b}[unfinished";
+        assert_eq!(uncoloured(output), "error: ab nfinished");
+        assert_eq!(uncoloured("plain"), "plain");
+        assert_eq!((cut("äöü", 3), cut("äöüx", 3)), ("äöü".into(), "äö…".into()));
     }
 
     #[test]

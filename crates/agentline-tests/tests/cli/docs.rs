@@ -7,7 +7,18 @@ use std::{
 };
 
 const COMMANDS: &[&str] =
-    &["run", "replay", "doctor", "agents", "policy", "pool", "demo", "config", "completions"];
+    &["run", "replay", "sessions", "doctor", "agents", "policy", "pool", "demo", "config", "completions"];
+
+/// Commands of a command whose help has a place of its own.
+const SUBCOMMANDS: &[&str] = &[
+    "sessions list",
+    "sessions show",
+    "sessions search",
+    "sessions export",
+    "sessions usage",
+    "sessions watch",
+    "sessions path",
+];
 
 /// `UPDATE_DOCS=1 cargo test -p agentline-tests --test cli docs` writes the page anew.
 #[test]
@@ -16,8 +27,9 @@ fn the_page_holds_the_help_of_every_command() {
     let written = fs::read_to_string(&page).unwrap().replace("\r\n", "\n");
     let user = User::new();
     let mut current = between(&written, "agents table", &user.agentline(&["agents"]).out);
-    for command in COMMANDS {
-        current = between(&current, command, &user.agentline(&[command, "-h"]).out);
+    for command in COMMANDS.iter().chain(SUBCOMMANDS) {
+        let words: Vec<&str> = command.split(' ').chain(["-h"]).collect();
+        current = between(&current, command, &user.agentline(&words).out);
     }
     if std::env::var_os("UPDATE_DOCS").is_some() {
         fs::write(&page, &current).unwrap();

@@ -161,7 +161,7 @@ impl Store {
             let project = filter.project.as_deref().unwrap_or(cwd).display();
             let whose =
                 if filter.agents.is_empty() { "no agent".to_owned() } else { filter.agents.join(" nor ") };
-            problem(
+            no_session(
                 format!("{whose} has a session of `{project}`"),
                 "see `agentline sessions list` for those of other projects, and give an id",
             )
@@ -207,7 +207,11 @@ fn none(wanted: &str, long_enough: bool) -> Error {
     } else {
         "give at least four letters of the id, see `agentline sessions list`"
     };
-    problem(format!("no agent has a session `{wanted}`"), hint)
+    no_session(format!("no agent has a session `{wanted}`"), hint)
+}
+
+fn no_session(message: String, hint: &str) -> Error {
+    Error::NoSession(Problem::new("session", message).hint(hint))
 }
 
 fn problem(message: String, hint: &str) -> Error {

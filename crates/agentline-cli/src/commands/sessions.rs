@@ -1,0 +1,165 @@
+//! `agentline sessions`: what the agents saved, listed, shown, searched, exported, counted and followed.
+
+mod export;
+mod list;
+mod search;
+mod show;
+mod usage;
+mod watch;
+
+use crate::{exit, setup::Setup, stop::Stop, ui::Ui, when::Clock};
+use agentline::{
+    Error, PriceTable, SavedSession,
+    sessions::{Filter, Found, Store},
+};
+use clap::{Args, Subcommand};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  agentline sessions list --since 7d
+  agentline sessions show latest                the last session of this folder, readable
+  agentline sessions show 3f2a91bc -o json      its messages, in one form whichever agent spoke
+  agentline sessions search \"race condition\"
+  agentline sessions export latest -o session.html
+  agentline sessions usage --by model
+  agentline sessions watch
+
+A session is named by its id, by the beginning of it, by `latest` (of the current folder), or by the path of a session file.
+Nothing here writes to an agent's files.
+";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SessionsArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// List the sessions of all agents, newest first
+    List(list::ListArgs),
+    /// Show a session: what was said, what the tools did, what they changed
+    Show(show::ShowArgs),
+    /// Find words in all sessions
+    Search(search::SearchArgs),
+    /// Write a session as a page, as Markdown or as JSON
+    Export(export::ExportArgs),
+    /// Count tokens and costs
+    Usage(usage::UsageArgs),
+    /// Follow a session while its agent works
+    Watch(watch::WatchArgs),
+    /// Print where a session is kept
+    Path {
+        #[command(flatten)]
+        which: Which,
+    },
+}
+
+/// Which session is meant.
+#[derive(Debug, Args)]
+pub(super) struct Which {
+    /// Its id, the beginning of it, `latest`, or the path of a session file
+    #[arg(value_name = "ID|FILE", default_value = "latest")]
+    session: String,
+    /// Only among the sessions of this agent
+    #[arg(short, long, value_name = "AGENT")]
+    agent: Option<String>,
+}
+
+/// Which sessions are meant.
+#[derive(Debug, Args)]
+pub(super) struct Among {
+    /// Only those of this agent (repeatable)
+    #[arg(short, long, value_name = "AGENT")]
+    agent: Vec<String>,
+    /// Only those about this folder
+    #[arg(short, long, value_name = "DIR")]
+    project: Option<PathBuf>,
+    /// Only from this time on: `2026-11-01`, `today`, `yesterday`, `7d`, `12h`
+    #[arg(long, value_name = "DATE")]
+    since: Option<String>,
+    /// Only up to this time; a day counts to its end
+    #[arg(long, value_name = "DATE")]
+    until: Option<String>,
+}
+
+/// Where the sessions are, and how they are told.
+pub(super) struct Desk {
+    store: Store,
+    prices: PriceTable,
+    clock: Clock,
+    home: PathBuf,
+    cwd: PathBuf,
+}
+
+pub(crate) fn run(ui: &mut Ui, args: SessionsArgs) -> Result<u8, Stop> {
+    let setup = Setup::read(None, None)?;
+    let config = setup.config()?;
+    let (agentline, _) = setup.equip(&config);
+    let clock = Clock::local();
+    let desk = Desk {
+        store: agentline.sessions().east_of_utc(clock.east_of_utc()),
+        prices: config.prices,
+        clock,
+        home: agentline.here().home.clone(),
+        cwd: agentline.here().cwd.clone(),
+    };
+    match args.what {
+        What::List(args) => list::run(ui, &desk, &args),
+        What::Show(args) => show::run(ui, &desk, &args),
+        What::Search(args) => search::run(ui, &desk, args),
+        What::Export(args) => export::run(ui, &desk, &args),
+        What::Usage(args) => usage::run(ui, &desk, &args),
+        What::Watch(args) => watch::run(ui, &desk, &args),
+        What::Path { which } => {
+            for place in desk.find(&which)?.places() {
+                writeln!(ui.out(), "{}", place.path().display())?;
+            }
+            Ok(exit::DONE)
+        }
+    }
+}
+
+impl Desk {
+    fn find(&self, which: &Which) -> Result<Found, Error> {
+        let filter = which.agent.iter().fold(Filter::new(), Filter::agent);
+        self.store.find_of(&which.session, &self.cwd, &filter)
+    }
+
+    /// Reads a session, and those of its sub-agents where they are wanted.
+    fn load(&self, found: &Found, subagents: bool) -> Result<(SavedSession, Vec<SavedSession>), Error> {
+        let session = self.store.load(found)?;
+        let children = if subagents { self.store.children(found)? } else { Vec::new() };
+        let children = children.iter().map(|child| self.store.load(child));
+        Ok((session, children.collect::<Result<_, _>>()?))
+    }
+
+    fn filter(&self, among: &Among) -> Result<Filter, Stop> {
+        let mut filter = among.agent.iter().fold(Filter::new(), Filter::agent);
+        if let Some(project) = &among.project {
+            filter = filter.project(self.cwd.join(project));
+        }
+        if let Some(since) = &among.since {
+            filter = filter.since(self.clock.since("--since", since)?);
+        }
+        if let Some(until) = &among.until {
+            filter = filter.until(self.clock.until("--until", until)?);
+        }
+        Ok(filter)
+    }
+
+    /// A project as people write it.
+    fn project(&self, path: Option<&str>) -> String {
+        let Some(path) = path else { return String::new() };
+        match Path::new(path).strip_prefix(&self.home) {
+            Ok(rest) if rest.as_os_str().is_empty() => "~".into(),
+            Ok(rest) => format!("~/{}", rest.display()),
+            Err(_) => path.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! `agentline sessions export`: a session as a file to keep or to show to others.
+
+use super::{
+    Desk, Which,
+    show::{Order, Told},
+};
+use crate::{
+    exit,
+    render::saved::{Story, Style, Teller, Wish, markdown, page},
+    stop::Stop,
+    ui::Ui,
+};
+use agentline::Problem;
+use clap::{Args, ValueEnum};
+use std::{
+    ffi::OsStr,
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  agentline sessions export latest -o session.html     one page that needs nothing else, to open in a browser
+  agentline sessions export 3f2a91bc -o session.md     to put into an issue
+  agentline sessions export latest --html -o - | less
+")]
+pub(crate) struct ExportArgs {
+    #[command(flatten)]
+    which: Which,
+    /// The file to write; `-` is standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// What is written [default: by the ending of FILE]
+    #[arg(short, long, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// The same as `--format html`
+    #[arg(long, conflicts_with = "format")]
+    html: bool,
+    /// Replace a file that is there
+    #[arg(long)]
+    force: bool,
+    /// Also what the agent put there for the model alone
+    #[arg(long)]
+    context: bool,
+}
+
+/// What a session is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// One page that needs nothing else
+    Html,
+    /// Markdown
+    Md,
+    /// {"session", "messages"}
+    Json,
+    /// The same with messages as Claude's API holds them
+    Claude,
+    /// Plain text
+    Text,
+}
+
+/// Endings of files that tell what is written.
+const ENDINGS: &[(&str, Format)] = &[
+    ("html", Format::Html),
+    ("htm", Format::Html),
+    ("md", Format::Md),
+    ("markdown", Format::Md),
+    ("json", Format::Json),
+    ("txt", Format::Text),
+];
+
+pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &ExportArgs) -> Result<u8, Stop> {
+    let format = args.wanted()?;
+    let is_stdout = args.output == Path::new("-");
+    let path = desk.cwd.join(&args.output);
+    if !is_stdout && !args.force && path.exists() {
+        return Err(there_already(&args.output).into());
+    }
+    let found = desk.find(&args.which)?;
+    let (session, children) = desk.load(&found, true)?;
+    let write = |out: &mut dyn Write| {
+        let wish = Wish { context: args.context, thinking: true, subagents: true };
+        let told =
+            Told { desk, found: &found, session: &session, children: &children, context: args.context };
+        let story = || Story::new(&session, &children, &desk.prices);
+        match format {
+            Format::Html => page(out, &story(), wish, &desk.clock),
+            Format::Md => markdown(out, &story(), wish, &desk.clock),
+            Format::Json => told.unified(out, Order::Grouped),
+            Format::Claude => told.claude(out),
+            Format::Text => {
+                let style =
+                    Style { colour: false, short: false, live: false, wish, clock: desk.clock.clone() };
+                Teller::new(style).story(out, &story())
+            }
+        }
+    };
+    if is_stdout {
+        write(ui.out())?;
+        return Ok(exit::DONE);
+    }
+    save(&path, args.force, write).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => there_already(&args.output).into(),
+        _ => Stop::failed(format!("could not write {}: {error}", args.output.display())),
+    })?;
+    ui.say(format!("wrote {}", args.output.display()));
+    Ok(exit::DONE)
+}
+
+/// Writes a file whole or not at all, and never over another one unless that is wished.
+fn save(path: &Path, force: bool, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".agentline-export-");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // The page is as readable as other new files of this user; the mask of the process takes away what it must.
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    let mut file = BufWriter::new(builder.tempfile_in(folder)?);
+    write(&mut file)?;
+    let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+    let kept = if force { file.persist(path) } else { file.persist_noclobber(path) };
+    kept.map(drop).map_err(|error| error.error)
+}
+
+fn there_already(path: &Path) -> Problem {
+    Problem::new("--output", format!("`{}` is there already", path.display()))
+        .hint("give another name, or replace it with `--force`")
+}
+
+impl ExportArgs {
+    /// What is written: what was asked for, else what the ending says.
+    fn wanted(&self) -> Result<Format, Problem> {
+        if self.html {
+            return Ok(Format::Html);
+        }
+        let ending = self.output.extension().and_then(OsStr::to_str).unwrap_or_default().to_lowercase();
+        let by_ending = || ENDINGS.iter().find(|(name, _)| *name == ending).map(|(_, format)| *format);
+        self.format.or_else(by_ending).ok_or_else(|| {
+            Problem::new("--output", format!("`{}` does not tell what to write", self.output.display()))
+                .hint("end it with .html, .md or .json, or say `--format html`")
+        })
+    }
+}

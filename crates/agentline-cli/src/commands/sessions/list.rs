@@ -1,0 +1,134 @@
+//! `agentline sessions list`: the sessions of all agents, newest first.
+
+use super::{Among, Desk};
+use crate::{
+    args::ReportOutput,
+    exit,
+    render::{
+        saved::{grouped, money},
+        table::{Column, Table},
+    },
+    stop::Stop,
+    ui::Ui,
+};
+use agentline::sessions::Summary;
+use clap::Args;
+use serde::Serialize;
+
+/// The shortest id that is shown.
+const SHORTEST_ID: usize = 8;
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    among: Among,
+    /// At most so many [default: all]
+    #[arg(short = 'n', long, value_name = "N")]
+    limit: Option<usize>,
+    /// Those of sub-agents too
+    #[arg(long)]
+    subagents: bool,
+    /// What standard output holds
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    output: ReportOutput,
+}
+
+/// A session in a list, as JSON.
+#[derive(Serialize)]
+struct Row<'a> {
+    #[serde(flatten)]
+    summary: &'a Summary,
+    turns: u64,
+}
+
+pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &ListArgs) -> Result<u8, Stop> {
+    let mut all = desk.store.list(&desk.filter(&args.among)?.sub_agents(args.subagents))?;
+    let lengths = id_lengths(&all);
+    let total = all.len();
+    all.truncate(args.limit.unwrap_or(usize::MAX));
+    if args.output == ReportOutput::Json {
+        let rows = all.iter().map(|summary| Row { summary, turns: summary.answers });
+        super::show::array(ui.out(), rows)?;
+        return Ok(exit::DONE);
+    }
+    if all.is_empty() {
+        return Err(Stop::failed("no session was found"));
+    }
+    let width = ui.width();
+    let mut table = Table::new(vec![
+        Column::left("when"),
+        Column::left("agent"),
+        Column::left("id"),
+        Column::left("project").end_kept(24),
+        Column::left("title").elastic(),
+        Column::right("turns"),
+        Column::right("tokens"),
+        Column::right("cost"),
+    ]);
+    for (summary, length) in all.iter().zip(lengths) {
+        let info = &summary.info;
+        let at = info.updated.or(info.started).map(|at| desk.clock.minute(at));
+        // What a program reads is not shortened.
+        let id = if width.is_some() { info.id.get(..length).unwrap_or(&info.id) } else { &info.id };
+        let tokens =
+            Some(&summary.used).filter(|used| !used.is_empty()).map(|used| grouped(used.tokens.sum()));
+        table.row(vec![
+            at.unwrap_or_default(),
+            info.agent.clone(),
+            id.to_owned(),
+            desk.project(info.project.as_deref()),
+            summary.title.clone().unwrap_or_default(),
+            grouped(summary.answers),
+            tokens.unwrap_or_default(),
+            cost(summary),
+        ]);
+    }
+    table.write(ui, width)?;
+    if all.len() < total {
+        ui.say(format!("{} of {} sessions; `--limit` shows more", all.len(), grouped(total as u64)));
+    }
+    Ok(exit::DONE)
+}
+
+fn cost(summary: &Summary) -> String {
+    let used = &summary.used;
+    match used.cost_usd {
+        Some(usd) if used.cost_estimated => format!("~{}", money(usd)),
+        Some(usd) => money(usd),
+        None => String::new(),
+    }
+}
+
+/// How much of each id tells it apart from the others.
+fn id_lengths(all: &[Summary]) -> Vec<usize> {
+    let ids: Vec<&str> = all.iter().map(|summary| summary.info.id.as_str()).collect();
+    let mut sorted = ids.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let common = |a: &str, b: &str| a.chars().zip(b.chars()).take_while(|(x, y)| x == y).count();
+    let length = |id: &&str| {
+        let at = sorted.partition_point(|other| other < id);
+        let before = at.checked_sub(1).and_then(|i| sorted.get(i)).map_or(0, |other| common(id, other));
+        let after = sorted.get(at + 1).map_or(0, |other| common(id, other));
+        (before.max(after) + 1).max(SHORTEST_ID)
+    };
+    ids.iter().map(length).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_as_long_as_it_must_be() {
+        let all: Vec<Summary> = ["01234567-89", "01234567-8a", "ffffffff-0", "x"]
+            .into_iter()
+            .map(|id| {
+                let mut summary = Summary::default();
+                summary.info.id = id.into();
+                summary
+            })
+            .collect();
+        assert_eq!(id_lengths(&all), [11, 11, 8, 8]);
+    }
+}

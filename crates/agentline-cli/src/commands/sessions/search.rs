@@ -1,0 +1,153 @@
+//! `agentline sessions search`: words in all sessions, with the lines around them.
+
+use super::{Among, Desk};
+use crate::{
+    args::ReportOutput,
+    exit,
+    render::{table::fit, words},
+    stop::Stop,
+    ui::{Paint, Ui},
+};
+use agentline::{
+    Role,
+    sessions::{Case, Hit, HitPlace, Query, SearchResult},
+};
+use clap::Args;
+use std::io::{self, Write};
+
+#[derive(Debug, Args)]
+pub(crate) struct SearchArgs {
+    /// What to look for: messages that hold all these words or phrases
+    #[arg(value_name = "WORDS", required = true)]
+    words: Vec<String>,
+    /// Take small and capital letters as the same [default: unless a word has a capital]
+    #[arg(short = 'i', long, conflicts_with = "case_sensitive")]
+    ignore_case: bool,
+    /// Tell small and capital letters apart
+    #[arg(short = 's', long)]
+    case_sensitive: bool,
+    /// Take the words as regular expressions
+    #[arg(short = 'e', long)]
+    regex: bool,
+    #[command(flatten)]
+    among: Among,
+    /// Lines before and after each hit
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    around: usize,
+    /// At most so many sessions [default: all]
+    #[arg(short = 'n', long, value_name = "N")]
+    limit: Option<usize>,
+    /// At most so many hits of each session, for people
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    hits: usize,
+    /// Look also at what the agent put there for the model alone
+    #[arg(long)]
+    context: bool,
+    /// What standard output holds
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    output: ReportOutput,
+}
+
+pub(super) fn run(ui: &mut Ui, desk: &Desk, args: SearchArgs) -> Result<u8, Stop> {
+    let case = match (args.ignore_case, args.case_sensitive) {
+        (true, _) => Case::Insensitive,
+        (_, true) => Case::Sensitive,
+        _ => Case::Smart,
+    };
+    let filter = desk.filter(&args.among)?.sub_agents(true);
+    let mut query = Query::new(args.words).regex(args.regex).case(case).context(args.around).filter(filter);
+    query.hidden = args.context;
+    let mut found = desk.store.search(&query)?;
+    let total = found.len();
+    found.truncate(args.limit.unwrap_or(usize::MAX));
+    let code = if total == 0 { exit::FAILED } else { exit::DONE };
+    if args.output == ReportOutput::Json {
+        super::show::array(ui.out(), &found)?;
+        return Ok(code);
+    }
+    if total == 0 {
+        return Err(Stop::failed("nothing was found"));
+    }
+    let width = ui.width();
+    for (i, result) in found.iter().enumerate() {
+        if i > 0 {
+            writeln!(ui.out())?;
+        }
+        head(ui, desk, result, width)?;
+        for hit in result.hits.iter().take(args.hits.max(1)) {
+            self::hit(ui, hit, width)?;
+        }
+        let more = result.hits.len().saturating_sub(args.hits.max(1));
+        if more > 0 {
+            let line = ui.paint_out(Paint::Dim, &format!("  … {more} more, shown by --hits"));
+            writeln!(ui.out(), "{line}")?;
+        }
+    }
+    let hits: usize = found.iter().map(|result| result.hits.len()).sum();
+    ui.say(format!("{hits} hits in {total} sessions"));
+    Ok(code)
+}
+
+/// Which session it is.
+fn head(ui: &mut Ui, desk: &Desk, result: &SearchResult, width: Option<usize>) -> io::Result<()> {
+    let info = &result.info;
+    let at = info.updated.or(info.started).map(|at| desk.clock.minute(at)).unwrap_or_default();
+    let about = [at, info.agent.clone(), info.id.clone(), desk.project(info.project.as_deref())];
+    let about: Vec<String> = about.into_iter().filter(|word| !word.is_empty()).collect();
+    let title = words::plain(result.title.as_deref().unwrap_or("(nothing was asked)")).into_owned();
+    let title = width.map_or_else(|| title.clone(), |width| fit(&title, width, false));
+    let (title, about) = (ui.paint_out(Paint::Bold, &title), ui.paint_out(Paint::Dim, &about.join(" · ")));
+    writeln!(ui.out(), "{title}\n{about}")
+}
+
+/// One hit with the lines around it.
+fn hit(ui: &mut Ui, hit: &Hit, width: Option<usize>) -> io::Result<()> {
+    let who = match (&hit.tool, hit.role) {
+        (Some(tool), _) if hit.place == HitPlace::ToolInput => format!("call of {tool}"),
+        (Some(tool), _) => format!("result of {tool}"),
+        (None, _) if hit.place == HitPlace::Thinking => "thinking".into(),
+        (None, Role::User) => "you".into(),
+        (None, Role::Assistant) => "answer".into(),
+        _ => "agent".into(),
+    };
+    let about = ui.paint_out(Paint::Dim, &format!("  {} (message {})", words::plain(&who), hit.entry + 1));
+    writeln!(ui.out(), "{about}")?;
+    let around = |ui: &mut Ui, lines: &[String]| -> io::Result<()> {
+        for line in lines {
+            let line = words::plain(line);
+            let line =
+                width.map_or_else(|| line.to_string(), |width| fit(&line, width.saturating_sub(4), false));
+            let line = ui.paint_out(Paint::Dim, &line);
+            writeln!(ui.out(), "    {line}")?;
+        }
+        Ok(())
+    };
+    around(ui, &hit.before)?;
+    let mut line = String::new();
+    let (text, spans) = window(hit, width.map(|width| width.saturating_sub(4)));
+    let mut from = 0;
+    for span in spans {
+        line.push_str(&words::plain(&text[from..span.start]));
+        line.push_str(&ui.paint_out(Paint::Yellow, &words::plain(&text[span.clone()])));
+        from = span.end;
+    }
+    line.push_str(&words::plain(&text[from..]));
+    writeln!(ui.out(), "    {line}")?;
+    around(ui, &hit.after)
+}
+
+/// The part of a line around its first hit that fits, and where the hits are in it.
+fn window(hit: &Hit, room: Option<usize>) -> (String, Vec<std::ops::Range<usize>>) {
+    let (text, spans) = (&hit.text, &hit.spans);
+    let (Some(room), Some(first)) = (room, spans.first()) else { return (text.clone(), spans.clone()) };
+    let letters = text.chars().count();
+    if letters <= room {
+        return (text.clone(), spans.clone());
+    }
+    let before = text[..first.start].chars().count();
+    let start = before.saturating_sub(room / 3).min(letters - room);
+    let byte = |letter: usize| text.char_indices().nth(letter).map_or(text.len(), |(at, _)| at);
+    let (from, to) = (byte(start), byte(start + room));
+    let inside = spans.iter().filter(|span| span.start >= from && span.end <= to);
+    (text[from..to].to_owned(), inside.map(|span| span.start - from..span.end - from).collect())
+}

@@ -1,0 +1,178 @@
+//! `agentline sessions show`: one session, for people or for programs. Everything is written as it is made: a session of
+//! fifty megabytes takes no second copy.
+
+use super::{Desk, Which};
+use crate::{
+    exit,
+    render::saved::{Story, Style, Teller, Wish, markdown},
+    stop::Stop,
+    ui::Ui,
+};
+use agentline::{
+    BlockOrder, Message, SavedSession, SessionInfo, claude_view, ledger, sessions::Found, unified_view,
+};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use std::io::{self, Write};
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    #[command(flatten)]
+    which: Which,
+    /// What standard output holds
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    output: Form,
+    /// The order of the blocks of a message, with `-o json`
+    #[arg(long, value_name = "ORDER", default_value = "grouped")]
+    order: Order,
+    /// Also what the agent put there for the model alone
+    #[arg(long)]
+    context: bool,
+    /// Also the reasoning, with `-o text` and `-o md`
+    #[arg(long)]
+    thinking: bool,
+    /// Also what sub-agents did
+    #[arg(long)]
+    subagents: bool,
+    /// All of every output, on a terminal too
+    #[arg(long)]
+    full: bool,
+}
+
+/// How a session is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For people
+    Text,
+    /// {"session", "messages"}, one message a record
+    Json,
+    /// The same with messages as Claude's API holds them: results in messages of the user
+    Claude,
+    /// Markdown
+    Md,
+}
+
+/// The order of the blocks of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Order {
+    /// Thinking, then each call with its result, then text
+    #[default]
+    Grouped,
+    /// As it happened
+    Turn,
+}
+
+pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &ShowArgs) -> Result<u8, Stop> {
+    let found = desk.find(&args.which)?;
+    let (session, children) = desk.load(&found, args.subagents)?;
+    let wish = Wish { context: args.context, thinking: args.thinking, subagents: args.subagents };
+    let told = Told { desk, found: &found, session: &session, children: &children, context: args.context };
+    let story = || Story::new(&session, &children, &desk.prices);
+    match args.output {
+        Form::Json => told.unified(ui.out(), args.order)?,
+        Form::Claude => told.claude(ui.out())?,
+        Form::Md => markdown(ui.out(), &story(), wish, &desk.clock)?,
+        Form::Text => {
+            let style = Style {
+                colour: ui.is_coloured(),
+                short: ui.width().is_some() && !args.full,
+                live: false,
+                wish,
+                clock: desk.clock.clone(),
+            };
+            Teller::new(style).story(ui.out(), &story())?;
+        }
+    }
+    Ok(exit::DONE)
+}
+
+/// A session as JSON.
+pub(super) struct Told<'a> {
+    pub(super) desk: &'a Desk,
+    pub(super) found: &'a Found,
+    pub(super) session: &'a SavedSession,
+    pub(super) children: &'a [SavedSession],
+    /// Also what the agent put there for the model alone.
+    pub(super) context: bool,
+}
+
+/// What is said about a session beside its messages.
+#[derive(Serialize)]
+struct Head<'a> {
+    #[serde(flatten)]
+    info: &'a SessionInfo,
+    files: Vec<&'a std::path::Path>,
+    usage: agentline::LedgerRow,
+    damage: &'a [agentline::Damage],
+}
+
+impl Told<'_> {
+    /// In the view `unified`.
+    pub(super) fn unified(&self, out: &mut dyn Write, order: Order) -> io::Result<()> {
+        let order = match order {
+            Order::Grouped => BlockOrder::Grouped,
+            Order::Turn => BlockOrder::Turn,
+        };
+        self.write(out, |session, out| array(out, unified_view(session, order, self.context)))
+    }
+
+    /// In the view `claude`.
+    pub(super) fn claude(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.write(out, |session, out| array(out, claude_view(session, self.context)))
+    }
+
+    fn write(
+        &self,
+        out: &mut dyn Write,
+        messages: impl Fn(&SavedSession, &mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.one(out, self.session, self.found.places().map(|place| place.path()).collect(), &messages)?;
+        if !self.children.is_empty() {
+            write!(out, ",\"subagents\":[")?;
+            for (i, child) in self.children.iter().enumerate() {
+                if i > 0 {
+                    writeln!(out, ",")?;
+                }
+                self.one(out, child, Vec::new(), &messages)?;
+                write!(out, "}}")?;
+            }
+            write!(out, "]")?;
+        }
+        writeln!(out, "}}")
+    }
+
+    /// One session, without the brace that ends it.
+    fn one(
+        &self,
+        out: &mut dyn Write,
+        session: &SavedSession,
+        files: Vec<&std::path::Path>,
+        messages: &impl Fn(&SavedSession, &mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let usage = ledger(session, &self.desk.prices).total;
+        let head = Head { info: &session.info, files, usage, damage: &session.damage };
+        write!(out, "{{\"session\":")?;
+        serde_json::to_writer(&mut *out, &head)?;
+        write!(out, ",\"messages\":")?;
+        messages(session, out)
+    }
+}
+
+/// A list as JSON, an element a line, each written as it is made.
+pub(super) fn array<T: Serialize>(
+    out: &mut (impl Write + ?Sized),
+    elements: impl IntoIterator<Item = T>,
+) -> io::Result<()> {
+    write!(out, "[")?;
+    for (i, element) in elements.into_iter().enumerate() {
+        out.write_all(if i > 0 { b",\n" } else { b"\n" })?;
+        serde_json::to_writer(&mut *out, &element)?;
+    }
+    writeln!(out, "\n]")
+}
+
+/// One message as a line of JSON.
+pub(super) fn line(out: &mut dyn Write, message: &Message<'_>) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, message)?;
+    writeln!(out)
+}

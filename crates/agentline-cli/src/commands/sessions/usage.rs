@@ -1,0 +1,145 @@
+//! `agentline sessions usage`: tokens and costs, by day, agent, model or project.
+
+use super::{Among, Desk};
+use crate::{
+    args::ReportOutput,
+    exit,
+    render::{
+        saved::{grouped, money},
+        table::{Column, Table, bar},
+    },
+    stop::Stop,
+    ui::Ui,
+};
+use agentline::sessions::{UsageBy, UsageRow};
+use clap::{Args, ValueEnum};
+use std::io::Write;
+
+/// How wide the longest bar is, and at least is.
+const BAR: (usize, usize) = (40, 8);
+/// How wide the bars are where there is no terminal to fit into.
+const BAR_ON_A_PIPE: usize = 20;
+
+#[derive(Debug, Args)]
+pub(crate) struct UsageArgs {
+    /// What the rows stand for
+    #[arg(long, value_name = "WHAT", default_value = "day")]
+    by: By,
+    #[command(flatten)]
+    among: Among,
+    /// What the bars show [default: tokens on a terminal, off on a pipe]
+    #[arg(long, value_name = "WHAT")]
+    chart: Option<Chart>,
+    /// What standard output holds
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    output: ReportOutput,
+}
+
+/// What the rows stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum By {
+    Day,
+    Agent,
+    Model,
+    Project,
+}
+
+/// What the bars show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Chart {
+    /// All tokens
+    Tokens,
+    /// US dollars
+    Cost,
+    /// No bars
+    Off,
+}
+
+pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &UsageArgs) -> Result<u8, Stop> {
+    let (by, title) = match args.by {
+        By::Day => (UsageBy::Day, "day"),
+        By::Agent => (UsageBy::Agent, "agent"),
+        By::Model => (UsageBy::Model, "model"),
+        By::Project => (UsageBy::Project, "project"),
+    };
+    let rows = desk.store.usage(&desk.filter(&args.among)?, by)?;
+    let sum = UsageRow::sum(&rows);
+    if args.output == ReportOutput::Json {
+        let all = serde_json::json!({ "by": title, "rows": rows, "total": sum });
+        writeln!(ui.out(), "{all}")?;
+        return Ok(exit::DONE);
+    }
+    if rows.is_empty() {
+        return Err(Stop::failed("no session was found that used a token"));
+    }
+    let width = ui.width();
+    let chart = args.chart.unwrap_or(if width.is_some() { Chart::Tokens } else { Chart::Off });
+    let mut columns =
+        vec![if args.by == By::Project { Column::left(title).end_kept(32) } else { Column::left(title) }];
+    columns.extend(
+        ["sessions", "turns", "input", "cached", "output", "thoughts", "total", "cost"].map(Column::right),
+    );
+    let names = rows.iter().map(|row| name(desk, args.by, row));
+    let mut cells: Vec<Vec<String>> = rows.iter().zip(names).map(|(row, name)| numbers(name, row)).collect();
+    cells.push(numbers("total".into(), &sum));
+    let bars = bars(&rows, chart, width.map_or(BAR_ON_A_PIPE, |width| room(width, &cells)));
+    if chart != Chart::Off {
+        columns.push(Column::left(""));
+        let bars = bars.into_iter().chain([String::new()]);
+        cells.iter_mut().zip(bars).for_each(|(row, bar)| row.push(bar));
+    }
+    let mut table = Table::new(columns);
+    cells.into_iter().for_each(|row| table.row(row));
+    table.write(ui, width)?;
+    let unpriced: Vec<&str> = sum.unpriced().collect();
+    if !unpriced.is_empty() {
+        ui.say(format!("the cost is at least this: no price is known for {}", unpriced.join(", ")));
+    }
+    Ok(exit::DONE)
+}
+
+fn name(desk: &Desk, by: By, row: &UsageRow) -> String {
+    match by {
+        _ if row.name.is_empty() => "(not known)".into(),
+        By::Project => desk.project(Some(&row.name)),
+        _ => row.name.clone(),
+    }
+}
+
+fn numbers(name: String, row: &UsageRow) -> Vec<String> {
+    let tokens = &row.used.tokens;
+    let count = |n: Option<u64>| n.map(grouped).unwrap_or_default();
+    let cost = match row.used.cost_usd {
+        Some(usd) => money(usd),
+        None if row.used.known_cost_usd > 0.0 => format!(">{}", money(row.used.known_cost_usd)),
+        None => String::new(),
+    };
+    vec![
+        name,
+        grouped(row.sessions),
+        grouped(row.answers),
+        count(tokens.input),
+        count(tokens.cached),
+        count(tokens.output),
+        count(tokens.thoughts),
+        grouped(tokens.sum()),
+        cost,
+    ]
+}
+
+/// How much room the numbers leave for bars.
+fn room(width: usize, cells: &[Vec<String>]) -> usize {
+    let columns = cells.first().map_or(0, Vec::len);
+    let widest = |i: usize| cells.iter().map(|row| row[i].chars().count()).max().unwrap_or(0).max(8);
+    let taken: usize = (0..columns).map(|i| widest(i) + 2).sum();
+    width.saturating_sub(taken).clamp(BAR.1, BAR.0)
+}
+
+fn bars(rows: &[UsageRow], chart: Chart, room: usize) -> Vec<String> {
+    let value = |row: &UsageRow| match chart {
+        Chart::Cost => row.used.cost_usd.unwrap_or(row.used.known_cost_usd),
+        _ => row.used.tokens.sum() as f64,
+    };
+    let most = rows.iter().map(value).fold(0.0, f64::max);
+    rows.iter().map(|row| bar(value(row), most, room)).collect()
+}

@@ -1,0 +1,145 @@
+//! Tells a saved session to people: as text on a terminal, as Markdown, as a page.
+
+mod diff;
+mod facts;
+mod markdown;
+mod page;
+#[cfg(test)]
+mod sample;
+mod text;
+mod tool;
+
+use facts::Facts;
+pub(crate) use facts::{grouped, money};
+pub(crate) use markdown::markdown;
+pub(crate) use page::page;
+pub(crate) use text::{Progress, Style, Teller};
+
+use agentline::{Entry, LedgerRow, PriceTable, SavedSession, Tokens, ToolKind, ledger};
+
+/// A session and those of the sub-agents that it started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Story<'a> {
+    /// The session itself.
+    pub(crate) session: &'a SavedSession,
+    /// What its sub-agents did, where that was saved apart; oldest first.
+    pub(crate) children: &'a [SavedSession],
+    /// What all of it used and cost.
+    pub(crate) used: LedgerRow,
+}
+
+/// What is told beside what the person and the model said.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wish {
+    /// Also what the agent put there for the model alone.
+    pub(crate) context: bool,
+    /// Also the reasoning.
+    pub(crate) thinking: bool,
+    /// Also what sub-agents did.
+    pub(crate) subagents: bool,
+}
+
+/// One piece of a story, in the order of telling.
+#[derive(Clone, Debug)]
+pub(crate) enum Piece<'a> {
+    /// Something that was said or done.
+    Entry(&'a Entry),
+    /// The work of a sub-agent, told in the same file.
+    Aside(&'a [Entry]),
+    /// The work of a sub-agent, saved as a session of its own.
+    Child(&'a SavedSession),
+}
+
+impl<'a> Story<'a> {
+    /// A session with those of its sub-agents, at these prices.
+    pub(crate) fn new(session: &'a SavedSession, children: &'a [SavedSession], prices: &PriceTable) -> Self {
+        let mut used = ledger(session, prices).total;
+        children.iter().for_each(|child| used.add(&ledger(child, prices).total));
+        Self { session, children, used }
+    }
+
+    /// All tokens, where any are known.
+    pub(crate) fn tokens(&self) -> Option<Tokens> {
+        Some(self.used.tokens).filter(|_| !self.used.is_empty())
+    }
+
+    /// Everything that is wanted, in the order of telling.
+    pub(crate) fn pieces(&self, wish: Wish) -> impl Iterator<Item = Piece<'a>> + use<'a> {
+        let entries = &self.session.entries;
+        let places: Vec<usize> = self.children.iter().map(|child| place(entries, child)).collect();
+        let children = if wish.subagents { self.children } else { &[] };
+        let after = move |end: usize| {
+            let here = children.iter().zip(places.clone()).filter(move |(_, at)| *at == end);
+            here.map(|(child, _)| Piece::Child(child))
+        };
+        let mut from = 0;
+        let runs = std::iter::from_fn(move || {
+            let rest = entries.get(from..).filter(|rest| !rest.is_empty())?;
+            let aside = rest.iter().take_while(|entry| entry.sidechain).count();
+            let length = aside.max(1);
+            from += length;
+            Some((from, &rest[..length], aside > 0))
+        });
+        let wanted = move |entry: &Entry| wish.context || !entry.context;
+        runs.flat_map(move |(end, run, is_aside)| {
+            let told = match run {
+                _ if is_aside => wish.subagents.then_some(Piece::Aside(run)),
+                [entry, ..] if wanted(entry) => Some(Piece::Entry(entry)),
+                _ => None,
+            };
+            told.into_iter().chain(after(end))
+        })
+    }
+}
+
+/// Behind how many entries a sub-agent's work is told: behind the last call of a sub-agent before it began.
+fn place(entries: &[Entry], child: &SavedSession) -> usize {
+    let calls = |entry: &Entry| entry.tools().any(|tool| tool.call.kind == ToolKind::Agent);
+    let before = |entry: &Entry| match (entry.timestamp, child.info.started) {
+        (Some(said), Some(began)) => said <= began,
+        _ => true,
+    };
+    let call = entries.iter().rposition(|entry| calls(entry) && before(entry));
+    call.or_else(|| entries.iter().rposition(calls)).map_or(entries.len(), |at| at + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agentline::{Part, Role, SavedTool, ToolUse};
+
+    fn entry(id: &str, role: Role) -> Entry {
+        let mut entry = Entry::new(id, role);
+        entry.parts.push(Part::text(id));
+        entry
+    }
+
+    #[test]
+    fn the_work_of_a_sub_agent_follows_its_call() {
+        let mut session = SavedSession::default();
+        let mut context = entry("context", Role::User);
+        context.context = true;
+        let mut call = entry("call", Role::Assistant);
+        let tool = SavedTool::new(ToolUse::new("1", "Task", "task", ToolKind::Agent));
+        call.parts.push(Part::Tool(Box::new(tool)));
+        call.timestamp = Some(10);
+        let mut aside = entry("aside", Role::Assistant);
+        aside.sidechain = true;
+        session.entries = vec![context, call, aside.clone(), aside, entry("end", Role::Assistant)];
+        let mut child = SavedSession::default();
+        child.info.started = Some(11);
+        let children = [child];
+        let story = Story::new(&session, &children, &PriceTable::default());
+        let told = |wish: Wish| -> Vec<String> {
+            let name = |piece| match piece {
+                Piece::Entry(entry) => entry.id.clone(),
+                Piece::Aside(run) => format!("aside of {}", run.len()),
+                Piece::Child(_) => "child".into(),
+            };
+            story.pieces(wish).map(name).collect()
+        };
+        assert_eq!(told(Wish::default()), ["call", "end"]);
+        let all = Wish { context: true, thinking: true, subagents: true };
+        assert_eq!(told(all), ["context", "call", "child", "aside of 2", "end"]);
+    }
+}

@@ -1,0 +1,361 @@
+//! The change of a file as lines that people read: what stayed around it, what went, what came, and which words differ.
+
+use agentline::SavedDiff;
+use similar::{Algorithm, DiffOp, capture_diff_slices};
+use std::ops::Range;
+
+/// Lines around a change that are shown with it.
+const AROUND: usize = 3;
+/// More lines than this on one side are not compared, but shown as gone and come.
+const MOST_LINES: usize = 4000;
+/// Words of longer lines are not compared.
+const LONGEST_LINE: usize = 600;
+
+/// What is shown of the change of one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// Which file.
+    pub(crate) path: String,
+    /// The places of it that changed.
+    pub(crate) hunks: Vec<Vec<Line>>,
+    /// How many lines came.
+    pub(crate) added: usize,
+    /// How many lines went.
+    pub(crate) removed: usize,
+    /// The numbers of the lines are known.
+    pub(crate) numbered: bool,
+}
+
+/// One line of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    /// What became of it.
+    pub(crate) sign: Sign,
+    /// Its number before and after, from 1.
+    pub(crate) numbers: (Option<usize>, Option<usize>),
+    /// The line without its end.
+    pub(crate) text: String,
+    /// Which parts of it differ from its counterpart, in bytes.
+    pub(crate) marks: Vec<Range<usize>>,
+}
+
+/// What became of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sign {
+    /// It stayed.
+    Same,
+    /// It came.
+    Added,
+    /// It went.
+    Removed,
+}
+
+impl Sign {
+    /// As a diff writes it.
+    pub(crate) fn mark(self) -> char {
+        match self {
+            Self::Same => ' ',
+            Self::Added => '+',
+            Self::Removed => '-',
+        }
+    }
+}
+
+impl Change {
+    /// The change that an agent kept; `None` when there is nothing to see.
+    pub(crate) fn of(diff: &SavedDiff) -> Option<Self> {
+        let change = match (&diff.old, &diff.new, &diff.unified) {
+            (None, None, Some(unified)) => Self::read(unified),
+            (None, None, None) => return None,
+            (old, new, _) => {
+                Self::between(old.as_deref().unwrap_or_default(), new.as_deref().unwrap_or_default())
+            }
+        };
+        let change = Self { path: diff.path.clone(), ..change };
+        (!change.hunks.is_empty()).then_some(change)
+    }
+
+    /// The change from one text to another.
+    pub(crate) fn between(old: &str, new: &str) -> Self {
+        let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
+        let head = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+        let rest = old.len().min(new.len()) - head;
+        let tail = old.iter().rev().zip(new.iter().rev()).take(rest).take_while(|(a, b)| a == b).count();
+        let (gone, come) = (&old[head..old.len() - tail], &new[head..new.len() - tail]);
+        let mut change = Self { numbered: true, ..Self::default() };
+        if gone.is_empty() && come.is_empty() {
+            return change;
+        }
+        let ops = if gone.len().max(come.len()) > MOST_LINES {
+            vec![DiffOp::Replace { old_index: 0, old_len: gone.len(), new_index: 0, new_len: come.len() }]
+        } else {
+            capture_diff_slices(Algorithm::Myers, gone, come)
+        };
+        let mut lines = Vec::new();
+        let start = head.saturating_sub(AROUND);
+        lines.extend((start..head).map(|i| Line::new(Sign::Same, (Some(i), Some(i)), old[i])));
+        for op in ops {
+            let (olds, news) = (op.old_range(), op.new_range());
+            let old_line = |i: usize| Line::new(Sign::Removed, (Some(head + i), None), gone[i]);
+            let new_line = |i: usize| Line::new(Sign::Added, (None, Some(head + i)), come[i]);
+            if let DiffOp::Equal { .. } = op {
+                let same = |(i, k)| Line::new(Sign::Same, (Some(head + i), Some(head + k)), gone[i]);
+                lines.extend(olds.zip(news).map(same));
+                continue;
+            }
+            let mut removed: Vec<Line> = olds.map(old_line).collect();
+            let mut added: Vec<Line> = news.map(new_line).collect();
+            mark_all(&mut removed, &mut added);
+            lines.append(&mut removed);
+            lines.append(&mut added);
+        }
+        let (olds, news) = (old.len() - tail, new.len() - tail);
+        let after = (0..tail.min(AROUND)).map(|i| (olds + i, news + i));
+        lines.extend(after.map(|(i, k)| Line::new(Sign::Same, (Some(i), Some(k)), old[i])));
+        change.take(lines);
+        change
+    }
+
+    /// The change that a unified diff tells.
+    fn read(unified: &str) -> Self {
+        let mut change = Self::default();
+        let (mut old, mut new) = (None, None);
+        let mut lines: Vec<Line> = Vec::new();
+        let is_head = |line: &str| {
+            ["--- ", "+++ ", "Index: ", "====", "diff ", "index ", "\\ "].iter().any(|h| line.starts_with(h))
+        };
+        let mut is_inside = false;
+        for text in unified.lines() {
+            if let Some((from, to)) = hunk_start(text) {
+                change.numbered = true;
+                (old, new, is_inside) = (Some(from), Some(to), true);
+                change.take(std::mem::take(&mut lines));
+                continue;
+            }
+            let next = |number: &mut Option<usize>| {
+                let now = *number;
+                *number = now.map(|n| n + 1);
+                now
+            };
+            let (sign, numbers, rest) = match text.split_at_checked(1) {
+                _ if text.starts_with("\\ ") || (!is_inside && is_head(text)) => continue,
+                Some(("+", rest)) => (Sign::Added, (None, next(&mut new)), rest),
+                Some(("-", rest)) => (Sign::Removed, (next(&mut old), None), rest),
+                Some((" ", rest)) => (Sign::Same, (next(&mut old), next(&mut new)), rest),
+                None => (Sign::Same, (next(&mut old), next(&mut new)), text),
+                Some(_) => continue,
+            };
+            lines.push(Line::new(sign, numbers, rest));
+        }
+        change.take(lines);
+        for hunk in &mut change.hunks {
+            mark_runs(hunk);
+        }
+        change
+    }
+
+    /// Takes lines and leaves out those that are far from any change.
+    fn take(&mut self, lines: Vec<Line>) {
+        let near: Vec<bool> = {
+            let mut near = vec![false; lines.len()];
+            let changed = lines.iter().enumerate().filter(|(_, line)| line.sign != Sign::Same);
+            for (i, _) in changed {
+                near[i.saturating_sub(AROUND)..(i + AROUND + 1).min(lines.len())].fill(true);
+            }
+            near
+        };
+        let mut hunk = Vec::new();
+        for (line, near) in lines.into_iter().zip(near) {
+            if near {
+                self.added += usize::from(line.sign == Sign::Added);
+                self.removed += usize::from(line.sign == Sign::Removed);
+                hunk.push(line);
+            } else if !hunk.is_empty() {
+                self.hunks.push(std::mem::take(&mut hunk));
+            }
+        }
+        if !hunk.is_empty() {
+            self.hunks.push(hunk);
+        }
+    }
+}
+
+impl Line {
+    /// A line by its numbers from 0.
+    fn new(sign: Sign, numbers: (Option<usize>, Option<usize>), text: &str) -> Self {
+        let from_one = |n: Option<usize>| n.map(|n| n + 1);
+        let numbers = (from_one(numbers.0), from_one(numbers.1));
+        Self { sign, numbers, text: text.to_owned(), marks: Vec::new() }
+    }
+}
+
+/// Where a hunk starts before and after, from 0: of `@@ -1,4 +1,6 @@`.
+fn hunk_start(line: &str) -> Option<(usize, usize)> {
+    let rest = line.strip_prefix("@@ -")?;
+    let (old, rest) = rest.split_once(" +")?;
+    let (new, _) = rest.split_once(" @@")?;
+    let start = |text: &str| text.split(',').next().and_then(|n| n.parse::<usize>().ok());
+    Some((start(old)?.saturating_sub(1), start(new)?.saturating_sub(1)))
+}
+
+/// Marks what differs within lines that went and came together.
+fn mark_runs(lines: &mut [Line]) {
+    let mut from = 0;
+    while from < lines.len() {
+        let run = |at: usize, sign: Sign| lines[at..].iter().take_while(|line| line.sign == sign).count();
+        let removed = run(from, Sign::Removed);
+        let added = run(from + removed, Sign::Added);
+        let (before, after) = lines[from..from + removed + added].split_at_mut(removed);
+        mark_all(before, after);
+        from += (removed + added).max(1);
+    }
+}
+
+/// Marks what differs, where as many lines came as went, so that each has its counterpart.
+fn mark_all(removed: &mut [Line], added: &mut [Line]) {
+    if removed.len() == added.len() {
+        removed.iter_mut().zip(added).for_each(|(old, new)| mark(old, new));
+    }
+}
+
+/// Marks the words that differ, unless the lines have too little in common.
+fn mark(old: &mut Line, new: &mut Line) {
+    if old.text.len().max(new.text.len()) > LONGEST_LINE {
+        return;
+    }
+    let (olds, news) = (words(&old.text), words(&new.text));
+    let texts = |words: &[Range<usize>], text: &str| -> Vec<String> {
+        words.iter().map(|range| text[range.clone()].to_owned()).collect()
+    };
+    let ops = capture_diff_slices(Algorithm::Myers, &texts(&olds, &old.text), &texts(&news, &new.text));
+    let (mut gone, mut come, mut same) = (Vec::new(), Vec::new(), 0);
+    let span = |words: &[Range<usize>], of: Range<usize>| {
+        (!of.is_empty()).then(|| words[of.start].start..words[of.end - 1].end)
+    };
+    for op in ops {
+        let (a, b) = (span(&olds, op.old_range()), span(&news, op.new_range()));
+        if let DiffOp::Equal { .. } = op {
+            same += a.map_or(0, |range| old.text[range].trim().len());
+        } else {
+            gone.extend(a);
+            come.extend(b);
+        }
+    }
+    // Two lines with little in common would be a motley of marks.
+    if same * 5 >= old.text.trim().len().max(new.text.trim().len()) * 2 {
+        (old.marks, new.marks) = (gone, come);
+    }
+}
+
+/// The words of a line, the spaces between them, and single signs.
+fn words(line: &str) -> Vec<Range<usize>> {
+    let kind = |c: char| match c {
+        c if c.is_alphanumeric() || c == '_' => 1,
+        c if c.is_whitespace() => 2,
+        _ => 0,
+    };
+    let mut words: Vec<Range<usize>> = Vec::new();
+    let mut last = 0;
+    for (at, c) in line.char_indices() {
+        let (this, end) = (kind(c), at + c.len_utf8());
+        match words.last_mut() {
+            Some(word) if this != 0 && this == last => word.end = end,
+            _ => words.push(at..end),
+        }
+        last = this;
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A change as lines, with what differs in brackets.
+    fn shown(change: &Change) -> Vec<String> {
+        let line = |line: &Line| {
+            let mut text = line.text.clone();
+            for mark in line.marks.iter().rev() {
+                text.insert(mark.end, ']');
+                text.insert(mark.start, '[');
+            }
+            let number = line.numbers.1.or(line.numbers.0).unwrap_or(0);
+            format!("{number}{}{text}", line.sign.mark())
+        };
+        let hunks: Vec<Vec<String>> =
+            change.hunks.iter().map(|hunk| hunk.iter().map(line).collect()).collect();
+        hunks.join(&"…".to_owned())
+    }
+
+    #[test]
+    fn lines_around_a_change_are_shown_with_it_and_words_are_marked() {
+        let old = "1\n2\n3\n4\nlet a = b + 1;\n6\n7\n8\n9\n10\n11\n12\n13\n14\n";
+        let new = old.replace("a = b", "a = c").replace("13\n", "");
+        let change = Change::between(old, &new);
+        assert_eq!(
+            shown(&change),
+            [
+                "2 2",
+                "3 3",
+                "4 4",
+                "5-let a = [b] + 1;",
+                "5+let a = [c] + 1;",
+                "6 6",
+                "7 7",
+                "8 8",
+                "…",
+                "10 10",
+                "11 11",
+                "12 12",
+                "13-13",
+                "13 14"
+            ]
+        );
+        assert_eq!((change.added, change.removed), (1, 2));
+        assert!(Change::between(old, old).hunks.is_empty());
+    }
+
+    #[test]
+    fn a_new_file_and_one_that_is_emptied() {
+        assert_eq!(shown(&Change::between("", "a\nb")), ["1+a", "2+b"]);
+        assert_eq!(shown(&Change::between("a\n", "")), ["1-a"]);
+    }
+
+    #[test]
+    fn a_unified_diff_is_read() {
+        let unified = "--- a/x\n+++ b/x\n@@ -4,3 +4,3 @@ fn\n same\n-old way\n+new way\n--- gone\n\\ No newline\n@@ -20 +20 @@\n+x";
+        let mut diff = SavedDiff::default();
+        (diff.unified, diff.path) = (Some(unified.into()), "x".into());
+        let change = Change::of(&diff).unwrap();
+        assert_eq!(shown(&change), ["4 same", "5-[old] way", "5+[new] way", "6--- gone", "…", "20+x"]);
+        assert_eq!((change.added, change.removed, &*change.path), (2, 2, "x"));
+    }
+
+    #[test]
+    fn texts_with_nothing_in_common_take_no_time() {
+        let text = |word: &str| (0..60_000).map(|i| format!("{word}{i}\n")).collect::<String>();
+        let change = Change::between(&text("a"), &text("b"));
+        assert_eq!((change.added, change.removed), (60_000, 60_000));
+    }
+
+    mod properties {
+        use super::*;
+
+        #[test]
+        fn the_lines_that_stay_and_come_are_the_new_text() {
+            // Every pair of texts of at most four lines of three kinds.
+            let texts: Vec<String> = (0..81u32)
+                .map(|n| (0..4).map(|i| ["", "a\n", "b\n"][(n / 3u32.pow(i) % 3) as usize]).collect())
+                .collect();
+            for old in &texts {
+                for new in &texts {
+                    let change = Change::between(old, new);
+                    let lines = change.hunks.iter().flatten();
+                    let came = lines.filter(|line| line.sign != Sign::Removed);
+                    let text: String = came.map(|line| format!("{}\n", line.text)).collect();
+                    assert_eq!(text, if old == new { "" } else { new }, "{old:?} {new:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What a session comes to in a few numbers, and how numbers are written for people.
+
+use super::Story;
+use crate::render::words;
+use agentline::{Entry, Role, SavedSession};
+
+/// The longest title that is made of a prompt.
+const LONGEST_TITLE: usize = 120;
+
+/// A session in numbers, its sub-agents included.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// What the person asked.
+    pub(crate) prompts: usize,
+    /// What the model answered.
+    pub(crate) answers: usize,
+    /// Tools that were called.
+    pub(crate) tools: usize,
+    /// Tools of these that did not give what was wanted.
+    pub(crate) failed: usize,
+    /// The models, in the order of their first answer.
+    pub(crate) models: Vec<String>,
+    /// Sub-agents.
+    pub(crate) subagents: usize,
+}
+
+impl Facts {
+    pub(crate) fn of(story: &Story<'_>) -> Self {
+        let mut facts = Self::default();
+        for entry in &story.session.entries {
+            facts.prompts += usize::from(entry.is_prompt());
+            facts.add(entry);
+        }
+        facts.subagents = story.children.len();
+        story.children.iter().flat_map(|child| &child.entries).for_each(|entry| facts.add(entry));
+        facts
+    }
+
+    fn add(&mut self, entry: &Entry) {
+        self.answers += usize::from(entry.role == Role::Assistant && !entry.parts.is_empty());
+        for tool in entry.tools() {
+            self.tools += 1;
+            self.failed += usize::from(tool.result.as_ref().is_some_and(|result| result.status.is_error()));
+        }
+        if let Some(model) = entry.model.as_ref().filter(|model| !self.models.contains(model)) {
+            self.models.push(model.clone());
+        }
+    }
+}
+
+/// What a session is called: its own title, else the beginning of the first prompt.
+pub(crate) fn title(session: &SavedSession) -> String {
+    let own = session.info.title.as_deref().map(str::trim).filter(|title| !title.is_empty());
+    let prompt = || session.entries.iter().find(|entry| entry.is_prompt()).map(Entry::text);
+    let text = own.map(str::to_owned).or_else(prompt).unwrap_or_default();
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("(nothing was asked)");
+    words::cut(&words::plain(line), LONGEST_TITLE)
+}
+
+/// A number with its thousands apart: `12,345`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// US dollars, with as many places as still say something.
+pub(crate) fn money(usd: f64) -> String {
+    match usd {
+        0.0 => "$0".into(),
+        usd if usd < 0.01 => format!("${usd:.4}"),
+        usd => format!("${usd:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agentline::Part;
+
+    #[test]
+    fn numbers_are_easy_to_read() {
+        let shown = [0, 999, 1000, 1_234_567].map(grouped);
+        assert_eq!(shown, ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0.0, 0.001_23, 1.5].map(money), ["$0", "$0.0012", "$1.50"]);
+    }
+
+    #[test]
+    fn a_title_is_one_line() {
+        let mut session = SavedSession::default();
+        assert_eq!(title(&session), "(nothing was asked)");
+        let mut prompt = Entry::new("1", Role::User);
+        prompt.parts.push(Part::text("\n  fix\u{1b}[2J it\nnow"));
+        session.entries.push(prompt);
+        assert_eq!(title(&session), "fix[2J it");
+        session.info.title = Some("Fix".into());
+        assert_eq!(title(&session), "Fix");
+    }
+}

@@ -1,0 +1,453 @@
+//! A saved session as one page that needs nothing else: no network, no other file, no permission.
+//!
+//! Whatever the session holds is text in it. Should a tag slip through all the same, the page's own policy lets no script
+//! run but ours, and nothing be fetched.
+
+mod change;
+mod chart;
+mod code;
+mod escape;
+mod prose;
+
+use super::{
+    Facts, Piece, Story, Wish,
+    facts::{grouped, money, title},
+    text::{about_media, counted, spent},
+    tool::{self, Shown},
+};
+use crate::{render::words, when::Clock};
+use agentline::{Entry, Media, Millis, Part, Role, SavedTool, ToolStatus};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use chart::Turn;
+use sha2::{Digest, Sha256};
+use std::io::{self, Write};
+
+const STYLE: &str = include_str!("page/page.css");
+const SCRIPT: &str = include_str!("page/page.js");
+/// Images that a browser shows without running anything in them.
+const IMAGES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
+/// Changes of more lines, and outputs, are folded.
+const OPEN_LINES: usize = 60;
+
+/// Writes a session as a page.
+pub(crate) fn page(out: &mut dyn Write, story: &Story<'_>, wish: Wish, clock: &Clock) -> io::Result<()> {
+    let pieces: Vec<Piece<'_>> = story.pieces(wish).collect();
+    let mut page = Page { out, wish, clock, entries: 0, day: None };
+    page.head(&title(story.session))?;
+    page.bar()?;
+    let entries = page.numbered(&pieces);
+    page.cover(story, &entries)?;
+    page.contents(&entries)?;
+    writeln!(page.out, "<main id=story>")?;
+    for piece in &pieces {
+        page.piece(piece)?;
+    }
+    writeln!(page.out, "</main></div>")?;
+    page.foot(story)
+}
+
+/// A page that is being written.
+struct Page<'a> {
+    out: &'a mut dyn Write,
+    wish: Wish,
+    clock: &'a Clock,
+    /// How many entries were written.
+    entries: usize,
+    /// The day of the last one.
+    day: Option<String>,
+}
+
+impl Page<'_> {
+    fn head(&mut self, title: &str) -> io::Result<()> {
+        let hash = |text: &str| STANDARD.encode(Sha256::digest(text));
+        let (style, script) = (hash(STYLE), hash(SCRIPT));
+        write!(
+            self.out,
+            "<!DOCTYPE html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n\
+             <meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'sha256-{style}'; \
+             script-src 'sha256-{script}'; img-src data:; base-uri 'none'; form-action 'none'\">\n\
+             <meta name=viewport content=\"width=device-width, initial-scale=1\">\n\
+             <meta name=color-scheme content=\"light dark\">\n<meta name=referrer content=no-referrer>\n\
+             <meta name=generator content=\"agentline {}\">\n<title>",
+            env!("CARGO_PKG_VERSION")
+        )?;
+        escape::attribute(self.out, title)?;
+        writeln!(self.out, "</title>\n<style>{STYLE}</style>\n</head>\n<body>")
+    }
+
+    /// The bar that stays on top: search, folding, light and dark.
+    fn bar(&mut self) -> io::Result<()> {
+        writeln!(
+            self.out,
+            "<header class=bar><a class=brand href=\"#top\">agentline</a>\
+             <div class=find role=search><input id=q type=search placeholder=\"Search\" aria-label=\"Search in this session\" \
+             autocomplete=off spellcheck=false><output id=hits for=q aria-live=polite></output>\
+             <button id=prev type=button title=\"Previous hit (Shift+Enter)\" aria-label=\"Previous hit\">↑</button>\
+             <button id=next type=button title=\"Next hit (Enter)\" aria-label=\"Next hit\">↓</button></div>\
+             <button id=fold type=button aria-pressed=false title=\"Open or fold everything (o)\">Open all</button>\
+             <button id=theme type=button title=\"Light or dark (t)\" aria-label=\"Light or dark\">◐</button></header>"
+        )
+    }
+
+    /// What the session was about and what it came to.
+    fn cover(&mut self, story: &Story<'_>, entries: &[(usize, &Entry)]) -> io::Result<()> {
+        let info = &story.session.info;
+        let facts = Facts::of(story);
+        write!(self.out, "<section class=cover id=top><h1 dir=auto>")?;
+        escape::text(self.out, &title(story.session))?;
+        write!(self.out, "</h1><p class=about><span class=agent>")?;
+        escape::text(self.out, &info.agent)?;
+        write!(self.out, "</span>")?;
+        let project = info.project.iter().map(String::as_str);
+        let about = info.agent_version.iter().map(String::as_str).chain(project).chain([&*info.id]);
+        for word in about.filter(|word| !word.is_empty()) {
+            write!(self.out, "<span>")?;
+            escape::text(self.out, word)?;
+            write!(self.out, "</span>")?;
+        }
+        writeln!(self.out, "</p><dl class=facts>")?;
+        if let Some(began) = info.started {
+            self.fact("began", &self.clock.minute(began), None)?;
+            if let Some(ended) = info.updated.filter(|at| *at > began) {
+                self.fact("took", &words::seconds(ended - began), None)?;
+            }
+        }
+        if let Some(model) = facts.models.first() {
+            let more = facts.models.len() - 1;
+            let note = (more > 0).then(|| format!("and {}", counted(more, "more")).replace("mores", "more"));
+            self.fact("model", model, note.as_deref())?;
+        }
+        self.fact("prompts", &grouped(facts.prompts as u64), None)?;
+        let failed = (facts.failed > 0).then(|| format!("{} without success", facts.failed));
+        self.fact("tool calls", &grouped(facts.tools as u64), failed.as_deref())?;
+        if facts.subagents > 0 {
+            self.fact("sub-agents", &grouped(facts.subagents as u64), None)?;
+        }
+        if let Some(tokens) = story.tokens() {
+            let cached = tokens.cached.filter(|n| *n > 0).map(|n| format!("{} cached", grouped(n)));
+            self.fact("tokens", &grouped(tokens.sum()), cached.as_deref())?;
+        }
+        if let Some(usd) = story.used.cost_usd {
+            self.fact("cost", &money(usd), None)?;
+        }
+        writeln!(self.out, "</dl>")?;
+        self.damage(story)?;
+        let tokens = |entry: &Entry| entry.usage.filter(|tokens| tokens.sum() > 0);
+        let turn = |(entry, said): &(usize, &Entry)| Some(Turn { entry: *entry, tokens: tokens(said)? });
+        let turns: Vec<Turn> = entries.iter().filter_map(turn).collect();
+        chart::chart(self.out, &turns)?;
+        writeln!(self.out, "</section>")
+    }
+
+    fn fact(&mut self, name: &str, value: &str, note: Option<&str>) -> io::Result<()> {
+        write!(self.out, "<div><dt>{name}</dt><dd>")?;
+        escape::text(self.out, value)?;
+        if let Some(note) = note {
+            write!(self.out, "<small>")?;
+            escape::text(self.out, note)?;
+            write!(self.out, "</small>")?;
+        }
+        writeln!(self.out, "</dd></div>")
+    }
+
+    fn damage(&mut self, story: &Story<'_>) -> io::Result<()> {
+        let damage = &story.session.damage;
+        if damage.is_empty() {
+            return Ok(());
+        }
+        let count = counted(damage.len(), "place");
+        writeln!(self.out, "<details class=damage><summary>{count} could not be read</summary><ul>")?;
+        for one in damage {
+            write!(self.out, "<li>")?;
+            if let Some(line) = one.line {
+                write!(self.out, "line {line}: ")?;
+            }
+            escape::text(self.out, &one.message)?;
+            writeln!(self.out, "</li>")?;
+        }
+        writeln!(self.out, "</ul></details>")
+    }
+
+    /// Whether there is something to tell about an entry.
+    fn tells(&self, entry: &Entry) -> bool {
+        let is_told = |part: &Part| self.wish.thinking || !matches!(part, Part::Thinking { .. });
+        (self.wish.context || !entry.context) && entry.parts.iter().any(is_told)
+    }
+
+    /// How many entries of a sub-agent are told.
+    fn count(&self, entries: &[Entry]) -> usize {
+        entries.iter().filter(|entry| self.tells(entry)).count()
+    }
+
+    /// The entries of the session itself, with the numbers by which they will be linked to.
+    fn numbered<'e>(&self, pieces: &[Piece<'e>]) -> Vec<(usize, &'e Entry)> {
+        let (mut entries, mut number) = (Vec::new(), 0);
+        for piece in pieces {
+            number += match piece {
+                Piece::Entry(entry) if self.tells(entry) => {
+                    entries.push((number, *entry));
+                    1
+                }
+                Piece::Entry(_) => 0,
+                Piece::Aside(entries) => self.count(entries),
+                Piece::Child(child) => self.count(&child.entries),
+            };
+        }
+        entries
+    }
+
+    /// The prompts, to go to.
+    fn contents(&mut self, entries: &[(usize, &Entry)]) -> io::Result<()> {
+        writeln!(self.out, "<div class=frame><nav class=contents aria-label=\"Prompts\"><ol>")?;
+        for (number, entry) in entries.iter().filter(|(_, entry)| entry.is_prompt()) {
+            let text = entry.text();
+            let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("(a file)");
+            write!(self.out, "<li><a href=\"#e{number}\" dir=auto>")?;
+            escape::text(self.out, &words::cut(line.trim(), 80))?;
+            writeln!(self.out, "</a></li>")?;
+        }
+        writeln!(self.out, "</ol></nav>")
+    }
+
+    fn piece(&mut self, piece: &Piece<'_>) -> io::Result<()> {
+        match piece {
+            Piece::Entry(entry) => self.entry(entry),
+            Piece::Aside(entries) => self.aside("", entries),
+            Piece::Child(child) => self.aside(&title(child), &child.entries),
+        }
+    }
+
+    /// The work of a sub-agent, folded.
+    fn aside(&mut self, name: &str, entries: &[Entry]) -> io::Result<()> {
+        let count = counted(self.count(entries), "message");
+        write!(self.out, "<details class=sub><summary><b>Sub-agent</b> ")?;
+        escape::text(self.out, name)?;
+        writeln!(self.out, " <small>{count}</small></summary><div>")?;
+        for entry in entries {
+            self.entry(entry)?;
+        }
+        writeln!(self.out, "</div></details>")
+    }
+
+    fn entry(&mut self, entry: &Entry) -> io::Result<()> {
+        if !self.tells(entry) {
+            return Ok(());
+        }
+        let (class, who) = match entry.role {
+            _ if entry.context => ("context", "Context"),
+            Role::User => ("user", "You"),
+            Role::Assistant => ("model", entry.model.as_deref().unwrap_or("Answer")),
+            _ => ("system", "Agent"),
+        };
+        self.day(entry.timestamp)?;
+        let number = self.entries;
+        self.entries += 1;
+        write!(self.out, "<article class=\"entry {class}\" id=e{number}><header><b>")?;
+        escape::text(self.out, who)?;
+        write!(self.out, "</b>")?;
+        if let Some(at) = entry.timestamp {
+            let (exact, time) = (self.clock.exact(at), self.clock.time(at));
+            write!(self.out, "<time datetime=\"{exact}\">{time}</time>")?;
+        }
+        if let Some(spent) = entry.usage.as_ref().map(spent).filter(|spent| !spent.is_empty()) {
+            write!(self.out, "<span class=spent>{spent}</span>")?;
+        }
+        writeln!(
+            self.out,
+            "<a class=here href=\"#e{number}\" aria-label=\"Link to this message\">#</a></header>"
+        )?;
+        for part in &entry.parts {
+            self.part(part, entry)?;
+        }
+        writeln!(self.out, "</article>")
+    }
+
+    /// A line between two days.
+    fn day(&mut self, at: Option<Millis>) -> io::Result<()> {
+        let Some(at) = at else { return Ok(()) };
+        let day = self.clock.exact(at)[..10].to_owned();
+        let changed = self.day.as_ref().is_some_and(|last| *last != day);
+        if changed {
+            writeln!(self.out, "<p class=day>{day}</p>")?;
+        }
+        self.day = Some(day);
+        Ok(())
+    }
+
+    fn part(&mut self, part: &Part, entry: &Entry) -> io::Result<()> {
+        match part {
+            Part::Text { text } if entry.role == Role::Assistant => {
+                write!(self.out, "<div class=prose>")?;
+                prose::prose(self.out, text)?;
+                writeln!(self.out, "</div>")
+            }
+            Part::Text { text } => {
+                write!(self.out, "<div class=said dir=auto>")?;
+                escape::text(self.out, text.trim_end())?;
+                writeln!(self.out, "</div>")
+            }
+            Part::Thinking { text, .. } if self.wish.thinking => self.thinking(text),
+            Part::Tool(tool) => self.tool(tool),
+            Part::Media(media) => self.media(media),
+            _ => Ok(()),
+        }
+    }
+
+    fn thinking(&mut self, text: &str) -> io::Result<()> {
+        let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        write!(self.out, "<details class=think><summary><b>Thinking</b> <span class=hint>")?;
+        escape::text(self.out, &words::cut(first.trim(), 100))?;
+        writeln!(self.out, "</span></summary><div class=prose>")?;
+        prose::prose(self.out, text)?;
+        writeln!(self.out, "</div></details>")
+    }
+
+    fn tool(&mut self, tool: &SavedTool) -> io::Result<()> {
+        let shown = Shown::of(tool);
+        let class = match shown.status {
+            Some(ToolStatus::Ok) => "ok",
+            Some(ToolStatus::Error) => "bad",
+            _ => "odd",
+        };
+        let lines = shown.change.as_ref().map_or(0, |change| change.hunks.iter().map(Vec::len).sum());
+        let open = if (1..=OPEN_LINES).contains(&lines) { " open" } else { "" };
+        write!(self.out, "<details class=\"tool {class}\"{open}><summary><b>")?;
+        escape::text(self.out, &shown.name)?;
+        write!(self.out, "</b>")?;
+        if let Some(about) = shown.command.as_ref().or(shown.target.as_ref()) {
+            let line = about.lines().next().unwrap_or_default();
+            write!(self.out, " <code class=target>")?;
+            escape::text(self.out, &words::cut(line, 240))?;
+            write!(self.out, "</code>")?;
+        }
+        if let Some(change) = &shown.change {
+            let (added, removed) = (change.added, change.removed);
+            write!(self.out, " <span class=plus>+{added}</span> <span class=minus>−{removed}</span>")?;
+        }
+        if shown.status != Some(ToolStatus::Ok) {
+            write!(self.out, " <span class=status>{}</span>", tool::word(shown.status))?;
+        }
+        writeln!(self.out, "</summary>")?;
+        if let Some(command) = &shown.command {
+            prose::fenced(self.out, "sh", command)?;
+        }
+        if let Some(input) = shown.input {
+            prose::fenced(self.out, "json", &pretty(input))?;
+        }
+        if let Some(change) = &shown.change {
+            change::change(self.out, change)?;
+        }
+        if shown.has_news() {
+            write!(self.out, "<pre class=output tabindex=0>")?;
+            escape::text(self.out, shown.output.trim_end())?;
+            writeln!(self.out, "</pre>")?;
+        }
+        for media in tool.result.iter().flat_map(|result| &result.media) {
+            self.media(media)?;
+        }
+        writeln!(self.out, "</details>")
+    }
+
+    /// An image of a known kind; of everything else, what it is.
+    fn media(&mut self, media: &Media) -> io::Result<()> {
+        let is_base64 = |data: &&String| {
+            !data.is_empty()
+                && data.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'='))
+        };
+        match media.data.as_ref().filter(is_base64) {
+            Some(data) if IMAGES.contains(&&*media.mime_type) => {
+                let mime_type = &media.mime_type;
+                writeln!(
+                    self.out,
+                    "<img alt=\"{mime_type}\" loading=lazy src=\"data:{mime_type};base64,{data}\">"
+                )
+            }
+            _ => {
+                write!(self.out, "<p class=file>")?;
+                escape::text(self.out, &about_media(media))?;
+                writeln!(self.out, "</p>")
+            }
+        }
+    }
+
+    fn foot(&mut self, story: &Story<'_>) -> io::Result<()> {
+        write!(self.out, "<footer>Session <code>")?;
+        escape::text(self.out, &story.session.info.id)?;
+        writeln!(self.out, "</code>. This page needs no network and sends nothing.</footer>")?;
+        writeln!(self.out, "<script>{SCRIPT}</script>\n</body>\n</html>")
+    }
+}
+
+/// JSON with a line a field, where that is not too much to ask.
+fn pretty(input: &str) -> String {
+    let parsed = (input.len() < 64 << 10).then(|| serde_json::from_str::<serde_json::Value>(input).ok());
+    let pretty = parsed.flatten().and_then(|value| serde_json::to_string_pretty(&value).ok());
+    pretty.unwrap_or_else(|| input.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::sample, *};
+    use agentline::PriceTable;
+
+    fn written() -> String {
+        let (session, children) = sample::session();
+        let story = Story::new(&session, &children, &PriceTable::default());
+        let wish = Wish { context: true, thinking: true, subagents: true };
+        let mut out = Vec::new();
+        page(&mut out, &story, wish, &Clock::utc()).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn everything_of_the_session_is_text() {
+        let page = written();
+        assert_eq!(page.matches("<script").count(), 1, "only ours");
+        assert_eq!(page.matches("</script").count(), 1, "only ours");
+        assert!(
+            !page.contains("<img src=x") && !page.contains("<!--") && !page.contains("href=\"javascript")
+        );
+        assert!(!page.contains(['\0', '\u{202e}']), "nothing hides or turns text around");
+        for text in ["&lt;script&gt;document.title=", "U+202E", "␀", "Sub-agent", "Find the callers", "$0.01"]
+        {
+            assert!(page.contains(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_leads_out_of_the_page() {
+        let page = written();
+        for (i, _) in page.match_indices("href=") {
+            assert!(page[i..].starts_with("href=\"#"), "{}", &page[i..i + 40]);
+        }
+        for (i, _) in page.match_indices("src=\"") {
+            assert!(page[i..].starts_with("src=\"data:image/"), "{}", &page[i..i + 40]);
+        }
+        let styles = page.matches(" style=").count();
+        assert_eq!(styles, 0, "the page's policy would not let it have an effect");
+    }
+
+    #[test]
+    fn our_own_parts_end_where_they_should() {
+        assert!(!STYLE.contains("</") && !SCRIPT.contains("</") && !SCRIPT.contains("<!--"));
+        assert!(!STYLE.contains("url(") && !STYLE.contains("@import"), "nothing is fetched");
+    }
+
+    #[test]
+    fn an_image_is_shown_only_where_it_can_do_no_harm() {
+        let shown = |mime_type: &str, data: &str| {
+            let mut out = Vec::new();
+            let clock = Clock::utc();
+            let mut page =
+                Page { out: &mut out, wish: Wish::default(), clock: &clock, entries: 0, day: None };
+            page.media(&Media::new(mime_type, Some(data.into()), None)).unwrap();
+            String::from_utf8(out).unwrap().contains("<img")
+        };
+        assert!(shown("image/png", "AAAA+/=="));
+        assert!(
+            !shown("image/svg+xml", "AAAA")
+                && !shown("image/png", "\"onerror=x")
+                && !shown("text/html", "AA")
+        );
+    }
+}

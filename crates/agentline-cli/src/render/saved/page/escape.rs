@@ -1,0 +1,134 @@
+//! Text inside of a page: it can never be more than text, and what would hide or turn it around is seen.
+
+use std::io::{self, Write};
+
+/// What stands for a character in a page.
+enum Sign {
+    /// A name that the browser reads as the character.
+    Name(&'static str),
+    /// A picture of a character that has none.
+    Picture(char),
+    /// The number of a character that turns text around without being seen.
+    Number(u32),
+}
+
+/// Writes text between tags.
+pub(super) fn text(out: &mut dyn Write, text: &str) -> io::Result<()> {
+    escape(out, text, |out, sign| match sign {
+        Sign::Name(name) => out.write_all(name.as_bytes()),
+        Sign::Picture(c) => write!(out, "<i class=ctl>{c}</i>"),
+        Sign::Number(n) => write!(out, "<i class=ctl>U+{n:04X}</i>"),
+    })
+}
+
+/// Writes text inside of a quoted attribute, or where no tag may stand.
+pub(super) fn attribute(out: &mut dyn Write, text: &str) -> io::Result<()> {
+    escape(out, text, |out, sign| match sign {
+        Sign::Name(name) => out.write_all(name.as_bytes()),
+        Sign::Picture(c) => write!(out, "{c}"),
+        Sign::Number(n) => write!(out, "U+{n:04X}"),
+    })
+}
+
+fn escape(
+    out: &mut dyn Write,
+    text: &str,
+    write: impl Fn(&mut dyn Write, Sign) -> io::Result<()>,
+) -> io::Result<()> {
+    let bytes = text.as_bytes();
+    let (mut from, mut at) = (0, 0);
+    while at < bytes.len() {
+        if !SPECIAL[usize::from(bytes[at])] {
+            at += 1;
+            continue;
+        }
+        let (sign, length) = match sign(&text[at..]) {
+            (Some(sign), length) => (sign, length),
+            (None, length) => {
+                at += length;
+                continue;
+            }
+        };
+        out.write_all(&bytes[from..at])?;
+        write(out, sign)?;
+        at += length;
+        from = at;
+    }
+    out.write_all(&bytes[from..])
+}
+
+/// Bytes at which a character may begin that is not written as it is.
+const SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        special[byte] = byte as u8 != b'\n' && byte as u8 != b'\t';
+        byte += 1;
+    }
+    let more = [b'&', b'<', b'>', b'"', b'\'', 0x7f, 0xc2, 0xd8, 0xe2, 0xef];
+    let mut i = 0;
+    while i < more.len() {
+        special[more[i] as usize] = true;
+        i += 1;
+    }
+    special
+};
+
+/// What stands for the first character, and how long that is.
+fn sign(rest: &str) -> (Option<Sign>, usize) {
+    let Some(c) = rest.chars().next() else { return (None, 1) };
+    let sign = match c {
+        '&' => Some(Sign::Name("&amp;")),
+        '<' => Some(Sign::Name("&lt;")),
+        '>' => Some(Sign::Name("&gt;")),
+        '"' => Some(Sign::Name("&quot;")),
+        '\'' => Some(Sign::Name("&#39;")),
+        // The end of a line as Windows writes it is no news.
+        '\r' if rest[1..].starts_with('\n') => Some(Sign::Name("")),
+        '\n' | '\t' => None,
+        '\0'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).map(Sign::Picture),
+        '\u{7f}' => Some(Sign::Picture('␡')),
+        '\u{80}'..='\u{9f}' => Some(Sign::Number(c.into())),
+        '\u{61c}'
+        | '\u{200e}'
+        | '\u{200f}'
+        | '\u{202a}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}'
+        | '\u{feff}' => Some(Sign::Number(c.into())),
+        _ => None,
+    };
+    (sign, c.len_utf8())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both(given: &str) -> (String, String) {
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        text(&mut a, given).unwrap();
+        attribute(&mut b, given).unwrap();
+        (String::from_utf8(a).unwrap(), String::from_utf8(b).unwrap())
+    }
+
+    #[test]
+    fn text_stays_text() {
+        let (text, attribute) = both("<a b=\"c\" d='e'>&\0\u{202e}x\r\ny\tä→\u{85}");
+        assert_eq!(
+            text,
+            "&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;<i class=ctl>␀</i><i class=ctl>U+202E</i>x\ny\tä→<i class=ctl>U+0085</i>"
+        );
+        assert_eq!(attribute, "&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;␀U+202Ex\ny\tä→U+0085");
+    }
+
+    #[test]
+    fn no_character_gets_through_that_should_not() {
+        for c in (0..=0x10_ffff).filter_map(char::from_u32) {
+            let (_, written) = both(&c.to_string());
+            let bad = |c: char| {
+                "<>\"'\0\u{202e}\u{2066}\u{200f}".contains(c) || (c.is_control() && c != '\n' && c != '\t')
+            };
+            assert!(!written.contains(bad), "{:x}", u32::from(c));
+        }
+    }
+}

@@ -1,0 +1,175 @@
+
+(() => {
+  "use strict";
+  const byId = (id) => document.getElementById(id);
+  const root = document.documentElement;
+  const story = byId("story");
+  const folds = () => document.querySelectorAll("main details");
+
+  // Light and dark.
+  const theme = () => {
+    const isDark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = isDark ? "light" : "dark";
+  };
+  byId("theme").addEventListener("click", theme);
+
+  // Folding.
+  const fold = byId("fold");
+  const foldAll = () => {
+    const open = fold.getAttribute("aria-pressed") !== "true";
+    folds().forEach((one) => { one.open = open; });
+    fold.setAttribute("aria-pressed", open);
+    fold.textContent = open ? "Fold all" : "Open all";
+  };
+  fold.addEventListener("click", foldAll);
+  const reveal = (node) => {
+    for (let one = node.parentElement; one; one = one.parentElement) {
+      if (one.tagName === "DETAILS") one.open = true;
+    }
+  };
+  let printed = [];
+  addEventListener("beforeprint", () => {
+    printed = [...folds()].filter((one) => !one.open);
+    printed.forEach((one) => { one.open = true; });
+  });
+  addEventListener("afterprint", () => printed.forEach((one) => { one.open = false; }));
+
+  // Search. A hit may span pieces of a line that have different colours, so whole lines and paragraphs are searched.
+  const INLINE = new Set(["SPAN", "MARK", "B", "STRONG", "EM", "I", "CODE", "A", "SMALL"]);
+  const MOST = 5000;
+  const input = byId("q");
+  const count = byId("hits");
+  let blocks = null;
+  let hits = [];
+  let now = -1;
+  const gather = () => {
+    const found = new Map();
+    const walk = document.createTreeWalker(story, NodeFilter.SHOW_TEXT);
+    for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+      let home = node.parentElement;
+      while (INLINE.has(home.tagName)) home = home.parentElement;
+      let block = found.get(home);
+      if (!block) found.set(home, block = { text: "", nodes: [], starts: [] });
+      block.starts.push(block.text.length);
+      block.nodes.push(node);
+      block.text += node.data;
+    }
+    return [...found.values()].map((block) => {
+      const low = block.text.toLowerCase();
+      return { ...block, low: low.length === block.text.length ? low : block.text };
+    });
+  };
+  const place = (block, at) => {
+    let i = block.starts.length - 1;
+    while (block.starts[i] > at) i--;
+    return [block.nodes[i], at - block.starts[i]];
+  };
+  const paint = () => {
+    if (!CSS.highlights) return;
+    CSS.highlights.set("hits", new Highlight(...hits));
+    CSS.highlights.set("hit", now < 0 ? new Highlight() : new Highlight(hits[now]));
+  };
+  const tell = () => {
+    const all = hits.length >= MOST ? `${MOST}+` : hits.length;
+    count.textContent = input.value ? (hits.length ? `${now + 1} / ${all}` : "no hits") : "";
+  };
+  const go = (step) => {
+    if (!hits.length) return;
+    now = (now + step + hits.length) % hits.length;
+    const home = hits[now].startContainer;
+    reveal(home);
+    document.querySelector(".found")?.classList.remove("found");
+    home.parentElement.closest(".entry")?.classList.add("found");
+    home.parentElement.scrollIntoView({ block: "center", behavior: "instant" });
+    paint();
+    tell();
+  };
+  const search = () => {
+    const word = input.value.toLowerCase();
+    hits = [];
+    now = -1;
+    blocks ??= gather();
+    for (const block of word ? blocks : []) {
+      for (let at = block.low.indexOf(word); at >= 0 && hits.length < MOST; at = block.low.indexOf(word, at + word.length)) {
+        const range = document.createRange();
+        range.setStart(...place(block, at));
+        const [node, end] = place(block, at + word.length - 1);
+        range.setEnd(node, end + 1);
+        hits.push(range);
+      }
+    }
+    paint();
+    tell();
+    go(1);
+  };
+  let waiting;
+  input.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(search, 120); });
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") { event.preventDefault(); go(event.shiftKey ? -1 : 1); }
+    if (event.key === "Escape") { input.value = ""; search(); input.blur(); }
+  });
+  byId("next").addEventListener("click", () => go(1));
+  byId("prev").addEventListener("click", () => go(-1));
+
+  // Keys: / searches, o opens or folds, t turns the light on or off, j and k go from message to message.
+  const walkEntries = (step) => {
+    const entries = [...story.querySelectorAll(".entry")].filter((one) => one.checkVisibility?.() ?? true);
+    const top = (one) => one.getBoundingClientRect().top - 80;
+    const next = step > 0 ? entries.find((one) => top(one) > 4) : entries.findLast((one) => top(one) < -4);
+    next?.scrollIntoView({ block: "start" });
+  };
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target === input) return;
+    const act = { "/": () => input.focus(), o: foldAll, t: theme, j: () => walkEntries(1), k: () => walkEntries(-1) }[event.key];
+    if (act) { event.preventDefault(); act(); }
+  });
+
+  // The chart says its numbers at once, also to the keyboard.
+  const tip = document.createElement("div");
+  tip.id = "tip";
+  tip.hidden = true;
+  document.body.append(tip);
+  document.querySelectorAll(".plot a").forEach((bar) => {
+    const title = bar.querySelector("title");
+    const text = title.textContent;
+    title.remove();
+    bar.setAttribute("aria-label", text);
+    const show = () => {
+      const box = bar.getBoundingClientRect();
+      tip.textContent = text;
+      tip.hidden = false;
+      const left = box.left + box.width / 2 - tip.offsetWidth / 2;
+      tip.style.left = `${Math.max(8, Math.min(left, innerWidth - tip.offsetWidth - 8))}px`;
+      tip.style.top = `${Math.max(8, box.top - tip.offsetHeight - 6)}px`;
+    };
+    const hide = () => { tip.hidden = true; };
+    bar.addEventListener("pointerenter", show);
+    bar.addEventListener("focus", show);
+    bar.addEventListener("pointerleave", hide);
+    bar.addEventListener("blur", hide);
+  });
+
+  // The prompt that is being read is marked in the list of prompts.
+  const links = new Map([...document.querySelectorAll(".contents a")].map((link) => [link.hash.slice(1), link]));
+  const watch = new IntersectionObserver((seen) => {
+    const here = seen.filter((one) => one.isIntersecting).pop();
+    if (!here) return;
+    links.forEach((link) => link.classList.remove("now"));
+    links.get(here.target.id)?.classList.add("now");
+  }, { rootMargin: "-10% 0px -60% 0px" });
+  links.forEach((_, id) => watch.observe(byId(id)));
+
+  // An address may name a message, or with #q=word a search.
+  const arrive = () => {
+    const hash = decodeURIComponent(location.hash.slice(1));
+    if (hash.startsWith("q=")) {
+      input.value = hash.slice(2);
+      search();
+    } else {
+      const target = hash && byId(hash);
+      if (target) { reveal(target); target.scrollIntoView(); }
+    }
+  };
+  addEventListener("hashchange", arrive);
+  arrive();
+})();

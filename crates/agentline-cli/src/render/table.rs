@@ -1,0 +1,208 @@
+//! A table that fits a terminal: the columns are as wide as what is in them, and one gives way.
+
+use crate::{
+    render::words,
+    ui::{Paint, Ui},
+};
+use std::io::{self, Write};
+
+/// The narrowest that the column which gives way becomes.
+const NARROWEST: usize = 12;
+/// Spaces between columns.
+const GAP: usize = 2;
+
+/// A column.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    title: &'static str,
+    is_right: bool,
+    is_elastic: bool,
+    /// At most so wide on a terminal, with the end kept rather than the beginning.
+    most: Option<usize>,
+}
+
+impl Column {
+    /// For words.
+    pub(crate) fn left(title: &'static str) -> Self {
+        Self { title, is_right: false, is_elastic: false, most: None }
+    }
+
+    /// For numbers.
+    pub(crate) fn right(title: &'static str) -> Self {
+        Self { is_right: true, ..Self::left(title) }
+    }
+
+    /// Gives way where there is too little room.
+    pub(crate) fn elastic(self) -> Self {
+        Self { is_elastic: true, ..self }
+    }
+
+    /// At most so wide on a terminal; the beginning is left out.
+    pub(crate) fn end_kept(self, most: usize) -> Self {
+        Self { most: Some(most), ..self }
+    }
+}
+
+/// A table, ready to be written when all rows are there.
+#[derive(Debug)]
+pub(crate) struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(columns: Vec<Column>) -> Self {
+        Self { columns, rows: Vec::new() }
+    }
+
+    /// Adds a row with as many cells as there are columns.
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        let clean = |cell: String| words::plain(&cell.replace(['\n', '\t'], " ")).into_owned();
+        self.rows.push(cells.into_iter().map(clean).collect());
+    }
+
+    /// Writes it, within so many columns of a terminal; without one, nothing is cut.
+    pub(crate) fn write(&self, ui: &mut Ui, terminal: Option<usize>) -> io::Result<()> {
+        let lines = self.lines(terminal);
+        for (i, line) in lines.iter().enumerate() {
+            let line = if i == 0 { ui.paint_out(Paint::Bold, line) } else { line.clone() };
+            writeln!(ui.out(), "{line}")?;
+        }
+        Ok(())
+    }
+
+    /// The titles and the rows as lines.
+    fn lines(&self, terminal: Option<usize>) -> Vec<String> {
+        let widths = self.widths(terminal);
+        let titles: Vec<String> = self.columns.iter().map(|column| column.title.to_owned()).collect();
+        std::iter::once(&titles).chain(&self.rows).map(|row| self.line(row, &widths)).collect()
+    }
+
+    fn widths(&self, terminal: Option<usize>) -> Vec<usize> {
+        let widest = |i: usize| self.rows.iter().map(|row| width(&row[i])).max().unwrap_or(0);
+        let mut widths: Vec<usize> =
+            self.columns.iter().enumerate().map(|(i, column)| widest(i).max(column.title.len())).collect();
+        let Some(room) = terminal else { return widths };
+        for (width, column) in widths.iter_mut().zip(&self.columns) {
+            *width = column.most.map_or(*width, |most| most.min(*width));
+        }
+        let all = widths.iter().sum::<usize>() + GAP * (widths.len() - 1);
+        let too_much = all.saturating_sub(room);
+        if let Some(i) = self.columns.iter().position(|column| column.is_elastic) {
+            widths[i] = widths[i].saturating_sub(too_much).max(NARROWEST.min(widths[i]));
+        }
+        widths
+    }
+
+    fn line(&self, row: &[String], widths: &[usize]) -> String {
+        let mut line = String::new();
+        for ((cell, column), room) in row.iter().zip(&self.columns).zip(widths) {
+            if !line.is_empty() {
+                line.push_str(&" ".repeat(GAP));
+            }
+            let cell = fit(cell, *room, column.most.is_some());
+            let space = " ".repeat(room.saturating_sub(width(&cell)));
+            let parts = if column.is_right { [space.as_str(), &cell] } else { [&cell, space.as_str()] };
+            line.push_str(&parts.concat());
+        }
+        line.truncate(line.trim_end().len());
+        line
+    }
+}
+
+/// A text within so many columns, with a sign where something is missing.
+pub(crate) fn fit(text: &str, room: usize, keep_end: bool) -> String {
+    if width(text) <= room {
+        return text.to_owned();
+    }
+    let mut left = room.saturating_sub(1);
+    let mut take = |c: &char| {
+        let fits = columns(*c) <= left;
+        left = left.saturating_sub(columns(*c));
+        fits
+    };
+    if keep_end {
+        let end: Vec<char> = text.chars().rev().take_while(&mut take).collect();
+        return std::iter::once('…').chain(end.into_iter().rev()).collect();
+    }
+    text.chars().take_while(take).chain(['…']).collect()
+}
+
+/// How many columns of a terminal a text takes.
+pub(crate) fn width(text: &str) -> usize {
+    text.chars().map(columns).sum()
+}
+
+/// How many columns a character takes: most take one, those of East Asia and pictures two, marks upon others none.
+fn columns(c: char) -> usize {
+    match u32::from(c) {
+        0x300..=0x36f | 0x200b..=0x200f | 0x202a..=0x202e | 0x2060..=0x2069 | 0xfe00..=0xfe0f => 0,
+        0x1100..=0x115f
+        | 0x2e80..=0xa4cf
+        | 0xac00..=0xd7a3
+        | 0xf900..=0xfaff
+        | 0xfe30..=0xfe6f
+        | 0xff00..=0xff60
+        | 0xffe0..=0xffe6
+        | 0x1f300..=0x1faff
+        | 0x20000..=0x3fffd => 2,
+        _ => 1,
+    }
+}
+
+/// A bar of at most so many columns, in eighths.
+pub(crate) fn bar(value: f64, most: f64, room: usize) -> String {
+    const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+    if most <= 0.0 || value <= 0.0 || !value.is_finite() {
+        return String::new();
+    }
+    // What is there at all is seen.
+    let eighths = ((value / most * room as f64 * 8.0).round() as usize).clamp(1, room * 8);
+    let mut bar = "█".repeat(eighths / 8);
+    if !eighths.is_multiple_of(8) {
+        bar.push(EIGHTHS[eighths % 8]);
+    }
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(vec![
+            Column::left("project").end_kept(8),
+            Column::left("title").elastic(),
+            Column::right("n"),
+        ]);
+        table.row(vec![
+            "/home/ada/primes".into(),
+            "Write a sieve\nnow, please, and test it".into(),
+            "1".into(),
+        ]);
+        table.row(vec!["x".into(), "日本語".into(), "1,234".into()]);
+        table
+    }
+
+    #[test]
+    fn a_table_fits_the_terminal_and_is_whole_on_a_pipe() {
+        assert_eq!(
+            table().lines(Some(32)),
+            [
+                "project   title                n",
+                "…/primes  Write a sieve …      1",
+                "x         日本語           1,234"
+            ]
+        );
+        assert!(table().lines(Some(32)).iter().all(|line| width(line) <= 32));
+        assert_eq!(table().lines(None)[1], "/home/ada/primes  Write a sieve now, please, and test it      1");
+    }
+
+    #[test]
+    fn bars_are_exact_to_an_eighth() {
+        assert_eq!(bar(10.0, 10.0, 4), "████");
+        assert_eq!(bar(5.0, 10.0, 3), "█▌");
+        assert_eq!(bar(0.0001, 10.0, 3), "▏");
+        assert_eq!([bar(0.0, 10.0, 3), bar(1.0, 0.0, 3), bar(f64::NAN, 1.0, 3)], ["", "", ""]);
+    }
+}

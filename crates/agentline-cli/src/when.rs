@@ -1,0 +1,125 @@
+//! Moments as people write and read them, in the time zone of this machine.
+
+use agentline::{Millis, Problem};
+use jiff::{Span, Timestamp, Zoned, civil::Date, tz::TimeZone};
+
+/// Turns moments into words and words into moments.
+#[derive(Clone, Debug)]
+pub(crate) struct Clock {
+    zone: TimeZone,
+}
+
+impl Clock {
+    /// The clock of this machine.
+    pub(crate) fn local() -> Self {
+        Self { zone: TimeZone::system() }
+    }
+
+    /// A clock that is the same everywhere.
+    #[cfg(test)]
+    pub(crate) fn utc() -> Self {
+        Self { zone: TimeZone::UTC }
+    }
+
+    /// Such as `2026-11-15 13:04`.
+    pub(crate) fn minute(&self, at: Millis) -> String {
+        self.told(at, "%Y-%m-%d %H:%M")
+    }
+
+    /// Such as `13:04:05`.
+    pub(crate) fn time(&self, at: Millis) -> String {
+        self.told(at, "%H:%M:%S")
+    }
+
+    /// Such as `2026-11-15T13:04:05+01:00`, for programs.
+    pub(crate) fn exact(&self, at: Millis) -> String {
+        self.told(at, "%Y-%m-%dT%H:%M:%S%:z")
+    }
+
+    fn told(&self, at: Millis, form: &str) -> String {
+        self.zoned(at).map_or_else(|| at.to_string(), |zoned| zoned.strftime(form).to_string())
+    }
+
+    /// How many seconds east of Greenwich this clock is now.
+    pub(crate) fn east_of_utc(&self) -> i32 {
+        self.zone.to_offset(Timestamp::now()).seconds()
+    }
+
+    fn zoned(&self, at: Millis) -> Option<Zoned> {
+        let at = Timestamp::from_millisecond(i64::try_from(at).ok()?).ok()?;
+        Some(at.to_zoned(self.zone.clone()))
+    }
+
+    /// The beginning of what was typed: a day, `today`, `yesterday`, or a time ago such as `7d`, `12h`, `2w`.
+    pub(crate) fn since(&self, flag: &str, text: &str) -> Result<Millis, Problem> {
+        self.edge(text, Timestamp::now().to_zoned(self.zone.clone()), false).ok_or_else(|| wrong(flag, text))
+    }
+
+    /// The end of what was typed, which is no longer part of it; a day counts to its end.
+    pub(crate) fn until(&self, flag: &str, text: &str) -> Result<Millis, Problem> {
+        self.edge(text, Timestamp::now().to_zoned(self.zone.clone()), true).ok_or_else(|| wrong(flag, text))
+    }
+
+    fn edge(&self, text: &str, now: Zoned, is_end: bool) -> Option<Millis> {
+        let day = match text.trim() {
+            "now" => return millis(&now),
+            "today" => Some(now.date()),
+            "yesterday" => now.date().yesterday().ok(),
+            other => other.parse::<Date>().ok(),
+        };
+        if let Some(day) = day {
+            let day = if is_end { day.tomorrow().ok()? } else { day };
+            return millis(&day.to_zoned(self.zone.clone()).ok()?);
+        }
+        if let Ok(moment) = text.parse::<Timestamp>() {
+            return Millis::try_from(moment.as_millisecond()).ok();
+        }
+        let (number, unit) = text.trim().split_at_checked(text.trim().len().checked_sub(1)?)?;
+        let number: i64 = number.parse().ok().filter(|n| (0..100_000).contains(n))?;
+        let ago = match unit {
+            "m" => Span::new().try_minutes(number),
+            "h" => Span::new().try_hours(number),
+            "d" => Span::new().try_days(number),
+            "w" => Span::new().try_weeks(number),
+            _ => return None,
+        };
+        millis(&now.checked_sub(ago.ok()?).ok()?)
+    }
+}
+
+fn millis(at: &Zoned) -> Option<Millis> {
+    Millis::try_from(at.timestamp().as_millisecond()).ok()
+}
+
+fn wrong(flag: &str, text: &str) -> Problem {
+    Problem::new(flag, format!("`{text}` is not a day or a time ago")).hint(
+        "write a day such as `2026-11-01`, `today`, `yesterday`, or a time ago such as `7d`, `12h`, `2w`",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_told_and_read() {
+        let clock = Clock::utc();
+        let at = 1_794_747_845_678;
+        assert_eq!(clock.minute(at), "2026-11-15 13:04");
+        assert_eq!(clock.time(at), "13:04:05");
+        assert_eq!(clock.exact(at), "2026-11-15T13:04:05+00:00");
+        let now = clock.zoned(at).unwrap();
+        let edge = |text: &str, is_end: bool| {
+            clock.edge(text, now.clone(), is_end).map(|at| clock.exact(at).replace("+00:00", ""))
+        };
+        assert_eq!(edge("2026-11-01", false).as_deref(), Some("2026-11-01T00:00:00"));
+        assert_eq!(edge("2026-11-01", true).as_deref(), Some("2026-11-02T00:00:00"));
+        assert_eq!(edge("today", false).as_deref(), Some("2026-11-15T00:00:00"));
+        assert_eq!(edge("yesterday", true).as_deref(), Some("2026-11-15T00:00:00"));
+        assert_eq!(edge("7d", false).as_deref(), Some("2026-11-08T13:04:05"));
+        assert_eq!(edge("2026-11-01T10:00:00Z", false).as_deref(), Some("2026-11-01T10:00:00"));
+        for bad in ["", "soon", "-1d", "2026-13-01", "7y", "99999999999999999999d", "ä"] {
+            assert_eq!(edge(bad, false), None, "{bad}");
+        }
+    }
+}
