@@ -2,7 +2,7 @@
 
 use crate::{
     Dialogue, Ground, Launch, Look, Plan, Problem, ProjectRef, Prospect, SavedForm, SessionFile, SessionFold,
-    SessionRoot, Stance, Surface, Version,
+    SessionRoot, Stance, Surface, ToolTable, Version,
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -61,10 +61,14 @@ pub trait Agent: Sync + Send {
         &[]
     }
 
+    /// Its tools, with their canonical names and arguments.
+    fn tools(&self) -> &'static ToolTable {
+        ToolTable::EMPTY
+    }
+
     /// Its own name of a canonical tool.
     fn native_tool(&self, tool: &str) -> Option<&'static str> {
-        let _ = tool;
-        None
+        self.tools().natives(tool).next()
     }
 
     /// Where the file of a session grows while a run goes on, once it can be known.

@@ -52,6 +52,7 @@ mod saved;
 mod session_ledger;
 mod tape;
 mod tool;
+mod tool_table;
 mod transcript;
 mod usage;
 mod veil;
@@ -100,6 +101,7 @@ pub use session_ledger::{
 };
 pub use tape::{Act, TAPE_SCHEMA, Tape, TapeHeader, tape_frame, tape_line};
 pub use tool::{ToolKind, ToolStatus};
+pub use tool_table::{Items, McpNames, ToolRow, ToolTable};
 pub use transcript::{Blocks, Transcript};
 pub use usage::{Count, Source, Span, Tokens, Usage, UsageBook};
 pub use veil::{MARK, SHORTEST_SECRET, Veil};

@@ -1,11 +1,17 @@
 //! OpenCode: spoken to by `opencode acp`. What it may do without asking is told by a variable; the rest it asks.
 
 mod manners;
+mod message;
+mod saved;
+#[cfg(test)]
+mod saved_tests;
+mod tools;
 
-use super::adapter::{self, Own, found};
+use super::adapter::{self, Own, found, home_folder};
 use crate::{
     Abilities, Agent, Card, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem,
-    Prospect, Rule, RunRequest, SignIn, Stance, Surface, Talk, Trust, Version, acp::Acp, policy::stands_back,
+    Prospect, Rule, RunRequest, SavedForm, SessionFold, SessionRoot, SignIn, Stance, Surface, Talk,
+    ToolTable, Trust, Version, acp::Acp, policy::stands_back,
 };
 use serde_json::{Map, Value, json};
 use std::{
@@ -145,6 +151,41 @@ impl Agent for OpenCode {
         });
         ways.extend(keys.map(|name| SignIn::new(name.clone(), true)));
         adapter::first_wins(ways)
+    }
+
+    fn tools(&self) -> &'static ToolTable {
+        &tools::TOOLS
+    }
+
+    fn session_roots(
+        &self,
+        env: &BTreeMap<String, String>,
+        home: &Path,
+        look: &dyn Look,
+    ) -> Vec<SessionRoot> {
+        let data = home_folder(env, home, "XDG_DATA_HOME", ".local/share").join("opencode");
+        if let Some(named) = env.get("OPENCODE_DB").filter(|v| !v.is_empty()) {
+            // Relative to its folder, as the program takes it; in memory there is nothing to read.
+            let named = (named != ":memory:").then(|| SessionRoot::database(data.join(named)));
+            return named.into_iter().collect();
+        }
+        // Preview releases have databases of their own beside the one of the others.
+        let mut names = look.list(&data).unwrap_or_default();
+        names.retain(|name| name.starts_with("opencode") && name.ends_with(".db"));
+        names.sort_by_key(|name| (name != "opencode.db", name.clone()));
+        if names.is_empty() {
+            names.push("opencode.db".to_owned());
+        }
+        names.into_iter().map(|name| SessionRoot::database(data.join(name))).collect()
+    }
+
+    fn session_form(&self, head: &[u8]) -> Option<SavedForm> {
+        saved::form(head)
+    }
+
+    fn session_fold(&self, form: SavedForm) -> Option<Box<dyn SessionFold>> {
+        matches!(form, SavedForm::Whole | SavedForm::Database)
+            .then(|| Box::new(saved::SavedFold::new()) as Box<dyn SessionFold>)
     }
 }
 

@@ -1,0 +1,289 @@
+//! One message of an OpenCode session with its parts, as entries of a saved session.
+
+use super::tools::TOOLS;
+use crate::{
+    Entry, Media, Part, RawJson, Role, SavedDiff, SavedResult, SavedTool, Tokens, ToolStatus,
+    wire::{Entries, List, Num, Str, wire},
+};
+use serde_json::value::RawValue;
+
+wire! { pub(super) struct MessageWire<'a> { info: InfoWire<'a> = "info", parts: List<PartWire<'a>> = "parts" } }
+wire! { pub(super) struct InfoWire<'a> {
+    id: Str<'a> = "id",
+    role: Str<'a> = "role",
+    model_id: Str<'a> = "modelID",
+    tokens: Option<TokensWire<'a>> = "tokens",
+    finish: Str<'a> = "finish",
+    error: ErrorWire<'a> = "error",
+    summary: Str<'a> = "summary",
+    time: TimeWire<'a> = "time",
+} }
+wire! { pub(super) struct TimeWire<'a> {
+    created: Num = "created", completed: Num = "completed", start: Num = "start", end: Num = "end",
+} }
+wire! { pub(super) struct ErrorWire<'a> { name: Str<'a> = "name", data: ErrorData<'a> = "data" } }
+wire! { pub(super) struct ErrorData<'a> { message: Str<'a> = "message" } }
+wire! { pub(super) struct TokensWire<'a> {
+    total: Num = "total", input: Num = "input", output: Num = "output", reasoning: Num = "reasoning",
+    cache: CacheWire<'a> = "cache",
+} }
+wire! { pub(super) struct CacheWire<'a> { read: Num = "read", write: Num = "write" } }
+wire! { pub(super) struct PartWire<'a> {
+    id: Str<'a> = "id",
+    kind: Str<'a> = "type",
+    text: Str<'a> = "text",
+    synthetic: Str<'a> = "synthetic",
+    metadata: Entries<'a, &'a RawValue> = "metadata",
+    tool: Str<'a> = "tool",
+    call: Str<'a> = "callID",
+    state: StateWire<'a> = "state",
+    mime: Str<'a> = "mime",
+    url: Str<'a> = "url",
+    prompt: Str<'a> = "prompt",
+    reason: Str<'a> = "reason",
+    tokens: Option<TokensWire<'a>> = "tokens",
+} }
+wire! { pub(super) struct StateWire<'a> {
+    status: Str<'a> = "status",
+    input: Option<&'a RawValue> = "input",
+    output: Option<&'a RawValue> = "output",
+    error: Str<'a> = "error",
+    metadata: MetadataWire<'a> = "metadata",
+    attachments: List<PartWire<'a>> = "attachments",
+    time: TimeWire<'a> = "time",
+} }
+wire! { pub(super) struct MetadataWire<'a> {
+    exit: Option<&'a RawValue> = "exit",
+    interrupted: Str<'a> = "interrupted",
+    diff: Str<'a> = "diff",
+    file: FileDiff<'a> = "filediff",
+    files: List<FileDiff<'a>> = "files",
+} }
+wire! { pub(super) struct FileDiff<'a> {
+    file: Str<'a> = "file",
+    path: Str<'a> = "filePath",
+    patch: Str<'a> = "patch",
+    diff: Str<'a> = "diff",
+    before: Option<Str<'a>> = "before",
+    after: Option<Str<'a>> = "after",
+} }
+wire! { struct InputWire<'a> { file: Str<'a> = "filePath", content: Option<Str<'a>> = "content", tool: Str<'a> = "tool" } }
+wire! { struct Proof<'a> { signature: Str<'a> = "signature" } }
+
+/// Why the model stopped, in Claude's words.
+const STOPS: &[(&str, &str)] = &[
+    ("stop", "end_turn"),
+    ("tool-calls", "tool_use"),
+    ("length", "max_tokens"),
+    ("content-filter", "refusal"),
+];
+
+/// Words of a refused call.
+const REFUSALS: &[&str] =
+    &["rejected permission", "specified a rule", "QuestionRejectedError", "user dismissed"];
+
+/// What a call ends with that was stopped.
+const ABORTED: &str = "Tool execution aborted";
+
+/// The end of what a command gave back that was killed when its prompt was stopped.
+pub(super) const ABORTED_COMMAND: &str = "User aborted the command\n</shell_metadata>";
+
+/// What it gives back of a command that took too long; it calls it completed, with no exit code.
+const TIMED_OUT: &str = "terminated command after exceeding timeout";
+
+/// Which parts of a message are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which<'a> {
+    /// All of them.
+    All,
+    /// Those before the one of this id.
+    Before(&'a str),
+    /// This one and those behind it.
+    From(&'a str),
+}
+
+impl Which<'_> {
+    fn means(self, part: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Before(first) => part < first,
+            Self::From(first) => part >= first,
+        }
+    }
+}
+
+/// The entries of a message that was read from this record.
+pub(super) fn entries(record: &RawJson, wire: MessageWire<'_>, which: Which<'_>) -> Vec<Entry> {
+    let info = wire.info;
+    let role = if &*info.role == "assistant" { Role::Assistant } else { Role::User };
+    let new = |id: String, role| {
+        let mut entry = Entry::new(id, role);
+        entry.timestamp = info.time.created.0;
+        entry.originals = vec![record.clone()];
+        entry
+    };
+    let mut entry = new(info.id.to_string(), role);
+    let mut context = new(format!("{}:context", &*info.id), role);
+    context.context = true;
+    let mut usage: Option<Tokens> = None;
+    let mut requests = 0;
+    let mut finish = info.finish;
+    let mut compacts = false;
+    for part in wire.parts.0.into_iter().filter(|part| which.means(&part.id)) {
+        match &*part.kind {
+            "text" if &*part.synthetic == "true" => context.parts.push(Part::text(part.text.own())),
+            "text" => entry.parts.push(Part::text(part.text.own())),
+            "reasoning" => entry.parts.extend(thinking(part)),
+            "tool" => entry.parts.push(Part::Tool(Box::new(tool(part)))),
+            "file" => entry.parts.push(Part::Media(media(&part))),
+            "subtask" => entry.parts.push(Part::text(part.prompt.own())),
+            "compaction" => compacts = true,
+            "step-finish" => {
+                requests += 1;
+                let told = part.tokens.map(tokens).unwrap_or_default();
+                usage = Some(usage.unwrap_or_default().plus(told));
+                if finish.is_empty() {
+                    finish = part.reason;
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut all = Vec::new();
+    if role == Role::Assistant {
+        entry.model = Some(info.model_id.own()).filter(|model| !model.is_empty());
+        let spent = |tokens: &Tokens| tokens.sum() > 0;
+        // Where steps are not told apart, all of it is counted where the message begins.
+        let of_message = info.tokens.filter(|_| !matches!(which, Which::From(_)));
+        entry.usage = usage.or_else(|| of_message.map(tokens).filter(spent));
+        entry.requests = (requests > 0).then_some(requests);
+        entry.counted_as = copied_name(&entry, info.time.completed.0);
+        entry.stop_reason =
+            STOPS.iter().find(|(own, _)| *own == &*finish).map(|(_, stop)| (*stop).to_owned());
+        // The summary of a compaction is for the model to go on with.
+        entry.context = &*info.summary == "true";
+    }
+    if compacts {
+        let mut note = new(info.id.to_string(), Role::System);
+        note.parts.push(Part::text("Conversation compacted"));
+        all.push(note);
+    }
+    if !(entry.parts.is_empty() && entry.usage.is_none()) {
+        all.push(entry);
+    }
+    if !context.parts.is_empty() {
+        all.push(context);
+    }
+    if !info.error.name.is_empty() && !matches!(which, Which::From(_)) {
+        let mut error = new(format!("{}:error", &*info.id), Role::System);
+        let (name, message) = (&*info.error.name, &*info.error.data.message);
+        error.parts.push(Part::text(if message.is_empty() { name } else { message }));
+        all.push(error);
+    }
+    all
+}
+
+/// A fork copies messages under new ids; their times, model and tokens stay.
+fn copied_name(entry: &Entry, completed: Option<u64>) -> Option<String> {
+    let (created, completed) = (entry.timestamp?, completed?);
+    let sum = entry.usage?.sum();
+    Some(format!("{created}-{completed}-{sum}-{}", entry.model.as_deref().unwrap_or_default()))
+}
+
+/// Its input leaves the cached ones out, ours does not.
+pub(super) fn tokens(wire: TokensWire<'_>) -> Tokens {
+    let (read, write) = (wire.cache.read.0, wire.cache.write.0);
+    let cached = read.unwrap_or(0).saturating_add(write.unwrap_or(0));
+    let input = wire.input.0.map(|input| input.saturating_add(cached));
+    let parts = [input, wire.output.0, wire.reasoning.0];
+    let sum = || parts.into_iter().flatten().fold(0, u64::saturating_add);
+    Tokens {
+        input,
+        output: wire.output.0,
+        thoughts: wire.reasoning.0,
+        cached: read,
+        cache_write: write,
+        total: Some(wire.total.0.unwrap_or_else(sum)),
+        ..Tokens::default()
+    }
+}
+
+fn thinking(part: PartWire<'_>) -> Option<Part> {
+    let proof = |raw: &RawValue| serde_json::from_str::<Proof<'_>>(raw.get()).ok().map(|p| p.signature.own());
+    let mut proofs = part.metadata.0.iter().filter_map(|(_, raw)| proof(raw));
+    let signature = proofs.find(|signature| !signature.is_empty());
+    let text = part.text.own();
+    (!text.trim().is_empty() || signature.is_some()).then_some(Part::Thinking { text, signature })
+}
+
+/// A file: its content where the address holds it, else where it lies.
+fn media(part: &PartWire<'_>) -> Media {
+    let inline = part.url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
+    match inline {
+        Some((mime, data)) => {
+            let mime = if part.mime.is_empty() { mime } else { &*part.mime };
+            Media::new(mime, Some(data.to_owned()), None)
+        }
+        None => Media::new(&*part.mime, None, Some(part.url.to_string())),
+    }
+}
+
+fn tool(part: PartWire<'_>) -> SavedTool {
+    let state = part.state;
+    let input = state.input.map_or("null", RawValue::get);
+    let input: InputWire<'_> = serde_json::from_str(input).unwrap_or_default();
+    // A call of a tool that is not there becomes one of the tool `invalid`.
+    let invalid = &*part.tool == "invalid";
+    let native = if invalid && !input.tool.is_empty() { input.tool.to_string() } else { part.tool.own() };
+    let mut tool = SavedTool::new(TOOLS.tool_use(part.call.own(), &native, state.input));
+    if invalid {
+        tool.call.input.clone_from(&tool.call.raw_input);
+    }
+    let output = state.output.map(text_of).unwrap_or_default();
+    let status = match &*state.status {
+        "completed" if invalid => {
+            let offered = output.contains("unavailable tool") && TOOLS.is_own(&native);
+            if offered { ToolStatus::Denied } else { ToolStatus::Error }
+        }
+        "completed" if output.trim_end().ends_with(ABORTED_COMMAND) => ToolStatus::Cancelled,
+        "completed" if output.ends_with("</shell_metadata>") && output.contains(TIMED_OUT) => {
+            ToolStatus::Error
+        }
+        "completed" if state.metadata.exit.is_some_and(|exit| exit.get() != "0") => ToolStatus::Error,
+        "completed" => ToolStatus::Ok,
+        "error" if &*state.metadata.interrupted == "true" || &*state.error == ABORTED => {
+            ToolStatus::Cancelled
+        }
+        "error" if REFUSALS.iter().any(|words| state.error.contains(words)) => ToolStatus::Denied,
+        "error" => ToolStatus::Error,
+        _ => return tool,
+    };
+    let content = if &*state.status == "error" && output.is_empty() { state.error.own() } else { output };
+    let mut result = SavedResult::new(status, content);
+    result.media = state.attachments.0.iter().map(media).collect();
+    result.raw = state.output.filter(|raw| !raw.get().starts_with('"')).map(ToOwned::to_owned);
+    result.timestamp = state.time.end.0;
+    tool.diff = (status == ToolStatus::Ok).then(|| diff(&native, state.metadata, input)).flatten();
+    tool.result = Some(result);
+    tool
+}
+
+fn text_of(raw: &RawValue) -> String {
+    if raw.get().starts_with('"') {
+        return serde_json::from_str::<Str<'_>>(raw.get()).map(Str::own).unwrap_or_default();
+    }
+    if raw.get() == "null" { String::new() } else { raw.get().to_owned() }
+}
+
+fn diff(native: &str, metadata: MetadataWire<'_>, input: InputWire<'_>) -> Option<SavedDiff> {
+    let filled = |text: Str<'_>| Some(text.own()).filter(|text| !text.is_empty());
+    let mut files = metadata.files.0;
+    let file = if files.len() == 1 { files.remove(0) } else { metadata.file };
+    let path = [file.path, file.file, input.file].into_iter().find_map(filled);
+    let unified = filled(metadata.diff).or_else(|| filled(file.patch)).or_else(|| filled(file.diff));
+    let (old, new) = (file.before.map(Str::own), file.after.map(Str::own));
+    // What was in a file before it was written is not kept.
+    let new = new.or_else(|| input.content.filter(|_| native == "write").map(Str::own));
+    let diff = SavedDiff { path: path.unwrap_or_default(), old, new, unified };
+    (diff.new.is_some() || diff.unified.is_some()).then_some(diff)
+}
