@@ -13,6 +13,7 @@ mod load;
 mod project;
 mod scan;
 mod search;
+pub mod sqlite;
 mod usage;
 mod watch;
 

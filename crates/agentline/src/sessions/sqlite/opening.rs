@@ -1,0 +1,249 @@
+//! The ways to open a database so that nothing is written: neither to it nor beside it.
+
+use super::table::Tables;
+use crate::Error;
+use agentline_core::Damage;
+use rusqlite::{Connection, OpenFlags};
+use std::{
+    fs::{self, Metadata},
+    hash::{DefaultHasher, Hash, Hasher},
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+use tempfile::TempDir;
+
+/// How long we wait for a lock that the agent holds.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often files are copied again that were changed while they were copied.
+const COPIES: usize = 5;
+
+/// How a database is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Nobody writes: there is no log of changes, so the file alone is all there is, and no lock is needed.
+    Still,
+    /// There is a log with its index: both are read, with the locks of all readers, and none is written.
+    Shared,
+    /// There is a log without its index, or a change that broke off: both must be worked through, which is done on a copy.
+    Copied,
+}
+
+/// A file's size and times.
+type Seen = Option<(u64, Option<SystemTime>, u64)>;
+
+/// The files of a database as they are now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Files {
+    database: Seen,
+    log: Seen,
+    index: Seen,
+    journal: Seen,
+}
+
+/// An open database, or a copy of it.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) connection: Connection,
+    pub(super) tables: Tables,
+    /// What is known to be wrong with the file.
+    pub(super) damage: Option<Damage>,
+    way: Way,
+    files: Files,
+    /// Removed when it is dropped, after the connection.
+    _copy: Option<TempDir>,
+}
+
+impl Files {
+    pub(super) fn look(path: &Path) -> Self {
+        let seen = |ending: &str| {
+            let metadata = fs::metadata(beside(path, ending)).ok().filter(Metadata::is_file)?;
+            Some((metadata.len(), metadata.modified().ok(), identity(&metadata)))
+        };
+        Self { database: seen(""), log: seen("-wal"), index: seen("-shm"), journal: seen("-journal") }
+    }
+
+    /// Another when anything that was said may be another. The index tells nothing of its own.
+    pub(super) fn stamp(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.database, self.log, self.journal).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn way(&self) -> Way {
+        let filled = |seen: Seen| seen.is_some_and(|(size, ..)| size > 0);
+        match (filled(self.journal), filled(self.log), self.index.is_some()) {
+            (true, ..) | (_, true, false) => Way::Copied,
+            (_, false, _) => Way::Still,
+            (_, true, true) => Way::Shared,
+        }
+    }
+
+    /// Whether these are the same files, whatever is in them.
+    fn are_same_as(&self, other: &Self) -> bool {
+        let identity = |seen: Seen| seen.map(|(_, _, identity)| identity);
+        self.way() == other.way()
+            && identity(self.database) == identity(other.database)
+            && identity(self.log) == identity(other.log)
+    }
+}
+
+impl Opened {
+    pub(super) fn new(path: &Path) -> Result<Self, Error> {
+        let files = Files::look(path);
+        let way = files.way();
+        let opened = match way {
+            Way::Copied => Err(rusqlite::Error::InvalidQuery),
+            _ => connect(path, way).and_then(|c| Tables::look(&c).map(|tables| (c, tables))),
+        };
+        let (connection, tables, way, copy) = match opened {
+            Ok((connection, tables)) => (connection, tables, way, None),
+            // The index may be of no use, or may not be read by us.
+            Err(_) if way != Way::Still => {
+                let folder = copy(path)?;
+                let (connection, tables) = open_copy(&folder).map_err(|e| unreadable(path, &e))?;
+                (connection, tables, Way::Copied, Some(folder))
+            }
+            Err(error) => return Err(unreadable(path, &error)),
+        };
+        let damage = (way == Way::Still).then(|| cut(path)).flatten();
+        Ok(Self { connection, tables, damage, way, files, _copy: copy })
+    }
+
+    /// Whether it must be opened again to see what is there now.
+    pub(super) fn is_outdated(&self, path: &Path) -> bool {
+        let now = Files::look(path);
+        match self.way {
+            Way::Shared => !now.are_same_as(&self.files),
+            Way::Still | Way::Copied => now.stamp() != self.files.stamp(),
+        }
+    }
+
+    /// Whether what was just read may be half old and half new: only where no lock kept writers away.
+    pub(super) fn was_changed(&self, path: &Path) -> bool {
+        self.way == Way::Still && Files::look(path).stamp() != self.files.stamp()
+    }
+
+    /// Several reads that see the same moment.
+    pub(super) fn as_of_one_moment<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
+        let began = self.connection.execute_batch("BEGIN").is_ok();
+        let read = work(self);
+        if began {
+            // Nothing was changed, so nothing can be lost.
+            self.connection
+                .execute_batch("COMMIT")
+                .or_else(|_| self.connection.execute_batch("ROLLBACK"))
+                .ok();
+        }
+        read
+    }
+}
+
+fn connect(path: &Path, way: Way) -> rusqlite::Result<Connection> {
+    let options = match way {
+        Way::Still => "immutable=1",
+        // The index is mapped for reading alone, and never made.
+        Way::Shared => "mode=ro&readonly_shm=1",
+        Way::Copied => "mode=rw",
+    };
+    let flags = match way {
+        Way::Copied => OpenFlags::SQLITE_OPEN_READ_WRITE,
+        _ => OpenFlags::SQLITE_OPEN_READ_ONLY,
+    };
+    let flags = flags | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(format!("{}?{options}", uri(path)), flags)?;
+    connection.busy_timeout(PATIENCE)?;
+    // With the second, a file that is shorter than it says can be read as far as it goes.
+    connection.execute_batch("PRAGMA query_only=1; PRAGMA writable_schema=1; PRAGMA cache_size=-16000;")?;
+    Ok(connection)
+}
+
+fn open_copy(folder: &TempDir) -> rusqlite::Result<(Connection, Tables)> {
+    let connection = connect(&folder.path().join(COPY), Way::Copied)?;
+    let tables = Tables::look(&connection)?;
+    Ok((connection, tables))
+}
+
+const COPY: &str = "copy.db";
+
+/// Copies the database and its log to a folder of ours. They are copied again when they were changed meanwhile.
+fn copy(path: &Path) -> Result<TempDir, Error> {
+    let folder = TempDir::new().map_err(Error::io("create a folder for a copy of", path))?;
+    for _ in 0..COPIES {
+        let before = Files::look(path);
+        for ending in ["", "-wal", "-journal"] {
+            let from = beside(path, ending);
+            let to = beside(&folder.path().join(COPY), ending);
+            match copy_content(&from, &to) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound && !ending.is_empty() => {
+                    fs::remove_file(&to).ok()
+                }
+                other => Some(other.map_err(Error::io("copy", from))?),
+            };
+        }
+        if Files::look(path).stamp() == before.stamp() {
+            break;
+        }
+    }
+    Ok(folder)
+}
+
+/// The content alone: the copy of a file that may not be written may be.
+fn copy_content(from: &Path, to: &Path) -> io::Result<()> {
+    io::copy(&mut fs::File::open(from)?, &mut fs::File::create(to)?).map(drop)
+}
+
+/// Whether the file is shorter than it says.
+fn cut(path: &Path) -> Option<Damage> {
+    let mut head = [0; 100];
+    let mut file = fs::File::open(path).ok()?;
+    let size = file.metadata().ok()?.len();
+    file.read_exact(&mut head).ok()?;
+    let word =
+        |at: usize| u64::from(u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
+    let page = match u64::from(u16::from_be_bytes([head[16], head[17]])) {
+        1 => 65_536,
+        page => page,
+    };
+    // The count of pages holds only if it was written with the last change.
+    let said = if word(24) == word(92) { word(28).saturating_mul(page) } else { 0 };
+    (size < said).then(|| Damage::new(None, format!("the database is cut: {size} of {said} bytes are there")))
+}
+
+fn unreadable(path: &Path, error: &rusqlite::Error) -> Error {
+    Error::io("read", path)(io::Error::other(error.to_string()))
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// A path as SQLite takes it with options.
+fn uri(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let text = text.strip_prefix(r"\\?\").unwrap_or(&text).replace('\\', "/");
+    let mut uri = String::from(if text.starts_with('/') { "file:" } else { "file:/" });
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b':' => {
+                uri.push(char::from(byte))
+            }
+            _ => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri
+}
+
+#[cfg(unix)]
+fn identity(metadata: &Metadata) -> u64 {
+    use std::os::unix::fs::MetadataExt as _;
+    metadata.ino()
+}
+
+#[cfg(not(unix))]
+fn identity(_metadata: &Metadata) -> u64 {
+    0
+}

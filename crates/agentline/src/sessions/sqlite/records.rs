@@ -1,0 +1,206 @@
+//! What the rows of OpenCode's tables say, in the form of its exports.
+
+use super::{ById, Readable, SessionRow, opening::Opened, table::Values};
+use agentline_core::{Agent as _, Damage, RawJson, SavedForm, SessionInfo, Tokens, agents::opencode};
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is read of a session's own row.
+const SESSION: &[&str] = &[
+    "id",
+    "parent_id",
+    "directory",
+    "title",
+    "version",
+    "model",
+    "revert",
+    "cost",
+    "time_created",
+    "time_updated",
+    "tokens_input",
+    "tokens_output",
+    "tokens_reasoning",
+    "tokens_cache_read",
+    "tokens_cache_write",
+];
+
+/// Every session with what its tables tell without its content.
+pub(super) fn sessions(opened: &Opened) -> Readable<Vec<SessionRow>> {
+    let (connection, tables) = (&opened.connection, &opened.tables);
+    let mut all: ById<SessionRow> = ById::new();
+    let mut damage: Vec<Damage> = opened.damage.iter().cloned().collect();
+    damage.extend(tables.all(connection, "session", SESSION, |row| {
+        let id = row.text(0).into_owned();
+        let read = SessionRow {
+            info: info(&head(row)),
+            tokens: tokens(row),
+            changed: row.count(9).unwrap_or(0),
+            ..SessionRow::default()
+        };
+        all.insert(id, read);
+    }));
+    let columns = ["session_id", "time_updated", "octet_length(data)"];
+    for table in ["message", "part"] {
+        // A name is looked up once for the many rows that follow each other.
+        let mut sums: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
+        damage.extend(tables.all(connection, table, &columns, |row| {
+            let id = row.text(0);
+            let sum = match sums.get_mut(&*id) {
+                Some(sum) => sum,
+                None => sums.entry(id.into_owned()).or_default(),
+            };
+            let (rows, size, changed) = (&mut sum.0, &mut sum.1, &mut sum.2);
+            *rows += 1;
+            *size += row.count(2).unwrap_or(0);
+            *changed = (*changed).max(row.count(1).unwrap_or(0));
+        }));
+        for (id, (rows, size, changed)) in sums {
+            let session = all.entry(id).or_insert_with_key(|id| orphan(id));
+            session.size += size;
+            session.changed = session.changed.max(changed);
+            *(if table == "part" { &mut session.parts } else { &mut session.messages }) += rows;
+        }
+    }
+    Readable { value: all.into_values().collect(), damage }
+}
+
+/// A session whose own row is lost.
+fn orphan(id: &str) -> SessionRow {
+    SessionRow { info: info(&json!({"id": id})), ..SessionRow::default() }
+}
+
+/// The records of one session.
+pub(super) fn of_session(opened: &Opened, id: &str) -> Readable<Vec<RawJson>> {
+    let (connection, tables) = (&opened.connection, &opened.tables);
+    let mut damage: Vec<Damage> = opened.damage.iter().cloned().collect();
+    let mut records = Vec::new();
+    damage.extend(tables.matching(connection, "session", SESSION, ("id", id), |row| {
+        if row.text(0) == id && records.is_empty() {
+            records.push(RawJson::new(json!({"session": head(row)}).to_string()));
+        }
+    }));
+    let mut broken = 0_u64;
+    let mut messages: ById<String> = ById::new();
+    let columns = ["session_id", "id", "data"];
+    damage.extend(tables.matching(connection, "message", &columns, ("session_id", id), |row| {
+        let ids = [("id", row.text(1)), ("sessionID", row.text(0))];
+        match completed(&row.text(2), &ids) {
+            _ if row.text(0) != id => {}
+            Some(message) => _ = messages.insert(row.text(1).into_owned(), message),
+            None => broken += 1,
+        }
+    }));
+    let mut parts: ById<ById<String>> = ById::new();
+    let columns = ["session_id", "id", "message_id", "data"];
+    damage.extend(tables.matching(connection, "part", &columns, ("session_id", id), |row| {
+        let ids = [("id", row.text(1)), ("sessionID", row.text(0)), ("messageID", row.text(2))];
+        match completed(&row.text(3), &ids) {
+            _ if row.text(0) != id => {}
+            Some(part) => {
+                parts.entry(row.text(2).into_owned()).or_default().insert(row.text(1).into_owned(), part);
+            }
+            None => broken += 1,
+        }
+    }));
+    // Parts whose message is lost still tell what was said.
+    for message in
+        parts.keys().filter(|message| !messages.contains_key(*message)).cloned().collect::<Vec<_>>()
+    {
+        damage.push(Damage::new(None, format!("the message `{message}` is lost; its parts are not")));
+        let info = json!({"id": message, "sessionID": id, "role": "assistant"}).to_string();
+        messages.insert(message, info);
+    }
+    for (id, info) in messages {
+        let parts = parts.remove(&id).unwrap_or_default();
+        let size = info.len() + parts.values().map(|part| part.len() + 1).sum::<usize>() + 40;
+        let mut record = String::with_capacity(size);
+        record.extend(["{\"message\":{\"info\":", &info, ",\"parts\":["]);
+        for (i, part) in parts.into_values().enumerate() {
+            record.push_str(if i > 0 { "," } else { "" });
+            record.push_str(&part);
+        }
+        record.push_str("]}}");
+        records.push(RawJson::new(record));
+    }
+    if broken > 0 {
+        damage.push(Damage::new(None, format!("{broken} rows do not hold JSON")));
+    }
+    Readable { value: records, damage }
+}
+
+/// The sessions of which a row passes a test.
+pub(super) fn holding(opened: &Opened, test: &mut dyn FnMut(&[u8]) -> bool) -> Readable<BTreeSet<String>> {
+    let mut found: BTreeSet<String> = BTreeSet::new();
+    let mut damage: Vec<Damage> = opened.damage.iter().cloned().collect();
+    for (table, column) in [("session", "title"), ("message", "data"), ("part", "data")] {
+        let key = if table == "session" { "id" } else { "session_id" };
+        let read = opened.tables.all(&opened.connection, table, &[key, column], |row| {
+            if !found.contains(&*row.text(0)) && test(row.bytes(1)) {
+                found.insert(row.text(0).into_owned());
+            }
+        });
+        damage.extend(read);
+    }
+    Readable { value: found, damage }
+}
+
+/// The session's own row as an export has it.
+fn head(row: &Values<'_>) -> Value {
+    let text = |at: usize| Some(row.text(at).into_owned()).filter(|text| !text.is_empty());
+    let json = |at: usize| serde_json::from_str::<Value>(&row.text(at)).unwrap_or_default();
+    let all = [
+        ("id", json!(text(0))),
+        ("parentID", json!(text(1))),
+        ("directory", json!(text(2))),
+        ("title", json!(text(3))),
+        ("version", json!(text(4))),
+        ("model", json(5)),
+        ("revert", json(6)),
+        ("cost", json!(row.real(7))),
+        ("time", json!({"created": row.count(8), "updated": row.count(9)})),
+    ];
+    let told = all.into_iter().filter(|(_, value)| !value.is_null());
+    Value::Object(told.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())
+}
+
+/// What the agent's own reader makes of a session's row.
+fn info(head: &Value) -> SessionInfo {
+    let Some(mut fold) = opencode::OpenCode.session_fold(SavedForm::Database) else {
+        return SessionInfo::default();
+    };
+    fold.take(RawJson::new(json!({"session": head}).to_string()));
+    fold.finish().info
+}
+
+/// The sums of a session, which older versions do not keep.
+fn tokens(row: &Values<'_>) -> Option<Tokens> {
+    let [input, output, thoughts, read, write] = [10, 11, 12, 13, 14].map(|at| row.count(at));
+    let input = input?.saturating_add(read.unwrap_or(0)).saturating_add(write.unwrap_or(0));
+    let total = [output, thoughts].into_iter().flatten().fold(input, u64::saturating_add);
+    Some(Tokens {
+        input: Some(input),
+        output,
+        thoughts,
+        cached: read,
+        cache_write: write,
+        total: Some(total),
+        ..Tokens::default()
+    })
+}
+
+/// An object with the ids that its row holds beside it; `None` when it is no object.
+fn completed(data: &str, ids: &[(&str, std::borrow::Cow<'_, str>)]) -> Option<String> {
+    let body = data.trim().strip_prefix('{')?.strip_suffix('}')?;
+    serde_json::from_str::<IgnoredAny>(data).ok()?;
+    let mut all = String::with_capacity(data.len() + 120);
+    all.push('{');
+    all.push_str(body);
+    let mut first = body.trim().is_empty();
+    for (name, id) in ids {
+        let sign = if std::mem::take(&mut first) { "" } else { "," };
+        all.extend([sign, "\"", name, "\":", &Value::from(&**id).to_string()]);
+    }
+    all.push('}');
+    Some(all)
+}
