@@ -4,6 +4,7 @@ mod claude;
 mod events;
 mod human;
 mod json;
+mod messages;
 mod promptfoo;
 mod provider;
 pub(crate) mod saved;
@@ -11,7 +12,7 @@ pub(crate) mod table;
 pub(crate) mod words;
 
 use crate::{args::Output, ui::Ui};
-use agentline::{PermissionMode, Record};
+use agentline::{Completer, PermissionMode, Record};
 use std::io;
 
 /// What is told, and how.
@@ -41,6 +42,9 @@ trait Form {
         ui.busy("starting the agent");
     }
 
+    /// The agent is here, and what it saves completes the messages.
+    fn complete_by(&mut self, _completer: &Completer) {}
+
     /// One event; the last one is the outcome.
     fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()>;
 }
@@ -56,6 +60,11 @@ impl Renderer {
             Output::Promptfoo => Box::new(promptfoo::Promptfoo),
         };
         Self { form }
+    }
+
+    /// The agent is here, and what it saves completes the messages.
+    pub(crate) fn complete_by(&mut self, completer: &Completer) {
+        self.form.complete_by(completer);
     }
 
     /// Before the first event.

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 mod block;
 mod counts;
+mod hide;
 
 pub use block::{Block, BlockDiff, Content, ImageSource};
 pub(crate) use block::{Said, image_block};

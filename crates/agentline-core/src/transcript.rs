@@ -90,6 +90,12 @@ impl Transcript {
         Self { began: Some(now), ..Self::default() }
     }
 
+    /// When the run began, in milliseconds since 1970, where it was told.
+    #[must_use]
+    pub fn began(&self) -> Option<Millis> {
+        self.began
+    }
+
     /// Takes one event.
     pub fn take(&mut self, record: &Record) {
         if let Event::Started(started) = &record.event {

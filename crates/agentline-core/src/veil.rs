@@ -2,7 +2,7 @@
 
 use crate::{Event, Outcome, Usage};
 use serde_json::value::RawValue;
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
 /// What stands in the place of a secret.
 pub const MARK: &str = "[redacted]";
@@ -12,9 +12,16 @@ pub const SHORTEST_SECRET: usize = 8;
 const TELLING_PART: usize = 4;
 
 /// Knows the secrets of a run and hides them, however a JSON string may have spelled them.
-#[derive(Default, Debug, Clone)]
+#[derive(Default, Clone)]
 pub struct Veil {
     secrets: Vec<Vec<char>>,
+}
+
+impl fmt::Debug for Veil {
+    /// Not even in a log does it show what it hides.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Veil").field("secrets", &self.secrets.len()).finish()
+    }
 }
 
 /// How far a secret fits at a place in a text.

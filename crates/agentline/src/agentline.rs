@@ -12,7 +12,7 @@ use crate::{
     seat::Tell,
     typed::{Typed, TypedError, run_typed},
 };
-use agentline_core::{Agent, PriceTable, Problem, Problems, RunRequest, agents::Roster};
+use agentline_core::{Agent, PriceTable, Problem, Problems, RunRequest, Veil, agents::Roster};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Instant};
@@ -151,7 +151,9 @@ impl Agentline {
         // Whoever waits has a run already, and can stop it.
         let bell = Bell::default();
         let (driven, held) = link(Bell::clone(&bell));
-        let run = Run::new(who.run_id.clone(), held, Launched::of(&ready.start.launch));
+        let veil = Veil::new(&ready.start.launch.secrets);
+        let launched = Launched::of(&ready.start.launch, &veil);
+        let run = Run::new(who.run_id.clone(), held, launched).veiled(veil);
         let inner = Arc::clone(&self.inner);
         tokio::spawn(async move {
             let stopped = tokio::select! {

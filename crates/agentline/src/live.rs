@@ -9,6 +9,7 @@ use crate::{
     run::{Launched, Run},
     seat::{Boarding, Gone, Tell, refuse},
 };
+use agentline_core::Veil;
 use std::{path::PathBuf, time::Instant};
 use tokio::{
     sync::{mpsc::UnboundedSender, watch},
@@ -24,6 +25,7 @@ pub(crate) struct LiveHandle {
     gone: Gone,
     task: JoinHandle<()>,
     launched: Launched,
+    veil: Veil,
     /// The folder that stands for the agent's home.
     pub(crate) agent_home: PathBuf,
     /// The agent's process.
@@ -45,18 +47,29 @@ impl LiveHandle {
         begun: Instant,
     ) -> Result<Self, SpawnError> {
         let (board, boarding) = tokio::sync::mpsc::unbounded_channel();
-        let launched = Launched::of(&start.launch);
+        let veil = Veil::new(&start.launch.secrets);
+        let launched = Launched::of(&start.launch, &veil);
         let agent_home = start.launch.agent_home.clone();
         let live = inner.go_live(start, mark, boarding, Bell::clone(&bell), begun)?;
         let state = live.state.subscribe();
         let (pid, gone) = (live.process.pid(), Gone::clone(&live.gone));
-        Ok(Self { board, bell, state, gone, task: tokio::spawn(drive(live)), launched, agent_home, pid })
+        Ok(Self {
+            board,
+            bell,
+            state,
+            gone,
+            task: tokio::spawn(drive(live)),
+            launched,
+            veil,
+            agent_home,
+            pid,
+        })
     }
 
     /// Gives a run a place. Where the process is gone meanwhile, the run's outcome says so.
     pub(crate) fn run(&self, trip: Trip, tell: Tell) -> Run {
         let run_id = trip.order.who.run_id.clone();
-        Run::new(run_id, self.board(trip, tell), self.launched.clone())
+        Run::new(run_id, self.board(trip, tell), self.launched.clone()).veiled(self.veil.clone())
     }
 
     /// As [`run`](Self::run), for those who look after the run themselves.

@@ -18,7 +18,7 @@ use crate::{
     options::RunOptions,
     run::{Launched, Run},
 };
-use agentline_core::{RunRequest, Surface};
+use agentline_core::{RunRequest, Surface, Veil};
 use finds::Finds;
 use lanes::Lanes;
 use serde::{Deserialize, Serialize};
@@ -175,7 +175,8 @@ impl Pool {
         let bell = Bell::default();
         let (driven, held) = link(Bell::clone(&bell));
         let run_id = wanted.asked.who.run_id.clone();
-        let launched = Launched::of(&wanted.launch);
+        let veil = Veil::new(&wanted.launch.secrets);
+        let launched = Launched::of(&wanted.launch, &veil);
         let carrier = carry::Carrier {
             agentline: agentline.clone(),
             lanes: Arc::clone(&self.lanes),
@@ -185,7 +186,7 @@ impl Pool {
             is_stopped: false,
         };
         tokio::spawn(carrier.carry());
-        Ok(Run::new(run_id, held, launched))
+        Ok(Run::new(run_id, held, launched).veiled(veil))
     }
 
     /// Makes ready for this many runs like this one: starts the agents that they need and opens a session in the workspace

@@ -19,6 +19,8 @@ pub struct Run {
     state: State,
     last: (u32, u64),
     launched: Option<Launched>,
+    /// Hides the secrets of the run; `None` where they are not known here.
+    veil: Option<Veil>,
 }
 
 /// What was started, for people to look at. Secrets are hidden.
@@ -32,8 +34,7 @@ pub struct Launched {
 }
 
 impl Launched {
-    pub(crate) fn of(launch: &Launch) -> Self {
-        let veil = Veil::new(&launch.secrets);
+    pub(crate) fn of(launch: &Launch, veil: &Veil) -> Self {
         let command =
             std::iter::once(launch.program.to_string_lossy().into_owned()).chain(launch.args.iter().cloned());
         let command = command.map(|word| veil.text(&word).into_owned()).collect();
@@ -71,14 +72,32 @@ impl Canceller {
 impl Run {
     pub(crate) fn new(run_id: String, held: Held, launched: Launched) -> Self {
         let state = State::Going(held);
-        Self { run_id, batch: Vec::new().into_iter(), state, last: (0, 0), launched: Some(launched) }
+        Self {
+            run_id,
+            batch: Vec::new().into_iter(),
+            state,
+            last: (0, 0),
+            launched: Some(launched),
+            veil: None,
+        }
+    }
+
+    /// The same, with what hides its secrets.
+    pub(crate) fn veiled(mut self, veil: Veil) -> Self {
+        self.veil = Some(veil);
+        self
+    }
+
+    /// What hides the secrets of the run; `None` where they are not known here.
+    pub(crate) fn veil(&self) -> Option<&Veil> {
+        self.veil.as_ref()
     }
 
     /// A run that was over before it began.
     pub(crate) fn over(outcome: Outcome) -> Self {
         let run_id = outcome.run_id.clone();
         let state = State::Over(Some(Box::new(outcome)));
-        Self { run_id, batch: Vec::new().into_iter(), state, last: (0, 0), launched: None }
+        Self { run_id, batch: Vec::new().into_iter(), state, last: (0, 0), launched: None, veil: None }
     }
 
     /// The id of this run, as in events and outcome.

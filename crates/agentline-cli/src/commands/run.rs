@@ -10,7 +10,7 @@ use crate::{
     stop::Stop,
     ui::Ui,
 };
-use agentline::{Agentline, Error, Judge, Layer, Run, RunOptions, RunRequest};
+use agentline::{Agentline, Completer, Error, Judge, Layer, Run, RunOptions, RunRequest};
 use clap::Args;
 use serde_json::{Map, Number, Value};
 use std::path::PathBuf;
@@ -185,8 +185,11 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, Stop> {
     };
     let mut renderer = Renderer::new(telling);
     live::start(|| async {
+        let mut completer = Completer::new(&agentline, &request.prompt);
         let (judge, desk) = question::at_terminal(&request).unzip();
         let mut live = Live::begin(begin(ui, &agentline, request, args.warm, judge)).await?.asking(desk);
+        completer.begun(&live.run);
+        renderer.complete_by(&completer);
         if let Some(launched) = live.run.launched() {
             ui.detail(format!("command: {}", launched.command.join(" ")));
             if !launched.withheld.is_empty() {

@@ -1,20 +1,20 @@
 //! `--output events`: one object per event, the outcome last.
 
-use super::{Form, json::WithMessages};
+use super::{Form, json::WithMessages, messages::Messages};
 use crate::ui::Ui;
-use agentline::{Event, Record, Transcript};
+use agentline::{Completer, Event, Record};
 use serde::Serialize;
 use std::io::{self, Write};
 
 /// Prints every event as a line.
 pub(super) struct Events {
-    transcript: Option<Transcript>,
+    messages: Messages,
     line: Vec<u8>,
 }
 
 impl Events {
     pub(super) fn new(messages: bool) -> Self {
-        Self { transcript: messages.then(Transcript::default), line: Vec::new() }
+        Self { messages: Messages::new(messages), line: Vec::new() }
     }
 }
 
@@ -32,24 +32,25 @@ impl Form for Events {
     /// Each line is progress enough.
     fn begin(&mut self, _ui: &mut Ui) {}
 
+    fn complete_by(&mut self, completer: &Completer) {
+        self.messages.complete_by(completer);
+    }
+
     fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()> {
         self.line.clear();
-        match (&mut self.transcript, &record.event) {
-            (Some(transcript), Event::Outcome { outcome }) => {
-                transcript.take(record);
-                let outcome = WithMessages { outcome, messages: Some(transcript.messages()) };
+        self.messages.take(record);
+        let end = match &record.event {
+            Event::Outcome { outcome } => Some(self.messages.end(outcome)),
+            _ => None,
+        };
+        match end {
+            Some((outcome, messages @ Some(_))) => {
+                let outcome = WithMessages { outcome: &outcome, messages };
                 let Record { seq, at_ms, from, .. } = *record;
-                serde_json::to_writer(
-                    &mut self.line,
-                    &LastLine { seq, at_ms, from, r#type: "outcome", outcome },
-                )?;
+                let last = LastLine { seq, at_ms, from, r#type: "outcome", outcome };
+                serde_json::to_writer(&mut self.line, &last)?;
             }
-            (transcript, _) => {
-                if let Some(transcript) = transcript {
-                    transcript.take(record);
-                }
-                serde_json::to_writer(&mut self.line, record)?;
-            }
+            _ => serde_json::to_writer(&mut self.line, record)?,
         }
         self.line.push(b'\n');
         ui.out().write_all(&self.line)

@@ -1,14 +1,14 @@
 //! `--output json`: one object when the run ends.
 
-use super::{Form, words};
+use super::{Form, messages::Messages, words};
 use crate::ui::Ui;
-use agentline::{Event, Message, Outcome, Record, Transcript};
+use agentline::{Completer, Event, Message, Outcome, Record};
 use serde::Serialize;
 use std::io::{self, Write};
 
 /// Prints the outcome.
 pub(super) struct Json {
-    transcript: Option<Transcript>,
+    messages: Messages,
 }
 
 /// An outcome with the messages of the run.
@@ -17,26 +17,28 @@ pub(super) struct WithMessages<'a> {
     #[serde(flatten)]
     pub(super) outcome: &'a Outcome,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) messages: Option<&'a [Message<'static>]>,
+    pub(super) messages: Option<Vec<Message<'static>>>,
 }
 
 impl Json {
     pub(super) fn new(messages: bool) -> Self {
-        Self { transcript: messages.then(Transcript::default) }
+        Self { messages: Messages::new(messages) }
     }
 }
 
 impl Form for Json {
+    fn complete_by(&mut self, completer: &Completer) {
+        self.messages.complete_by(completer);
+    }
+
     fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()> {
-        if let Some(transcript) = &mut self.transcript {
-            transcript.take(record);
-        }
+        self.messages.take(record);
         words::activity(ui, &record.event);
         let Event::Outcome { outcome } = &record.event else { return Ok(()) };
+        let (outcome, messages) = self.messages.end(outcome);
         ui.rest();
-        let messages = self.transcript.as_ref().map(Transcript::messages);
         let out = ui.out();
-        serde_json::to_writer(&mut *out, &WithMessages { outcome, messages })?;
+        serde_json::to_writer(&mut *out, &WithMessages { outcome: &outcome, messages })?;
         out.write_all(b"\n")
     }
 }

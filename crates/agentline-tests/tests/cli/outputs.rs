@@ -193,3 +193,14 @@ fn our_own_files_are_not_the_agents_work() {
         outcome["files"].as_array().unwrap().iter().filter_map(|f| f["path"].as_str()).collect();
     assert_eq!(paths, [".gemini/GEMINI.md"]);
 }
+
+#[test]
+fn messages_without_a_session_are_those_of_the_stream_and_say_so() {
+    let outcome = User::new().agentline(&["run", "-o", "json", "--messages", "hi"]).json();
+    assert_eq!(outcome["messages"][0]["role"], "assistant", "{outcome}");
+    let warnings = outcome["warnings"].as_array().unwrap();
+    let said = warnings.iter().find(|warning| warning["code"] == "messages_incomplete");
+    assert!(said.is_some_and(|w| w["message"].as_str().unwrap().contains("no session")), "{warnings:?}");
+    let without = User::new().agentline(&["run", "-o", "json", "hi"]).json();
+    assert!(!without["warnings"].to_string().contains("messages_incomplete"), "{without}");
+}

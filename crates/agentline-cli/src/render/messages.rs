@@ -1,0 +1,48 @@
+//! The messages of a run, for the forms that hold them.
+
+use agentline::{Completer, Message, Outcome, Record, RunMessages, Transcript};
+use std::borrow::Cow;
+
+/// Collects the messages of a run where they are wanted.
+pub(super) struct Messages {
+    transcript: Option<Transcript>,
+    /// Reads what the agent saved; `None` for a tape, whose agent is not here.
+    completer: Option<Completer>,
+}
+
+impl Messages {
+    pub(super) fn new(wanted: bool) -> Self {
+        Self { transcript: wanted.then(Transcript::default), completer: None }
+    }
+
+    /// Completes them from what the agent saves.
+    pub(super) fn complete_by(&mut self, completer: &Completer) {
+        if let Some(transcript) = &mut self.transcript {
+            *transcript = completer.transcript();
+            self.completer = Some(completer.clone());
+        }
+    }
+
+    pub(super) fn take(&mut self, record: &Record) {
+        if let Some(transcript) = &mut self.transcript {
+            transcript.take(record);
+        }
+    }
+
+    /// The messages, and the outcome with what is to be said about them.
+    pub(super) fn end<'a>(
+        &mut self,
+        outcome: &'a Outcome,
+    ) -> (Cow<'a, Outcome>, Option<Vec<Message<'static>>>) {
+        let Some(transcript) = self.transcript.take() else { return (Cow::Borrowed(outcome), None) };
+        let Some(completer) = &self.completer else {
+            return (Cow::Borrowed(outcome), Some(transcript.into_messages()));
+        };
+        let RunMessages { messages, warning, .. } = completer.complete(transcript, outcome);
+        let mut outcome = Cow::Borrowed(outcome);
+        if let Some(warning) = warning {
+            outcome.to_mut().warnings.push(warning);
+        }
+        (outcome, Some(messages))
+    }
+}

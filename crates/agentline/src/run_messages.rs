@@ -1,0 +1,131 @@
+//! The messages of a run, completed at its end from what the agent saved: a stream does not tell thinking, tokens of a single
+//! message, or the change of a file; the session does.
+
+use crate::{Agentline, run::Run, sessions::Filter};
+use agentline_core::{
+    Block, Entry, Message, Millis, Notice, Outcome, Role, SavedSession, Transcript, Veil, claude_messages,
+};
+use std::{
+    borrow::Cow,
+    collections::BTreeSet,
+    path::Path,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+/// Where messages came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MessageSource {
+    /// What the agent saved: complete.
+    Session,
+    /// What the agent said while it ran.
+    Stream,
+}
+
+/// The messages of a run, in the view `claude`: what came of the prompt, which itself is not among them.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RunMessages {
+    /// In their order.
+    pub messages: Vec<Message<'static>>,
+    /// Where they came from.
+    pub source: MessageSource,
+    /// Why they may not be complete.
+    pub warning: Option<Notice>,
+}
+
+/// Completes the messages of one run.
+#[derive(Clone, Debug)]
+pub struct Completer {
+    agentline: Agentline,
+    prompt: String,
+    veil: Option<Veil>,
+    began: Millis,
+}
+
+impl Completer {
+    /// For a run of this prompt that is about to begin.
+    #[must_use]
+    pub fn new(agentline: &Agentline, prompt: &str) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let began = Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX);
+        Self { agentline: agentline.clone(), prompt: prompt.trim().to_owned(), veil: None, began }
+    }
+
+    /// The fold for the events of the run.
+    #[must_use]
+    pub fn transcript(&self) -> Transcript {
+        Transcript::begun(self.began)
+    }
+
+    /// Hides the secrets of this run, which has begun. A run whose secrets are not known here is not completed.
+    pub fn begun(&mut self, run: &Run) {
+        self.veil = run.veil().cloned();
+    }
+
+    /// The messages of the run that came to this outcome. Blocks: the agent's session is read.
+    #[must_use]
+    pub fn complete(&self, transcript: Transcript, outcome: &Outcome) -> RunMessages {
+        match self.saved(&transcript, outcome) {
+            Ok(messages) => RunMessages { messages, source: MessageSource::Session, warning: None },
+            Err(why) => {
+                let messages = transcript.into_messages();
+                // A run that said nothing has lost nothing.
+                let warning = (!messages.is_empty()).then(|| {
+                    let message = format!(
+                        "the messages are those of the stream, without what only the session tells: {why}"
+                    );
+                    Notice::new("messages_incomplete", message)
+                });
+                RunMessages { messages, source: MessageSource::Stream, warning }
+            }
+        }
+    }
+
+    /// What the agent saved of this run.
+    fn saved(&self, transcript: &Transcript, outcome: &Outcome) -> Result<Vec<Message<'static>>, String> {
+        let veil = self.veil.as_ref().ok_or("its secrets are known to another process alone")?;
+        let id = outcome.session_id.as_deref().ok_or("the agent named no session")?;
+        let store = self.agentline.sessions().no_index();
+        let found = store
+            .find_of(id, Path::new(&outcome.cwd), &Filter::new().agent(&*outcome.agent))
+            .map_err(|_| format!("the agent has saved no session `{id}`"))?;
+        let session = store.load(&found).map_err(|error| error.to_string())?;
+        let mut messages = self.of_run(&session);
+        if let Some(call) = calls(transcript.messages()).difference(&calls(&messages)).next() {
+            return Err(format!("the session does not hold the call `{call}`"));
+        }
+        if messages.iter().all(|message| message.role != Role::Assistant) {
+            return Err("the session does not hold the answer".into());
+        }
+        // Why the run stopped is told by its end, which few agents write down.
+        if let Some(last) = messages.last_mut().filter(|last| last.role == Role::Assistant) {
+            last.stop_reason =
+                last.stop_reason.take().or_else(|| outcome.stop_reason.clone().map(Cow::Owned));
+        }
+        messages.iter_mut().for_each(|message| veil.message(message));
+        Ok(messages)
+    }
+
+    /// What came after the prompt, later prompts left out. An agent may give all that went before a new time when it goes on
+    /// with a session, so times count only where the prompt is not found.
+    fn of_run(&self, session: &SavedSession) -> Vec<Message<'static>> {
+        let is_ours = |entry: &Entry| entry.is_prompt() && entry.text().contains(&self.prompt);
+        let told: Vec<&Entry> = match session.entries.iter().rposition(is_ours) {
+            Some(prompt) => session.entries[prompt..].iter().collect(),
+            None => session.entries.iter().filter(|entry| entry.timestamp >= Some(self.began)).collect(),
+        };
+        let told = told.into_iter().filter(|entry| !entry.context && entry.role != Role::User);
+        told.flat_map(|entry| claude_messages(&session.info, entry)).map(Message::into_owned).collect()
+    }
+}
+
+/// The ids of the calls in messages.
+fn calls(messages: &[Message<'static>]) -> BTreeSet<String> {
+    let blocks = messages.iter().flat_map(Message::blocks);
+    let ids = blocks.filter_map(|block| match block {
+        Block::ToolUse { id, .. } => Some(id.to_string()),
+        _ => None,
+    });
+    ids.collect()
+}
