@@ -14,6 +14,9 @@ use std::{
 /// Enough for a batch of events; larger pieces go out directly.
 const BUFFER: usize = 64 << 10;
 
+/// The columns of a terminal that does not tell.
+const USUAL_WIDTH: usize = 80;
+
 /// How something looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paint {
@@ -118,8 +121,8 @@ impl Ui {
 
     /// How many columns standard output has; `None` when it is no terminal.
     pub(crate) fn width(&self) -> Option<usize> {
-        let (width, _) = terminal_size::terminal_size_of(io::stdout())?;
-        Some(usize::from(width.0)).filter(|_| io::stdout().is_terminal())
+        let told = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+        io::stdout().is_terminal().then(|| told().unwrap_or(USUAL_WIDTH))
     }
 
     /// Whether details are wanted.

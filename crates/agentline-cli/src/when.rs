@@ -26,6 +26,11 @@ impl Clock {
         self.told(at, "%Y-%m-%d %H:%M")
     }
 
+    /// Such as `11-15 13:04`.
+    pub(crate) fn short_minute(&self, at: Millis) -> String {
+        self.told(at, "%m-%d %H:%M")
+    }
+
     /// Such as `13:04:05`.
     pub(crate) fn time(&self, at: Millis) -> String {
         self.told(at, "%H:%M:%S")

@@ -2,6 +2,7 @@
 //! what is left running.
 
 mod acp_agents;
+mod browser;
 mod claude_sdk;
 mod fake_stage;
 mod npm;
@@ -14,6 +15,7 @@ use agentline::Outcome;
 pub use acp_agents::{
     AcpAgent, AcpStage, OPENCODE_MODEL, example_agent, real_claude_acp, real_codex_acp, real_opencode,
 };
+pub use browser::{Browser, has_browser};
 pub use claude_sdk::ClaudeSdk;
 pub use fake_stage::FakeStage;
 pub use real::{real_gemini, skipped};

@@ -6,8 +6,9 @@ use crate::{
 };
 use std::io::{self, Write};
 
-/// The narrowest that the column which gives way becomes.
-const NARROWEST: usize = 12;
+/// Which columns give way, one after another, and how narrow they become.
+const SHRINKING: [(fn(&Column) -> bool, usize); 3] =
+    [(|column| column.is_elastic, 24), (|column| column.most.is_some(), 8), (|column| column.is_elastic, 4)];
 /// Spaces between columns.
 const GAP: usize = 2;
 
@@ -86,10 +87,12 @@ impl Table {
         for (width, column) in widths.iter_mut().zip(&self.columns) {
             *width = column.most.map_or(*width, |most| most.min(*width));
         }
-        let all = widths.iter().sum::<usize>() + GAP * (widths.len() - 1);
-        let too_much = all.saturating_sub(room);
-        if let Some(i) = self.columns.iter().position(|column| column.is_elastic) {
-            widths[i] = widths[i].saturating_sub(too_much).max(NARROWEST.min(widths[i]));
+        for (gives, narrowest) in SHRINKING {
+            let all = widths.iter().sum::<usize>() + GAP * (widths.len() - 1);
+            let too_much = all.saturating_sub(room);
+            if let Some(i) = self.columns.iter().position(gives) {
+                widths[i] = widths[i].saturating_sub(too_much).max(narrowest.min(widths[i]));
+            }
         }
         widths
     }

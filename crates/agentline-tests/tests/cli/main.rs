@@ -6,10 +6,13 @@ mod commands;
 mod demo;
 mod docs;
 mod outputs;
+#[cfg(target_os = "linux")]
+mod page;
 #[cfg(unix)]
 mod policy;
 mod replay;
 mod run;
+mod sessions;
 #[cfg(unix)]
 mod signals;
 #[cfg(unix)]

@@ -8,6 +8,11 @@ use std::{io::Write, process::Command};
 
 /// Runs the program on a terminal that `script` makes; `None` where there is no `script`.
 fn on_a_terminal(user: &User, args: &[&str]) -> Option<Done> {
+    on_a_terminal_of(user, 100, args)
+}
+
+/// The same on one with so many columns.
+pub(crate) fn on_a_terminal_of(user: &User, columns: u32, args: &[&str]) -> Option<Done> {
     let has_script = Command::new("script").arg("--version").output().is_ok_and(|o| o.status.success());
     if !has_script {
         // Not a print macro: the test runner would keep that to itself.
@@ -18,14 +23,15 @@ fn on_a_terminal(user: &User, args: &[&str]) -> Option<Done> {
     let words = std::iter::once(program.get_program()).chain(program.get_args());
     let line: Vec<String> = words.map(|word| format!("'{}'", word.to_string_lossy())).collect();
     let mut script = Command::new("script");
-    script.args(["-q", "-e", "-c", &line.join(" "), "/dev/null"]).env_clear();
+    let line = format!("stty rows 30 cols {columns}; {}", line.join(" "));
+    script.args(["-q", "-e", "-c", &line, "/dev/null"]).env_clear();
     script.current_dir(user.path(".")).env("TERM", "xterm-256color");
     script.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
     Some(script.output().unwrap().into())
 }
 
 /// What stays on the screen: lines that were wiped are left out, and so are colours.
-fn screen(done: &Done) -> String {
+pub(crate) fn screen(done: &Done) -> String {
     let mut shown = String::new();
     for line in done.out.lines() {
         let last = line.rsplit("\u{1b}[2K").next().unwrap_or_default();

@@ -15,6 +15,8 @@ use agentline::sessions::Summary;
 use clap::Args;
 use serde::Serialize;
 
+/// On a terminal with fewer columns the year is left out.
+const NARROW: usize = 110;
 /// The shortest id that is shown.
 const SHORTEST_ID: usize = 8;
 
@@ -67,7 +69,14 @@ pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &ListArgs) -> Result<u8, Stop>
     ]);
     for (summary, length) in all.iter().zip(lengths) {
         let info = &summary.info;
-        let at = info.updated.or(info.started).map(|at| desk.clock.minute(at));
+        let minute = |at| {
+            if width.is_some_and(|w| w < NARROW) {
+                desk.clock.short_minute(at)
+            } else {
+                desk.clock.minute(at)
+            }
+        };
+        let at = info.updated.or(info.started).map(minute);
         // What a program reads is not shortened.
         let id = if width.is_some() { info.id.get(..length).unwrap_or(&info.id) } else { &info.id };
         let tokens =

@@ -59,6 +59,7 @@ pub(super) fn run(ui: &mut Ui, desk: &Desk, args: SearchArgs) -> Result<u8, Stop
     query.hidden = args.context;
     let mut found = desk.store.search(&query)?;
     let total = found.len();
+    let hits: usize = found.iter().map(|result| result.hits.len()).sum();
     found.truncate(args.limit.unwrap_or(usize::MAX));
     let code = if total == 0 { exit::FAILED } else { exit::DONE };
     if args.output == ReportOutput::Json {
@@ -83,7 +84,6 @@ pub(super) fn run(ui: &mut Ui, desk: &Desk, args: SearchArgs) -> Result<u8, Stop
             writeln!(ui.out(), "{line}")?;
         }
     }
-    let hits: usize = found.iter().map(|result| result.hits.len()).sum();
     ui.say(format!("{hits} hits in {total} sessions"));
     Ok(code)
 }

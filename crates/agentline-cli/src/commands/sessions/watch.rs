@@ -23,7 +23,7 @@ pub(crate) struct WatchArgs {
     #[command(flatten)]
     which: Which,
     /// End when nothing was said for so many seconds [default: end on Ctrl-C]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     until_idle: Option<f64>,
     /// Only what is said from now on
     #[arg(long)]

@@ -202,9 +202,9 @@ impl Page<'_> {
         for (number, entry) in entries.iter().filter(|(_, entry)| entry.is_prompt()) {
             let text = entry.text();
             let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("(a file)");
-            write!(self.out, "<li><a href=\"#e{number}\" dir=auto>")?;
+            write!(self.out, "<li><a href=\"#e{number}\"><span dir=auto>")?;
             escape::text(self.out, &words::cut(line.trim(), 80))?;
-            writeln!(self.out, "</a></li>")?;
+            writeln!(self.out, "</span></a></li>")?;
         }
         writeln!(self.out, "</ol></nav>")
     }
@@ -296,7 +296,7 @@ impl Page<'_> {
     fn thinking(&mut self, text: &str) -> io::Result<()> {
         let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
         write!(self.out, "<details class=think><summary><b>Thinking</b> <span class=hint>")?;
-        escape::text(self.out, &words::cut(first.trim(), 100))?;
+        escape::text(self.out, &words::cut(first.trim_matches(['*', '#', ' ', '_']), 100))?;
         writeln!(self.out, "</span></summary><div class=prose>")?;
         prose::prose(self.out, text)?;
         writeln!(self.out, "</div></details>")

@@ -12,7 +12,7 @@ pub(super) fn change(out: &mut dyn Write, change: &Change) -> io::Result<()> {
     let language = Language::of(&change.path);
     write!(out, "<div class=diff tabindex=0 role=region aria-label=\"Change of ")?;
     escape::attribute(out, &change.path)?;
-    writeln!(out, "\"><table>")?;
+    writeln!(out, "\"><table{}>", if change.numbered { "" } else { " class=plain" })?;
     for (i, hunk) in change.hunks.iter().enumerate() {
         if i > 0 {
             writeln!(out, "<tr class=gap><td><td><td>⋯</tr>")?;

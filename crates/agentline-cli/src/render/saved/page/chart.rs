@@ -39,7 +39,7 @@ pub(super) fn chart(out: &mut dyn Write, turns: &[Turn]) -> io::Result<()> {
     let bars = bars(turns);
     let most_in = bars.iter().map(|bar| bar.tokens.input.unwrap_or(0)).max().unwrap_or(0).max(1);
     let most_out = bars.iter().map(|bar| bar.tokens.produced()).max().unwrap_or(0).max(1);
-    let width = (bars.len().max(24)) as f64 * STEP;
+    let width = (bars.len().max(16)) as f64 * STEP;
     let height = ABOVE + BELOW;
     writeln!(
         out,

@@ -1,0 +1,296 @@
+//! A real browser that looks at a page: Debian's Chromium without a screen, spoken to over its own pipe.
+
+use serde_json::{Value, json};
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    path::Path,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::{
+        OnceLock,
+        mpsc::{Receiver, channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long the browser may take for one thing, on a machine with much else to do.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Nothing that a browser does by itself, and nothing of its user.
+const FLAGS: &[&str] = &[
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--remote-debugging-pipe",
+];
+
+/// A browser with one page; it ends with this value.
+#[derive(Debug)]
+pub struct Browser {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    messages: Receiver<Value>,
+    session: String,
+    next: u64,
+    /// What the page asked for, by address.
+    requests: Vec<String>,
+    /// What the page complained about.
+    complaints: Vec<String>,
+    /// Its settings and caches, removed with it.
+    _profile: tempfile::TempDir,
+}
+
+/// Whether there is a browser; where there is none and we may, it is installed first.
+///
+/// # Panics
+/// There is none where CI=true.
+#[must_use]
+pub fn has_browser() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let works = || Command::new("chromium").arg("--version").output().is_ok_and(|o| o.status.success());
+        let install = || {
+            let apt = |args: &[&str]| {
+                let mut command = Command::new("apt-get");
+                command.args(args).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
+                command.output().is_ok_and(|o| o.status.success())
+            };
+            let add = || apt(&["install", "-y", "--no-install-recommends", "chromium"]);
+            add() || (apt(&["update"]) && add())
+        };
+        let found = works() || (install() && works());
+        let is_ci = std::env::var("CI").is_ok_and(|v| v == "true");
+        assert!(
+            found || !is_ci,
+            "no `chromium` is here and none could be installed; CI looks at pages in a browser"
+        );
+        if !found {
+            // Not a print macro: the test runner would keep that to itself.
+            let _ =
+                writeln!(std::io::stderr(), "left out: no `chromium` is here and none could be installed");
+        }
+        found
+    })
+}
+
+impl Browser {
+    /// Opens a page of a file, in a window of this size.
+    ///
+    /// # Panics
+    /// The browser does not start, or does not open it.
+    #[must_use]
+    pub fn open(page: &Path, (width, height): (u32, u32)) -> Self {
+        let profile = tempfile::Builder::new().prefix("agentline-browser-").tempdir().expect("a folder");
+        // The browser reads and writes its pipe by the numbers three and four.
+        let mut child = Command::new("sh")
+            .args(["-c", "exec chromium \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null", "chromium"])
+            .args(FLAGS)
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .env("HOME", profile.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let stdin = child.stdin.take();
+        let messages = listen(child.stdout.take().expect("a pipe"));
+        let mut browser = Self {
+            child,
+            stdin,
+            messages,
+            session: String::new(),
+            next: 0,
+            requests: Vec::new(),
+            complaints: Vec::new(),
+            _profile: profile,
+        };
+        let target = browser.call("Target.createTarget", json!({"url": "about:blank"}));
+        let attach = json!({"targetId": target["targetId"], "flatten": true});
+        let session = browser.call("Target.attachToTarget", attach);
+        session["sessionId"].as_str().expect("a session").clone_into(&mut browser.session);
+        for domain in ["Page.enable", "Network.enable", "Runtime.enable", "Log.enable"] {
+            browser.call(domain, json!({}));
+        }
+        browser.size(width, height);
+        let url = format!("file://{}", page.display());
+        browser.go(&url);
+        browser
+    }
+
+    /// Goes to an address and waits until it is there.
+    ///
+    /// # Panics
+    /// It does not come.
+    pub fn go(&mut self, url: &str) {
+        self.call("Page.navigate", json!({ "url": url }));
+        self.until("document.readyState === 'complete' && location.href !== 'about:blank'");
+    }
+
+    /// The size of the window; a narrow one is a phone's.
+    pub fn size(&mut self, width: u32, height: u32) {
+        let mobile = width < 600;
+        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile});
+        self.call("Emulation.setDeviceMetricsOverride", size);
+    }
+
+    /// What the user prefers: `light` or `dark`; or the medium `print`.
+    pub fn prefer(&mut self, scheme: &str, medium: &str) {
+        let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+        self.call("Emulation.setEmulatedMedia", json!({"media": medium, "features": features}));
+    }
+
+    /// What an expression comes to in the page.
+    ///
+    /// # Panics
+    /// It throws.
+    pub fn eval(&mut self, expression: &str) -> Value {
+        let asked = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
+        let told = self.call("Runtime.evaluate", asked);
+        assert!(told.get("exceptionDetails").is_none(), "{expression}: {told}");
+        told["result"]["value"].clone()
+    }
+
+    /// Waits until an expression is true in the page.
+    ///
+    /// # Panics
+    /// It does not become true.
+    pub fn until(&mut self, expression: &str) {
+        let end = Instant::now() + PATIENCE;
+        while self.eval(expression) != json!(true) {
+            assert!(Instant::now() < end, "{expression} did not become true");
+            thread::sleep(Duration::from_millis(30));
+        }
+    }
+
+    /// Clicks in the middle of the first element that a selector finds.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn click(&mut self, selector: &str) {
+        let find = format!(
+            "(() => {{ const e = document.querySelector({selector:?}); e.scrollIntoView({{block: 'center', behavior: 'instant'}}); \
+             const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; }})()"
+        );
+        let at = self.eval(&find);
+        for kind in ["mousePressed", "mouseReleased"] {
+            let event = json!({"type": kind, "x": at[0], "y": at[1], "button": "left", "clickCount": 1});
+            self.call("Input.dispatchMouseEvent", event);
+        }
+    }
+
+    /// Types a text where the focus is.
+    pub fn type_text(&mut self, text: &str) {
+        self.call("Input.insertText", json!({ "text": text }));
+    }
+
+    /// Presses a key, with shift or without.
+    pub fn press(&mut self, key: &str, shift: bool) {
+        let codes = [("Enter", 13), ("Escape", 27), ("Tab", 9)];
+        let code = codes.iter().find(|(name, _)| *name == key).map_or(0, |(_, code)| *code);
+        let text = match key {
+            "Enter" => "\r",
+            key if key.len() == 1 => key,
+            _ => "",
+        };
+        for kind in ["keyDown", "keyUp"] {
+            let event = json!({"type": kind, "key": key, "text": text, "windowsVirtualKeyCode": code,
+                "modifiers": if shift { 8 } else { 0 }});
+            self.call("Input.dispatchKeyEvent", event);
+        }
+    }
+
+    /// A picture of the window as PNG in base64, of the whole page where that is wanted.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn picture(&mut self, whole: bool) -> String {
+        let told =
+            self.call("Page.captureScreenshot", json!({"format": "png", "captureBeyondViewport": whole}));
+        told["data"].as_str().expect("a picture").to_owned()
+    }
+
+    /// Everything that the page asked for.
+    #[must_use]
+    pub fn requests(&self) -> &[String] {
+        &self.requests
+    }
+
+    /// Errors of scripts, and what the page's policy refused.
+    #[must_use]
+    pub fn complaints(&self) -> &[String] {
+        &self.complaints
+    }
+
+    /// Asks the browser for something and waits for the answer.
+    fn call(&mut self, method: &str, params: Value) -> Value {
+        self.next += 1;
+        let id = self.next;
+        let mut message = json!({"id": id, "method": method, "params": params});
+        if !self.session.is_empty() {
+            message["sessionId"] = json!(self.session);
+        }
+        let stdin = self.stdin.as_mut().expect("a pipe");
+        stdin.write_all(format!("{message}\0").as_bytes()).expect("the browser listens");
+        stdin.flush().expect("the browser listens");
+        loop {
+            let told = self.messages.recv_timeout(PATIENCE).unwrap_or_else(|why| panic!("{method}: {why}"));
+            if told["id"] == json!(id) {
+                assert!(told.get("error").is_none(), "{method}: {told}");
+                return told["result"].clone();
+            }
+            self.note(&told);
+        }
+    }
+
+    fn note(&mut self, told: &Value) {
+        let params = &told["params"];
+        match told["method"].as_str() {
+            Some("Network.requestWillBeSent") => {
+                self.requests.push(params["request"]["url"].as_str().unwrap_or_default().to_owned());
+            }
+            Some("Runtime.exceptionThrown") => self.complaints.push(params["exceptionDetails"].to_string()),
+            Some("Log.entryAdded") => self.complaints.push(params["entry"]["text"].to_string()),
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // It ends when its pipe does; should it not, it is killed.
+        self.stdin = None;
+        let end = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < end && matches!(self.child.try_wait(), Ok(None)) {
+            thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Messages as they come, each ended by a NUL.
+fn listen(stdout: ChildStdout) -> Receiver<Value> {
+    let (sender, messages) = channel();
+    thread::spawn(move || {
+        let mut reader = BufReader::new(stdout);
+        loop {
+            let mut message = Vec::new();
+            if !reader.read_until(0, &mut message).is_ok_and(|n| n > 0) {
+                return;
+            }
+            message.pop();
+            let Ok(message) = serde_json::from_slice(&message) else { continue };
+            if sender.send(message).is_err() {
+                // What is left is read, so that the browser is not held up at its end.
+                let _ = reader.read_to_end(&mut Vec::new());
+                return;
+            }
+        }
+    });
+    messages
+}
