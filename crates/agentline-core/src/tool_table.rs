@@ -142,6 +142,15 @@ impl ToolTable {
         }
     }
 
+    /// Whether it is a tool of a server, also where server and tool cannot be told apart.
+    fn is_of_server(&self, native: &str) -> bool {
+        let marked = match self.mcp {
+            McpNames::Joined { prefix } if !prefix.is_empty() => native.starts_with(prefix),
+            _ => native.starts_with(OURS),
+        };
+        marked || self.server_tool(native).is_some()
+    }
+
     /// The agent's own name of a canonical tool, by which its newest version knows it; a native name is its own. `None`
     /// for a tool that it does not have.
     #[must_use]
@@ -173,7 +182,7 @@ impl ToolTable {
         let row = self.row(native);
         let kind = match row {
             Some(row) => row.kind,
-            None if self.server_tool(native).is_some() => ToolKind::Mcp,
+            None if self.is_of_server(native) => ToolKind::Mcp,
             None => ToolKind::Other,
         };
         let mut tool = ToolUse::new(id, self.canonical(native), native, kind);

@@ -3,11 +3,11 @@
 use crate::{
     Abilities, Card, Divided, Ground, Launch, Look, McpServer, Millis, ModeWish, ModelValidation, ModelWish,
     Notice, PermissionMode, Plan, Problem, RunRequest, Sandbox, Secrets, SignIn, Surface, SystemMode, Talk,
-    ToolKind, ToolUse,
+    ToolKind, ToolTable, ToolUse,
     acp::{manners::plain_tool, tools::ToolCall},
     divide_environment,
 };
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::{
     borrow::Cow,
     collections::BTreeMap,
@@ -247,37 +247,21 @@ fn servers(
     Ok(all)
 }
 
-/// A tool's native name, its canonical name, and what it does.
-pub(super) type Names = &'static [(&'static str, &'static str, ToolKind)];
-
 /// A call in our vocabulary: by the tool's name where the table has it, else by what the protocol says of it. Arguments
 /// get the names that they have in the canonical form.
-pub(super) fn tool(call: &ToolCall, native: &str, names: Names, arguments: &[(&str, &str)]) -> ToolUse {
+pub(super) fn tool(call: &ToolCall, native: &str, table: &ToolTable) -> ToolUse {
     let mut tool = plain_tool(call);
     native.clone_into(&mut tool.native_name);
-    if let Some((_, name, kind)) = names.iter().find(|(own, ..)| *own == native) {
-        (*name).clone_into(&mut tool.name);
-        tool.kind = *kind;
-    } else if let Some(rest) = native.strip_prefix("mcp__") {
-        tool.name = format!("mcp__{rest}");
-        tool.kind = ToolKind::Mcp;
-    } else if let Some((server, rest)) = native.split_once('_').filter(|_| call.kind == "other") {
-        tool.name = format!("mcp__{server}__{rest}");
+    let of_server =
+        native.starts_with("mcp__") || (call.kind == "other" && table.server_tool(native).is_some());
+    if let Some(row) = table.row(native) {
+        row.name.clone_into(&mut tool.name);
+        tool.kind = row.kind;
+    } else if of_server {
+        tool.name = table.canonical(native);
         tool.kind = ToolKind::Mcp;
     }
-    let raw =
-        call.raw_input.as_ref().and_then(|raw| serde_json::from_str::<Map<String, Value>>(raw.get()).ok());
-    if let Some(raw) = raw.filter(|_| !arguments.is_empty()) {
-        let renamed: Map<String, Value> = raw
-            .into_iter()
-            .map(|(name, value)| {
-                let other =
-                    arguments.iter().find(|(own, _)| *own == name).map(|(_, other)| (*other).to_owned());
-                (other.unwrap_or(name), value)
-            })
-            .collect();
-        tool.input = serde_json::value::to_raw_value(&renamed).ok();
-    }
+    tool.input = call.raw_input.as_ref().map(|raw| table.canonical_input(native, raw));
     tool.path = matches!(tool.kind, ToolKind::Write | ToolKind::Edit).then(|| call.first_path()).flatten();
     tool
 }

@@ -2,6 +2,7 @@
 
 mod manners;
 mod saved;
+mod tools;
 
 use super::{
     adapter::{self, Own, found},
@@ -10,7 +11,7 @@ use super::{
 use crate::{
     Abilities, Agent, Card, Decision, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan,
     Problem, Prospect, Rule, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance,
-    Surface, SystemMode, Talk, Trust, Version, acp::Acp, policy::stands_back,
+    Surface, SystemMode, Talk, ToolTable, Trust, Version, acp::Acp, policy::stands_back,
 };
 use serde_json::json;
 use std::{collections::BTreeMap, path::Path};
@@ -175,6 +176,10 @@ impl Agent for Claude {
 
     fn session_fold(&self, form: SavedForm) -> Option<Box<dyn SessionFold>> {
         (form == SavedForm::Lines).then(|| Box::new(saved::ClaudeFold::new()) as _)
+    }
+
+    fn tools(&self) -> &'static ToolTable {
+        &tools::TOOLS
     }
 
     fn sign_in(

@@ -3,6 +3,7 @@
 
 mod manners;
 mod saved;
+mod tools;
 
 use super::{
     adapter::{self, Own, found},
@@ -11,7 +12,7 @@ use super::{
 use crate::{
     Abilities, Agent, Card, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem,
     Prospect, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance, Surface, Talk,
-    Version, acp::Acp,
+    ToolTable, Version, acp::Acp,
 };
 use std::{collections::BTreeMap, path::Path};
 
@@ -123,6 +124,10 @@ impl Agent for Codex {
 
     fn session_fold(&self, form: SavedForm) -> Option<Box<dyn SessionFold>> {
         (form == SavedForm::Lines).then(|| Box::new(saved::CodexFold::new()) as _)
+    }
+
+    fn tools(&self) -> &'static ToolTable {
+        &tools::TOOLS
     }
 
     fn sign_in(

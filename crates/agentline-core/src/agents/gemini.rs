@@ -26,7 +26,8 @@ mod versions;
 
 use crate::{
     Abilities, Agent, Card, Dialogue, Ground, Launch, Look, Plan, Problem, ProjectRef, Prospect, RunRequest,
-    SavedForm, SessionFile, SessionFold, SessionRoot, SessionSpot, SignIn, Stance, Surface, Talk, Version,
+    SavedForm, SessionFile, SessionFold, SessionRoot, SessionSpot, SignIn, Stance, Surface, Talk, ToolTable,
+    Version,
 };
 use std::{
     collections::BTreeMap,
@@ -126,8 +127,8 @@ impl Agent for Gemini {
         tools::ADDED_ARGUMENTS
     }
 
-    fn native_tool(&self, tool: &str) -> Option<&'static str> {
-        tools::native_names(tool).into_iter().next()
+    fn tools(&self) -> &'static ToolTable {
+        &tools::TOOLS
     }
 
     fn session_spot(&self, home: &Path, cwd: &Path, session: &str, look: &dyn Look) -> Option<SessionSpot> {

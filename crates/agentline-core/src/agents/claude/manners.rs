@@ -1,35 +1,17 @@
 //! Claude Code's manners over ACP: it says the tools' own names, and gives what they return in a fence.
 
+use super::tools::TOOLS;
 use crate::{
     Failure, Kind, ToolKind, ToolUse,
     acp::{
         manners::{Ended, Manners, message_of, plain_failure, plain_output},
         tools::ToolCall,
     },
-    agents::adapter::{self, Names},
+    agents::adapter,
     rpc::RpcError,
     wire::{Str, wire},
 };
 use serde_json::value::RawValue;
-
-/// Its tools: they have the canonical names.
-const NAMES: Names = &[
-    ("Write", "Write", ToolKind::Write),
-    ("Edit", "Edit", ToolKind::Edit),
-    ("MultiEdit", "MultiEdit", ToolKind::Edit),
-    ("NotebookEdit", "NotebookEdit", ToolKind::Edit),
-    ("Read", "Read", ToolKind::Read),
-    ("Glob", "Glob", ToolKind::Search),
-    ("Grep", "Grep", ToolKind::Search),
-    ("LS", "LS", ToolKind::Search),
-    ("Bash", "Bash", ToolKind::Shell),
-    ("BashOutput", "BashOutput", ToolKind::Other),
-    ("WebFetch", "WebFetch", ToolKind::Web),
-    ("WebSearch", "WebSearch", ToolKind::Web),
-    ("Task", "Task", ToolKind::Agent),
-    ("Agent", "Task", ToolKind::Agent),
-    ("TodoWrite", "TodoWrite", ToolKind::Other),
-];
 
 /// What the kinds of its errors mean.
 const ERRORS: &[(&str, Kind)] = &[
@@ -59,7 +41,7 @@ impl Manners for ClaudeManners {
     }
 
     fn tool(&self, call: &ToolCall) -> ToolUse {
-        adapter::tool(call, &native_name(call), NAMES, &[])
+        adapter::tool(call, &native_name(call), &TOOLS)
     }
 
     fn server(&self, call: &ToolCall) -> Option<String> {
@@ -69,7 +51,7 @@ impl Manners for ClaudeManners {
     }
 
     fn ended(&self, call: &ToolCall, failed: bool, output: &str) -> Ended {
-        let own = NAMES.iter().any(|(name, ..)| *name == native_name(call));
+        let own = TOOLS.is_own(&native_name(call));
         match failed {
             true if own && output.contains("No such tool available") => {
                 Ended::Denied("not_offered".to_owned())
@@ -88,19 +70,10 @@ impl Manners for ClaudeManners {
 
 /// A call as a session has it.
 pub(super) fn tool_use(id: &str, native: &str, input: Option<&RawValue>) -> ToolUse {
-    let known = NAMES.iter().find(|(name, ..)| *name == native);
-    let (name, kind) = match known {
-        Some((_, name, kind)) => (*name, *kind),
-        None if native.starts_with("mcp__") => (native, ToolKind::Mcp),
-        None => (native, ToolKind::Other),
-    };
-    let mut tool = ToolUse::new(id, name, native, kind);
-    tool.input = input.map(ToOwned::to_owned);
-    tool.raw_input.clone_from(&tool.input);
-    if matches!(kind, ToolKind::Write | ToolKind::Edit) {
+    let mut tool = TOOLS.tool_use(id, native, input);
+    if tool.kind == ToolKind::Edit && tool.path.is_none() {
         let aim: Aim<'_> = input.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
-        let path = if aim.file.is_empty() { aim.notebook } else { aim.file };
-        tool.path = Some(path.own()).filter(|path| !path.is_empty());
+        tool.path = Some(aim.notebook.own()).filter(|path| !path.is_empty());
     }
     tool
 }

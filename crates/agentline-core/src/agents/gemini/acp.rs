@@ -209,8 +209,8 @@ impl Manners for GeminiManners {
 
     fn tool(&self, call: &ToolCall) -> ToolUse {
         let native = native_name(call);
-        let mut tool = tools::tool_use(call.id.clone(), &native, call.raw_input.as_deref());
-        if tool.kind == ToolKind::Other && !tools::is_own(&native) {
+        let mut tool = tools::TOOLS.tool_use(call.id.clone(), &native, call.raw_input.as_deref());
+        if tool.kind == ToolKind::Other && !tools::TOOLS.is_own(&native) {
             // One that our table does not know is what the protocol says that it is: a shell is no harmless tool
             // because it has a new name.
             let plain = plain_tool(call);

@@ -229,9 +229,9 @@ fn entries_of(rule: &Rule, key: &str, text: &str, roots: &[&str]) -> Result<Vec<
         .iter()
         .find(|(other, _)| *other == rule.tool)
         .map_or(rule.tool.as_str(), |(_, name)| *name);
-    let natives = tools::native_names(name);
+    let natives = tools::TOOLS.natives(name).collect::<Vec<_>>();
     if natives.is_empty() {
-        let meant = nearest(&rule.tool, tools::names()).map(|n| format!("did you mean `{n}`? "));
+        let meant = nearest(&rule.tool, tools::TOOLS.names()).map(|n| format!("did you mean `{n}`? "));
         let common = "Write, Edit, Read, LS, Glob, Grep, Bash, WebFetch, WebSearch, mcp__server__tool";
         return Err(Problem::new(key, format!("`{text}`: Gemini CLI has no tool `{}`", rule.tool))
             .hint(format!("{}known: {common}, and Gemini's own names", meant.unwrap_or_default())));

@@ -8,7 +8,7 @@ pub(super) const RULE_MARK: &str = "agentline rule: ";
 /// Error types of `tool_result` events.
 pub(super) fn of_type(kind: &str, tool: &str, message: &str) -> Option<String> {
     match kind {
-        "tool_not_registered" => tools::is_own(tool).then(|| "not_offered".to_owned()),
+        "tool_not_registered" => tools::TOOLS.is_own(tool).then(|| "not_offered".to_owned()),
         "policy_violation" => Some(by_policy(message)),
         "unhandled_exception" => needs_confirmation(message).then(|| "confirmation_required".to_owned()),
         "invalid_tool_params" => is_outside(message).then(|| "outside_workspace".to_owned()),
@@ -27,7 +27,7 @@ pub(super) fn of_message(tool: &str, message: &str) -> Option<String> {
     if message.contains("denied by policy") {
         return Some(by_policy(message));
     }
-    (message.starts_with("Tool \"") && message.contains("\" not found") && tools::is_own(tool))
+    (message.starts_with("Tool \"") && message.contains("\" not found") && tools::TOOLS.is_own(tool))
         .then(|| "not_offered".to_owned())
 }
 

@@ -113,7 +113,7 @@ impl SessionFile {
         let fresh: Vec<&Call<'_>> =
             record.calls.0.iter().filter(|call| self.told.insert(format!("call {}", &*call.id))).collect();
         for call in &fresh {
-            let tool = tools::tool_use(call.id.to_string(), &call.name, call.args);
+            let tool = tools::TOOLS.tool_use(call.id.to_string(), &call.name, call.args);
             say.event(run, Event::ToolUse(Box::new(tool)));
         }
         for call in fresh {

@@ -117,7 +117,7 @@ impl GeminiStream {
                 self.rules.turn(say);
                 self.turn_has_text = false;
                 self.open.insert(wire.id.to_string(), wire.tool.to_string());
-                let tool = tools::tool_use(wire.id.own(), &wire.tool, wire.parameters);
+                let tool = tools::TOOLS.tool_use(wire.id.own(), &wire.tool, wire.parameters);
                 say.event(run, Event::ToolUse(Box::new(tool)));
             }
             "tool_result" => self.tool_result(run, wire, say),

@@ -1,47 +1,17 @@
 //! OpenCode's manners over ACP: tools are named by their first title, and a command's exit code stands in its metadata.
 
+use super::{message::ABORTED_COMMAND, tools::TOOLS};
 use crate::{
-    Failure, Kind, ToolKind, ToolUse,
+    Failure, Kind, ToolUse,
     acp::{
         manners::{Ended, Manners, Quirks, message_of, plain_failure},
         tools::ToolCall,
     },
-    agents::adapter::{self, Names},
+    agents::adapter,
     rpc::RpcError,
     wire::wire,
 };
 use serde_json::{Map, Value};
-
-/// Its tools: native name, canonical name, kind.
-const NAMES: Names = &[
-    ("write", "Write", ToolKind::Write),
-    ("edit", "Edit", ToolKind::Edit),
-    ("patch", "Edit", ToolKind::Edit),
-    ("read", "Read", ToolKind::Read),
-    ("bash", "Bash", ToolKind::Shell),
-    ("glob", "Glob", ToolKind::Search),
-    ("grep", "Grep", ToolKind::Search),
-    ("list", "LS", ToolKind::Search),
-    ("webfetch", "WebFetch", ToolKind::Web),
-    ("websearch", "WebSearch", ToolKind::Web),
-    ("todowrite", "TodoWrite", ToolKind::Other),
-    ("todoread", "TodoRead", ToolKind::Other),
-    ("task", "Task", ToolKind::Agent),
-    ("skill", "Skill", ToolKind::Other),
-    ("invalid", "invalid", ToolKind::Other),
-];
-
-/// Arguments that other agents call otherwise.
-const ARGUMENTS: &[(&str, &str)] = &[
-    ("filePath", "file_path"),
-    ("filepath", "file_path"),
-    ("oldString", "old_string"),
-    ("newString", "new_string"),
-    ("replaceAll", "replace_all"),
-];
-
-/// The end of what a command gave back that was killed when its prompt was cancelled.
-const ABORTED: &str = "User aborted the command\n</shell_metadata>";
 
 wire! { struct Raw<'a> { metadata: Metadata<'a> = "metadata" } }
 wire! { struct Metadata<'a> { exit: Option<&'a serde_json::value::RawValue> = "exit" } }
@@ -72,14 +42,11 @@ impl Manners for OpenCodeManners {
     }
 
     fn tool(&self, call: &ToolCall) -> ToolUse {
-        adapter::tool(call, &native_name(call), NAMES, ARGUMENTS)
+        adapter::tool(call, &native_name(call), &TOOLS)
     }
 
     fn server(&self, call: &ToolCall) -> Option<String> {
-        // `server_tool`: where the name of the server ends is not told, so it is taken to hold no underscore.
-        let native = native_name(call);
-        let known = NAMES.iter().any(|(name, ..)| *name == native);
-        native.split_once('_').filter(|_| !known).map(|(server, _)| server.to_owned())
+        TOOLS.server_tool(&native_name(call)).map(|(server, _)| server.to_owned())
     }
 
     fn input_is_whole(&self, call: &ToolCall) -> bool {
@@ -95,11 +62,11 @@ impl Manners for OpenCodeManners {
         // A call of a tool that is not there is a tool of its own, which always works.
         let invalid = call.title == "Invalid Tool" || call.title == "invalid";
         let native = native_name(call);
-        if invalid && output.contains("unavailable tool") && NAMES.iter().any(|(name, ..)| *name == native) {
+        if invalid && output.contains("unavailable tool") && TOOLS.is_own(&native) {
             return Ended::Denied("not_offered".to_owned());
         }
         // It calls a command that it killed completed.
-        if native == "bash" && output.trim_end().ends_with(ABORTED) {
+        if native == "bash" && output.trim_end().ends_with(ABORTED_COMMAND) {
             return Ended::Cancelled;
         }
         if failed || invalid || code.is_some_and(|code| code != 0) { Ended::Failed } else { Ended::Ok }
@@ -115,8 +82,6 @@ fn native_name(call: &ToolCall) -> String {
         "fetch" => "webfetch",
         _ => "",
     };
-    let told = |name: &str| {
-        NAMES.iter().any(|(native, ..)| *native == name) || (name.contains('_') && !name.contains(['/', ' ']))
-    };
+    let told = |name: &str| TOOLS.is_own(name) || (name.contains('_') && !name.contains(['/', ' ']));
     if told(&call.first_title) || by_kind.is_empty() { call.first_title.clone() } else { by_kind.to_owned() }
 }

@@ -50,9 +50,9 @@ const ROWS: &[ToolRow] = &[
     row("execute", "execute", K::Other),
     row("repo_clone", "repo_clone", K::Other),
     row("repo_overview", "repo_overview", K::Read),
-    row("list_mcp_resources", "ListMcpResources", K::Mcp),
+    row("list_mcp_resources", "ListMcpResourcesTool", K::Mcp),
     row("list_mcp_resource_templates", "list_mcp_resource_templates", K::Mcp),
-    row("read_mcp_resource", "ReadMcpResource", K::Mcp),
+    row("read_mcp_resource", "ReadMcpResourceTool", K::Mcp),
     row("StructuredOutput", "StructuredOutput", K::Other),
     row("invalid", "invalid", K::Other),
 ];

@@ -4,24 +4,12 @@ use super::{
     patch::{self, Deed},
     records::{Command, Payload},
 };
+use crate::agents::codex::tools::TOOLS;
 use crate::{SavedTool, ToolKind, ToolUse, wire::List, wire::Str};
 use serde_json::{
     json,
     value::{RawValue, to_raw_value},
 };
-
-/// Its own names, the canonical ones, and what they do.
-const NAMES: &[(&str, &str, ToolKind)] = &[
-    ("exec_command", "Bash", ToolKind::Shell),
-    ("shell", "Bash", ToolKind::Shell),
-    ("shell_command", "Bash", ToolKind::Shell),
-    ("local_shell", "Bash", ToolKind::Shell),
-    ("container.exec", "Bash", ToolKind::Shell),
-    ("web_search", "WebSearch", ToolKind::Web),
-    ("view_image", "Read", ToolKind::Read),
-    ("update_plan", "TodoWrite", ToolKind::Other),
-    ("spawn_agent", "Task", ToolKind::Agent),
-];
 
 /// A call of a function with arguments in JSON.
 pub(super) fn function(call: &Payload<'_>) -> SavedTool {
@@ -41,7 +29,7 @@ pub(super) fn function(call: &Payload<'_>) -> SavedTool {
         raw.as_deref().and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
     tool.input = match read.cmd.or(read.command).filter(|_| tool.kind == ToolKind::Shell) {
         Some(command) => shell(command, &read.why),
-        None => raw.clone(),
+        None => raw.as_deref().map(|raw| TOOLS.canonical_input(&native, raw)),
     };
     tool.raw_input = raw;
     SavedTool::new(tool)
@@ -84,12 +72,7 @@ pub(super) fn web_search(call: &Payload<'_>, id: &str) -> SavedTool {
 }
 
 fn named(id: &str, native: &str) -> ToolUse {
-    let known = NAMES.iter().find(|(name, ..)| *name == native);
-    match known {
-        Some((_, name, kind)) => ToolUse::new(id, *name, native, *kind),
-        None if native.starts_with("mcp__") => ToolUse::new(id, native, native, ToolKind::Mcp),
-        None => ToolUse::new(id, native, native, ToolKind::Other),
-    }
+    TOOLS.tool_use(id, native, None)
 }
 
 /// A command without the shell that it is wrapped in.

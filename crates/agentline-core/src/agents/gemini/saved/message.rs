@@ -149,7 +149,7 @@ fn saved_tool(call: &Call<'_>) -> SavedTool {
 }
 
 fn use_of(id: &str, name: &str, args: Option<&RawValue>) -> ToolUse {
-    tools::tool_use(id.to_owned(), name, args.map(on_one_line).as_deref())
+    tools::TOOLS.tool_use(id.to_owned(), name, args.map(on_one_line).as_deref())
 }
 
 impl Piece<'_> {

@@ -106,7 +106,8 @@ impl Story {
         let moved =
             found.and_then(|(there, at)| self.told[there].parts[at].take().map(|part| (there, at, part)));
         let Some((there, at, Part::Tool(mut tool))) = moved else {
-            let mut tool = SavedTool::new(tools::tool_use(response.id.to_string(), &response.name, None));
+            let mut tool =
+                SavedTool::new(tools::TOOLS.tool_use(response.id.to_string(), &response.name, None));
             tool.result = Some(told_result(response, record, when));
             let here = self.answer.unwrap_or_else(|| self.unrecorded(&response.id, record));
             self.place(here, tool);
