@@ -21,14 +21,20 @@ pub trait Agent: Sync + Send {
         None
     }
 
-    /// What a surface of it can do at a version.
-    fn abilities(&self, surface: Surface, version: Option<Version>) -> Abilities;
+    /// What a surface of it can do at a version: over ACP what the protocol can, unless it says otherwise.
+    fn abilities(&self, surface: Surface, version: Option<Version>) -> Abilities {
+        let _ = version;
+        Abilities::of_protocol(surface)
+    }
 
     /// The surface that fits what was asked best, when the caller did not choose.
     ///
     /// # Errors
     /// What was asked fits no surface, with the reason.
-    fn choose(&self, request: &crate::RunRequest) -> Result<Surface, Problem>;
+    fn choose(&self, request: &crate::RunRequest) -> Result<Surface, Problem> {
+        let _ = request;
+        Ok(Surface::Acp)
+    }
 
     /// What is wrong with a request for this agent, before anything is looked up or started.
     fn check(&self, request: &crate::RunRequest, surface: Surface) -> Vec<Problem>;
@@ -322,6 +328,32 @@ pub struct Abilities {
     pub schema: bool,
     /// It can be kept warm between runs.
     pub warm: bool,
+}
+
+impl Abilities {
+    /// What can be done as far as the protocol goes.
+    fn of_protocol(surface: Surface) -> Self {
+        if surface != Surface::Acp {
+            return Self::default();
+        }
+        Self {
+            works: true,
+            streams_text: true,
+            thinking: true,
+            tool_events: true,
+            asks_permission: true,
+            cancels_in_band: true,
+            resumes: true,
+            mcp: true,
+            attachments: true,
+            multi_turn: true,
+            stop_reason: true,
+            hosted_tools: true,
+            schema: true,
+            warm: true,
+            live_usage: false,
+        }
+    }
 }
 
 /// Where a session's file grows.

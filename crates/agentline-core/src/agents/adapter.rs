@@ -1,9 +1,9 @@
 //! The start of an agent that is spoken to over ACP and in no other way: what all of them share.
 
 use crate::{
-    Abilities, Card, Divided, Ground, Launch, Look, McpServer, Millis, ModeWish, ModelValidation, ModelWish,
-    Notice, PermissionMode, Plan, Problem, RunRequest, Sandbox, Secrets, SignIn, Surface, SystemMode, Talk,
-    ToolKind, ToolTable, ToolUse,
+    Card, Divided, Ground, Launch, Look, McpServer, Millis, ModeWish, ModelValidation, ModelWish, Notice,
+    PermissionMode, Plan, Problem, RunRequest, Sandbox, Secrets, SignIn, Surface, SystemMode, Talk, ToolKind,
+    ToolTable, ToolUse,
     acp::{manners::plain_tool, tools::ToolCall},
     divide_environment,
 };
@@ -61,30 +61,6 @@ impl<'a> Own<'a> {
     /// Sets a variable.
     pub(super) fn set(&mut self, name: &'static str, value: impl Into<String>) {
         self.env.push((name, value.into()));
-    }
-}
-
-/// What an agent can do over ACP, as far as the protocol goes.
-pub(super) fn abilities(surface: Surface) -> Abilities {
-    if surface != Surface::Acp {
-        return Abilities::default();
-    }
-    Abilities {
-        works: true,
-        streams_text: true,
-        thinking: true,
-        tool_events: true,
-        asks_permission: true,
-        cancels_in_band: true,
-        resumes: true,
-        mcp: true,
-        attachments: true,
-        multi_turn: true,
-        stop_reason: true,
-        hosted_tools: true,
-        schema: true,
-        warm: true,
-        live_usage: false,
     }
 }
 
@@ -274,6 +250,12 @@ pub(super) fn home_folder(
     folder: &str,
 ) -> PathBuf {
     env.get(variable).filter(|v| !v.is_empty()).map_or_else(|| home.join(folder), PathBuf::from)
+}
+
+/// Ways of signing in that are variables.
+pub(super) fn variables(env: &BTreeMap<String, String>, names: &[&str]) -> Vec<SignIn> {
+    let is_set = |name: &str| env.get(name).is_some_and(|value| !value.is_empty());
+    names.iter().map(|name| SignIn::new(*name, is_set(name))).collect()
 }
 
 /// A way of signing in that is a file.

@@ -9,9 +9,9 @@ use super::{
     lines::first_keys,
 };
 use crate::{
-    Abilities, Agent, Card, Decision, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan,
-    Problem, Prospect, Rule, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance,
-    Surface, SystemMode, Talk, ToolTable, Trust, Version, acp::Acp, policy::stands_back,
+    Agent, Card, Decision, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Prospect,
+    Rule, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance, Surface, SystemMode,
+    Talk, ToolTable, Trust, acp::Acp, policy::stands_back,
 };
 use serde_json::json;
 use std::{collections::BTreeMap, path::Path};
@@ -48,14 +48,6 @@ const KINDS: &[&str] = &["file-history-snapshot", "queue-operation", "custom-tit
 impl Agent for Claude {
     fn card(&self) -> &'static Card {
         &CARD
-    }
-
-    fn abilities(&self, surface: Surface, _version: Option<Version>) -> Abilities {
-        adapter::abilities(surface)
-    }
-
-    fn choose(&self, _request: &RunRequest) -> Result<Surface, Problem> {
-        Ok(Surface::Acp)
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
@@ -189,17 +181,15 @@ impl Agent for Claude {
         home: &Path,
         look: &dyn Look,
     ) -> Vec<SignIn> {
-        let set = |name: &str| SignIn::new(name, env.get(name).is_some_and(|v| !v.is_empty()));
         let folder = adapter::home_folder(env, home, "CLAUDE_CONFIG_DIR", ".claude");
-        let mut ways: Vec<SignIn> = [
+        let names = [
             "CLAUDE_CODE_USE_BEDROCK",
             "CLAUDE_CODE_USE_VERTEX",
             "ANTHROPIC_AUTH_TOKEN",
             "ANTHROPIC_API_KEY",
             "CLAUDE_CODE_OAUTH_TOKEN",
-        ]
-        .map(set)
-        .into();
+        ];
+        let mut ways = adapter::variables(env, &names);
         ways.push(found(folder.join(".credentials.json"), look, "the sign-in of `claude`"));
         if cfg!(target_os = "macos") {
             ways.push(

@@ -10,9 +10,9 @@ use super::{
     lines::first_keys,
 };
 use crate::{
-    Abilities, Agent, Card, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem,
-    Prospect, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance, Surface, Talk,
-    ToolTable, Version, acp::Acp,
+    Agent, Card, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Prospect,
+    RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance, Surface, Talk, ToolTable,
+    acp::Acp,
 };
 use std::{collections::BTreeMap, path::Path};
 
@@ -45,14 +45,6 @@ const KINDS: &[&str] = &["session_meta", "response_item", "event_msg", "turn_con
 impl Agent for Codex {
     fn card(&self) -> &'static Card {
         &CARD
-    }
-
-    fn abilities(&self, surface: Surface, _version: Option<Version>) -> Abilities {
-        adapter::abilities(surface)
-    }
-
-    fn choose(&self, _request: &RunRequest) -> Result<Surface, Problem> {
-        Ok(Surface::Acp)
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
@@ -137,9 +129,8 @@ impl Agent for Codex {
         home: &Path,
         look: &dyn Look,
     ) -> Vec<SignIn> {
-        let set = |name: &str| SignIn::new(name, env.get(name).is_some_and(|v| !v.is_empty()));
         let folder = adapter::home_folder(env, home, "CODEX_HOME", ".codex");
-        let mut ways: Vec<SignIn> = ["CODEX_API_KEY", "OPENAI_API_KEY"].map(set).into();
+        let mut ways = adapter::variables(env, &["CODEX_API_KEY", "OPENAI_API_KEY"]);
         ways.push(found(folder.join("auth.json"), look, "the sign-in of `codex login`"));
         let config = folder.join("config.toml");
         if look.text(&config).is_some_and(|text| text.contains("model_provider")) {

@@ -2,8 +2,8 @@
 
 use super::adapter::{self, Own};
 use crate::{
-    Abilities, Agent, Card, Dialogue, Ground, Launch, Look, Plan, Problem, RunRequest, SignIn, Surface, Talk,
-    Version, acp, config::AgentSettings,
+    Agent, Card, Dialogue, Ground, Launch, Look, Plan, Problem, RunRequest, SignIn, Surface, Talk, acp,
+    config::AgentSettings,
 };
 use std::{collections::BTreeMap, path::Path, sync::Mutex};
 
@@ -68,14 +68,6 @@ impl Custom {
 impl Agent for Custom {
     fn card(&self) -> &'static Card {
         self.card
-    }
-
-    fn abilities(&self, surface: Surface, _version: Option<Version>) -> Abilities {
-        adapter::abilities(surface)
-    }
-
-    fn choose(&self, _request: &RunRequest) -> Result<Surface, Problem> {
-        Ok(Surface::Acp)
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {

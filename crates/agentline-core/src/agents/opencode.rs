@@ -9,9 +9,9 @@ mod tools;
 
 use super::adapter::{self, Own, found, home_folder};
 use crate::{
-    Abilities, Agent, Card, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem,
-    Prospect, Rule, RunRequest, SavedForm, SessionFold, SessionRoot, SignIn, Stance, Surface, Talk,
-    ToolTable, Trust, Version, acp::Acp, policy::stands_back,
+    Agent, Card, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Prospect, Rule,
+    RunRequest, SavedForm, SessionFold, SessionRoot, SignIn, Stance, Surface, Talk, ToolTable, Trust,
+    acp::Acp, policy::stands_back,
 };
 use serde_json::{Map, Value, json};
 use std::{
@@ -71,14 +71,6 @@ const PERMISSIONS: &[(&[&str], &str)] = &[
 impl Agent for OpenCode {
     fn card(&self) -> &'static Card {
         &CARD
-    }
-
-    fn abilities(&self, surface: Surface, _version: Option<Version>) -> Abilities {
-        adapter::abilities(surface)
-    }
-
-    fn choose(&self, _request: &RunRequest) -> Result<Surface, Problem> {
-        Ok(Surface::Acp)
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {

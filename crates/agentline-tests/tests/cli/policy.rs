@@ -80,19 +80,7 @@ fn without_a_terminal_what_is_asked_is_refused() {
 
 /// Runs the program on a terminal and types each answer when its question has come; `None` where there is no `script`.
 fn typed(user: &User, args: &[&str], answers: &[&str]) -> Option<Done> {
-    let has_script = Command::new("script").arg("--version").output().is_ok_and(|o| o.status.success());
-    if !has_script {
-        // Not a print macro: the test runner would keep that to itself.
-        let _ = writeln!(std::io::stderr(), "left out: there is no `script` of util-linux here");
-        return None;
-    }
-    let program = user.command(args);
-    let words = std::iter::once(program.get_program()).chain(program.get_args());
-    let line: Vec<String> = words.map(|word| format!("'{}'", word.to_string_lossy())).collect();
-    let mut script = Command::new("script");
-    script.args(["-q", "-e", "-c", &line.join(" "), "/dev/null"]).env_clear();
-    script.current_dir(user.path(".")).env("TERM", "xterm-256color");
-    script.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut script = user.on_a_terminal(100, args)?;
     let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     let (mut out, mut piece, mut seen) = (Vec::new(), [0; 4096], 0);

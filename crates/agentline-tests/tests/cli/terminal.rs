@@ -4,7 +4,6 @@ use crate::{
     outputs::TEXT,
     user::{Done, User},
 };
-use std::{io::Write, process::Command};
 
 /// Runs the program on a terminal that `script` makes; `None` where there is no `script`.
 fn on_a_terminal(user: &User, args: &[&str]) -> Option<Done> {
@@ -13,21 +12,7 @@ fn on_a_terminal(user: &User, args: &[&str]) -> Option<Done> {
 
 /// The same on one with so many columns.
 pub(crate) fn on_a_terminal_of(user: &User, columns: u32, args: &[&str]) -> Option<Done> {
-    let has_script = Command::new("script").arg("--version").output().is_ok_and(|o| o.status.success());
-    if !has_script {
-        // Not a print macro: the test runner would keep that to itself.
-        let _ = writeln!(std::io::stderr(), "left out: there is no `script` of util-linux here");
-        return None;
-    }
-    let program = user.command(args);
-    let words = std::iter::once(program.get_program()).chain(program.get_args());
-    let line: Vec<String> = words.map(|word| format!("'{}'", word.to_string_lossy())).collect();
-    let mut script = Command::new("script");
-    let line = format!("stty rows 30 cols {columns}; {}", line.join(" "));
-    script.args(["-q", "-e", "-c", &line, "/dev/null"]).env_clear();
-    script.current_dir(user.path(".")).env("TERM", "xterm-256color");
-    script.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    Some(script.output().unwrap().into())
+    Some(user.on_a_terminal(columns, args)?.output().unwrap().into())
 }
 
 /// What stays on the screen: lines that were wiped are left out, and so are colours.

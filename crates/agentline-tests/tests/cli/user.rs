@@ -56,6 +56,25 @@ impl User {
         user.env("GEMINI_CLI_PATH", program.to_string_lossy())
     }
 
+    /// The program on a terminal of so many columns that `script` makes; `None`, aloud, where there is no `script`.
+    pub(crate) fn on_a_terminal(&self, columns: u32, args: &[&str]) -> Option<Command> {
+        let has_script = Command::new("script").arg("--version").output().is_ok_and(|o| o.status.success());
+        if !has_script {
+            // Not a print macro: the test runner would keep that to itself.
+            let _ = writeln!(std::io::stderr(), "left out: there is no `script` of util-linux here");
+            return None;
+        }
+        let program = self.command(args);
+        let words = std::iter::once(program.get_program()).chain(program.get_args());
+        let line: Vec<String> = words.map(|word| format!("'{}'", word.to_string_lossy())).collect();
+        let line = format!("stty rows 30 cols {columns}; {}", line.join(" "));
+        let mut script = Command::new("script");
+        script.args(["-q", "-e", "-c", &line, "/dev/null"]).env_clear();
+        script.current_dir(self.path(".")).env("TERM", "xterm-256color");
+        script.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        Some(script)
+    }
+
     /// Sets a variable; an empty one is as good as none.
     pub(crate) fn env(mut self, name: &str, value: impl Into<String>) -> Self {
         self.env.retain(|(have, _)| have != name);
