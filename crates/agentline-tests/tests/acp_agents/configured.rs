@@ -82,6 +82,7 @@ fn an_agent_is_known_by_its_command() {
     assert_eq!((&file["path"], &file["source"]), (&json!("hello.txt"), &json!("tool")), "{outcome}");
     assert_eq!(outcome["usage"]["input_tokens"], 100, "{outcome}");
     assert_eq!(fs::read_to_string(user.path("ws/hello.txt")).unwrap(), "hi\n");
+    assert_eq!(user.runs(&["-a", "mine", "env A"])["text"], "A=b");
 }
 
 #[test]
@@ -116,6 +117,9 @@ fn an_agent_of_the_configuration_is_listed_and_looked_at() {
     assert!(err.contains("opencode") && err.contains("lost"), "{err}");
     let outcome = user.runs(&["-a", "lost", "hi"]);
     assert_eq!(outcome["verdict"], "not_installed", "{outcome}");
+    let error = &outcome["error"];
+    assert!(error["message"].as_str().is_some_and(|text| text.contains("/nowhere/at-all")), "{outcome}");
+    assert!(error["hint"].is_string(), "{outcome}");
 }
 
 /// It says a few things, reads a file and wants to change another project's, for which it asks.

@@ -6,6 +6,8 @@ mod cast;
 mod command_line;
 mod configured;
 mod conversation;
+mod installed;
 mod permissions;
 mod pool;
 mod tools;
+mod trust;

@@ -32,6 +32,7 @@ async fn ask(player: Player) {
             ("edits task", both("edits.txt", "edits")),
             ("bypass task", both("bypass.txt", "bypass")),
             ("ruled task", vec![player.write("secret.txt"), Step::text("said")]),
+            ("ruled command", vec![player.shell("touch ruled"), Step::text("said")]),
         ]
     );
     let asked = Arc::new(Mutex::new(Vec::<PermissionAsk>::new()));
@@ -80,6 +81,11 @@ async fn ask(player: Player) {
     assert_eq!(told.decisions(), ["Write deny rule rule Write(secret*)"], "{}", told.shown());
     assert_eq!(told.denied(), ["Write rule Write(secret*)"], "{}", told.shown());
     assert!(!is_there("secret.txt") && told.outcome.files.is_empty());
+    if asks_about_commands {
+        let told = say(&session, stage.request(Mode::Auto).deny("Bash(touch *)"), "ruled command").await;
+        assert_eq!(told.denied(), ["Bash rule Bash(touch *)"], "{}", told.shown());
+        assert!(!is_there("ruled"), "{}", told.shown());
+    }
     assert_eq!(asked.lock().unwrap().len(), before);
     session.close().await;
 }

@@ -1,0 +1,43 @@
+//! A workspace's own settings of these agents, which could run anything: they count when it is trusted, and not before.
+
+use agentline::{Agentline, RunRequest, Trust, Verdict, detect::Here};
+use agentline_mock::{anthropic, openai, scripted::Step};
+use agentline_tests::{AcpStage, shown, skipped};
+use serde_json::json;
+use std::{fs, time::Duration};
+
+/// OpenCode takes 20 s to its first answer on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Whether the workspace's own hook or server has made a file beside it.
+async fn has_run(agent: &str, trust: Trust) -> Option<bool> {
+    let stage = match agent {
+        "claude" => AcpStage::claude(anthropic::model([Step::text("hi")]).unwrap())?,
+        _ => AcpStage::opencode(openai::model([Step::text("hi")]).unwrap())?,
+    };
+    let mark = stage.home().join("was-run");
+    let touch = format!("touch {}", mark.display());
+    let hook = json!([{"hooks": [{"type": "command", "command": touch}]}]);
+    let claude = json!({"hooks": {"SessionStart": hook, "UserPromptSubmit": hook}});
+    let opencode = json!({"mcp": {"evil": {"type": "local", "command": ["touch", mark]}}});
+    fs::create_dir_all(stage.workspace().join(".claude")).unwrap();
+    fs::write(stage.workspace().join(".claude/settings.json"), claude.to_string()).unwrap();
+    fs::write(stage.workspace().join("opencode.json"), opencode.to_string()).unwrap();
+    let here = Here::new(stage.variables().clone(), stage.home(), stage.workspace());
+    let agentline = Agentline::new(here).program(agent, &stage.agent.program);
+    let request = RunRequest::new("hi").agent(agent).trust(trust).working_dir(stage.workspace());
+    let request = request.startup_timeout(PATIENCE).timeout(PATIENCE * 2);
+    let outcome = agentline.run(request).await.unwrap().outcome().await;
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", shown(&outcome));
+    Some(mark.exists())
+}
+
+#[tokio::test]
+async fn a_workspaces_own_settings_run_nothing_unless_it_is_trusted() {
+    for agent in ["claude", "opencode"] {
+        let Some(ran) = has_run(agent, Trust::Run).await else { return skipped("trust") };
+        assert!(!ran, "{agent}");
+        let trusted = has_run(agent, Trust::Full).await;
+        assert_eq!(trusted, Some(true), "{agent}: the test shows nothing otherwise");
+    }
+}
