@@ -5,7 +5,7 @@ use crate::{
     ToolKind,
 };
 use serde::{Deserialize, Serialize};
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 /// Something happened, and when.
 #[derive(Clone, Debug)]
@@ -139,8 +139,9 @@ pub struct Order {
     pub follow: bool,
     /// What the session had used before.
     pub before: Tokens,
-    /// What a million tokens cost.
-    pub prices: PriceTable,
+    /// What a million tokens cost: a long table, which all runs share.
+    #[serde(with = "shared")]
+    pub prices: Arc<PriceTable>,
     /// How the agent shows that it holds the rules that it was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
@@ -172,6 +173,22 @@ pub struct Order {
     /// The answer is to hold a JSON value, which is what the run is for.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub extract_json: bool,
+}
+
+/// What is shared is written as if it were not.
+mod shared {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::sync::Arc;
+
+    pub(super) fn serialize<T: Serialize, S: Serializer>(value: &Arc<T>, to: S) -> Result<S::Ok, S::Error> {
+        T::serialize(value, to)
+    }
+
+    pub(super) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Arc<T>, D::Error> {
+        T::deserialize(from).map(Arc::new)
+    }
 }
 
 /// A file that goes with a prompt.

@@ -28,7 +28,7 @@ pub(crate) struct Inner {
     pub(crate) here: Here,
     pub(crate) programs: BTreeMap<String, PathBuf>,
     pub(crate) roster: Roster,
-    pub(crate) prices: PriceTable,
+    pub(crate) prices: Arc<PriceTable>,
     pub(crate) supervisor: Supervisor,
 }
 
@@ -58,7 +58,7 @@ impl Agentline {
             here,
             programs: BTreeMap::new(),
             roster: Roster::default(),
-            prices: PriceTable::built_in(),
+            prices: Arc::new(PriceTable::built_in()),
             supervisor: Supervisor::default(),
         };
         Self { inner: Arc::new(inner) }
@@ -74,7 +74,7 @@ impl Agentline {
     /// Prices runs by this table.
     #[must_use]
     pub fn prices(mut self, prices: PriceTable) -> Self {
-        Arc::make_mut(&mut self.inner).prices = prices;
+        Arc::make_mut(&mut self.inner).prices = Arc::new(prices);
         self
     }
 

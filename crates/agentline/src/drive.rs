@@ -30,8 +30,9 @@ use tokio::{
 const SLOW_CONSUMER: Duration = Duration::from_millis(50);
 /// How many events of one run may wait before its slow consumer holds up the others on the process.
 const MOST_PENDING: usize = 50_000;
-/// How often session files are looked at. A turn's tokens are in them some 60 ms after the turn.
-const PACE: Duration = Duration::from_millis(40);
+/// How often session files are looked at. A turn's tokens are in them some 60 ms after the turn; a run that is over
+/// sooner is looked at once, when it is settled.
+const PACE: Duration = Duration::from_millis(100);
 
 /// How long after its output an agent may end, as agents do, before we take it for one that fell silent.
 const MUTE: Duration = Duration::from_millis(300);
@@ -472,6 +473,10 @@ impl Drive {
                 _ => self.process.signal(Signal::KillTree),
             },
             Output::Follow(run, Side::SessionFile, session) => {
+                if !self.follows() {
+                    // Nothing of the run is in it yet.
+                    self.next_look = Instant::now() + PACE;
+                }
                 if let Some(seat) = self.seats.get_mut(&run) {
                     seat.follower.start(&session);
                 }

@@ -416,7 +416,7 @@ impl Inner {
         order.extract_json = request.extract_json;
         order.settle = true;
         order.follow = true;
-        order.prices = self.prices.clone();
+        order.prices = Arc::clone(&self.prices);
         order.proof.clone_from(&launch.proof);
         order.mode.clone_from(&launch.mode);
         order.model.clone_from(&launch.model);

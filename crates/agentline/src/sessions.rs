@@ -122,7 +122,7 @@ impl Agentline {
     pub fn sessions(&self) -> Store {
         let inner = self.inner();
         Store::new(inner.roster.all(), inner.here.env.clone(), inner.here.home.clone())
-            .prices(inner.prices.clone())
+            .prices(PriceTable::clone(&inner.prices))
             .index(&inner.here.cache)
     }
 }

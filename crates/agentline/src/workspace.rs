@@ -12,8 +12,8 @@ pub(crate) struct Before {
     options: SnapshotOptions,
     /// Tells whether another run was active here; not known where the record could not be written.
     active: Option<ActiveRun>,
-    /// How the paths begin, in the workspace, of what runs and agents keep for themselves.
-    own: Vec<String>,
+    /// Folders in which runs and agents keep what is their own, each with how the names in it begin.
+    own: Vec<(PathBuf, &'static str)>,
 }
 
 impl Before {
@@ -21,21 +21,20 @@ impl Before {
     pub(crate) fn look(cwd: &Path, runtime_dir: &Path, temp_dir: &Path, stores: &[PathBuf]) -> Self {
         let active = ActiveRun::enter(runtime_dir, cwd).ok();
         let options = SnapshotOptions::default();
-        let inside = |path: &Path, rest: &str| {
-            let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-            Some(real.strip_prefix(cwd).ok()?.join(rest).to_string_lossy().into_owned())
-        };
-        let own = stores.iter().filter_map(|store| inside(store, ""));
-        let own = own.chain(inside(runtime_dir, "")).chain(inside(temp_dir, PRIVATE));
-        // A folder that is the workspace itself would hide everything.
-        let own = own.filter(|own| !own.is_empty()).collect();
+        let own = stores.iter().map(|store| (store.clone(), ""));
+        let own = own.chain([(runtime_dir.to_owned(), ""), (temp_dir.to_owned(), PRIVATE)]).collect();
         Self { cwd: cwd.to_owned(), snapshot: Snapshot::take(cwd, &options), options, active, own }
     }
 
-    /// Whether a path is no work of the agent's, but what it or we keep about the run: a workspace may be the user's home,
-    /// or have the temporary folder in it.
-    fn is_own(&self, path: &str) -> bool {
-        self.own.iter().any(|own| path.starts_with(own))
+    /// How the paths begin, in the workspace, of what is no work of the agent's, but what it or we keep about the run: a
+    /// workspace may be the user's home, or have the temporary folder in it.
+    fn own_paths(&self) -> Vec<String> {
+        let inside = |(path, rest): &(PathBuf, &str)| {
+            let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+            Some(real.strip_prefix(&self.cwd).ok()?.join(rest).to_string_lossy().into_owned())
+        };
+        // A folder that is the workspace itself would hide everything.
+        self.own.iter().filter_map(inside).filter(|own| !own.is_empty()).collect()
     }
 
     fn is_there(&self, path: &str) -> bool {
@@ -53,8 +52,10 @@ impl Before {
             .map(|(said, path)| (said.clone(), self.snapshot.spell(path)))
             .collect();
         let said = |path: &String| disk.spelled.values().any(|spelled| spelled == path);
-        let changes = self.snapshot.compare(&after, &paths).into_iter().map(into_core);
-        disk.changes = changes.filter(|change| !self.is_own(&change.path) || said(&change.path)).collect();
+        let changes = self.snapshot.compare(&after, &paths);
+        let own = if changes.is_empty() { Vec::new() } else { self.own_paths() };
+        let is_own = |path: &String| own.iter().any(|own| path.starts_with(own)) && !said(path);
+        disk.changes = changes.into_iter().map(into_core).filter(|change| !is_own(&change.path)).collect();
         let unchanged: Vec<DiskChange> = disk
             .spelled
             .values()

@@ -10,7 +10,7 @@ fn limited(set: impl Fn(&mut Limits)) -> Player {
     let mut order = order();
     set(&mut order.limits);
     let price = Price { input: 1.0, output: 10.0, cached: Some(0.5), ..Price::default() };
-    order.prices = PriceTable::default().with([("m".to_owned(), price)].into());
+    order.prices = PriceTable::default().with([("m".to_owned(), price)].into()).into();
     player.prompt(order);
     player.stdout(INIT);
     player

@@ -135,7 +135,7 @@ impl Client {
             cache: here.cache,
             programs: inner.programs.clone(),
             agents: inner.roster.settings(),
-            prices: (inner.prices != PriceTable::built_in()).then(|| inner.prices.clone()),
+            prices: (*inner.prices != PriceTable::built_in()).then(|| PriceTable::clone(&inner.prices)),
             request,
         };
         let lost = || Error::io("reach", "the pool")(std::io::ErrorKind::ConnectionAborted.into());

@@ -73,7 +73,7 @@ pub(super) fn processes() -> Vec<Listed> {
 /// are looked at; else all processes.
 pub(super) fn descendants_of(roots: &BTreeSet<i32>) -> BTreeSet<i32> {
     let (mut found, mut open) = (BTreeSet::new(), roots.iter().copied().collect::<Vec<_>>());
-    let mut is_new = |child: &i32| found.insert(*child) && !roots.contains(child);
+    let mut is_new = |child: &i32| !roots.contains(child) && found.insert(*child);
     let mut bytes = Vec::with_capacity(256);
     while let Some(pid) = open.pop() {
         for thread in numbers_in(&format!("/proc/{pid}/task")) {

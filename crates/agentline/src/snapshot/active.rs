@@ -4,8 +4,8 @@
 //!
 //! | file | content | meaning |
 //! |---|---|---|
-//! | `ID.place` | the resolved path of the workspace | written first |
-//! | `ID.run` | nothing | the run is active while someone holds the lock on it |
+//! | `ID.early` | the resolved path of the workspace | the run is about to show itself |
+//! | `ID.run` | the same file under its later name | the run is active while someone holds the lock on it |
 //! | `ID.met` | nothing | another run has seen this one |
 //!
 //! A run first shows itself and then looks for others, so of two that overlap the later one always sees the earlier and
@@ -13,7 +13,7 @@
 //! (containers), so nothing has to be guessed about what a dead process left; whoever looks next removes it.
 
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -66,10 +66,10 @@ impl ActiveRun {
     fn show(files: &RunFiles, workspace: &Path) -> io::Result<File> {
         let mut path = Vec::new();
         stamp::push_path_bytes(workspace.as_os_str(), &mut path);
-        fs::write(&files.place, path)?;
-        // The lock is held before the name appears, so that nobody ever sees a live run without one.
-        let lock = File::create_new(&files.early)?;
+        // The lock is held and the path is there before the name appears, so that nobody ever sees a live run without them.
+        let mut lock = File::create_new(&files.early)?;
         lock.lock()?;
+        lock.write_all(&path)?;
         fs::rename(&files.early, &files.run)?;
         Ok(lock)
     }
@@ -77,7 +77,11 @@ impl ActiveRun {
 
 impl Drop for ActiveRun {
     fn drop(&mut self) {
-        self.files.remove();
+        // It was renamed, and a mark is seldom there.
+        let _ = fs::remove_file(&self.files.run);
+        if self.files.met.exists() {
+            let _ = fs::remove_file(&self.files.met);
+        }
         // A forked child may still hold a copy of the file, and with it the lock.
         let _ = self.lock.unlock();
     }
@@ -85,7 +89,6 @@ impl Drop for ActiveRun {
 
 #[derive(Debug)]
 struct RunFiles {
-    place: PathBuf,
     early: PathBuf,
     run: PathBuf,
     met: PathBuf,
@@ -94,28 +97,31 @@ struct RunFiles {
 impl RunFiles {
     fn new(folder: &Path, id: &str) -> Self {
         let named = |kind| folder.join(format!("{id}.{kind}"));
-        Self { place: named("place"), early: named("early"), run: named("run"), met: named("met") }
+        Self { early: named("early"), run: named("run"), met: named("met") }
     }
 
     /// The file that makes the run visible goes first; what cannot be removed is found stale by others.
     fn remove(&self) {
-        for file in [&self.run, &self.early, &self.met, &self.place] {
+        for file in [&self.run, &self.early, &self.met] {
             let _ = fs::remove_file(file);
         }
     }
 
-    /// A probe takes a shared lock, so that two probes never take each other for a live run.
-    fn is_live(&self) -> bool {
-        match File::open(&self.run).map(|file| file.try_lock_shared()) {
-            Ok(Err(TryLockError::WouldBlock)) => true,
-            Ok(Ok(()) | Err(TryLockError::Error(_))) | Err(_) => false,
+    /// The workspace of a run that is active. A probe takes a shared lock, so that two probes never take each other for a
+    /// live run.
+    fn place(&self) -> Option<PathBuf> {
+        let mut file = File::open(&self.run).ok()?;
+        if !matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
+            return None;
         }
+        let mut place = Vec::new();
+        file.read_to_end(&mut place).ok()?;
+        Some(stamp::path_from_bytes(&place))
     }
 
     fn is_entering(&self) -> bool {
-        let written = self.place.metadata().and_then(|about| about.modified());
-        let age = written.ok().and_then(|written| written.elapsed().ok());
-        !self.run.exists() && age.is_none_or(|age| age < ENTERING)
+        let written = self.early.metadata().and_then(|about| about.modified());
+        written.is_ok_and(|written| written.elapsed().map_or(true, |age| age < ENTERING))
     }
 }
 
@@ -123,18 +129,18 @@ impl RunFiles {
 fn meet_others(folder: &Path, own: &RunFiles, workspace: &Path) -> io::Result<bool> {
     let mut met = false;
     for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let is_other = path.extension().is_some_and(|kind| kind == "place") && path != own.place;
-        let Some(id) = path.file_stem().and_then(|id| id.to_str()).filter(|_| is_other) else { continue };
+        let name = entry?.file_name();
+        let path = Path::new(&name);
+        let Some(id) = path.file_stem().and_then(|id| id.to_str()) else { continue };
         let other = RunFiles::new(folder, id);
-        if !other.is_live() {
-            if !other.is_entering() {
-                other.remove();
-            }
+        // Asked first: one that shows itself in this moment has its later name already.
+        if other.run == own.run || other.is_entering() {
             continue;
         }
-        let Ok(place) = fs::read(&other.place) else { continue };
-        let place = stamp::path_from_bytes(&place);
+        let Some(place) = other.place() else {
+            other.remove();
+            continue;
+        };
         if place.starts_with(workspace) || workspace.starts_with(&place) {
             met = true;
             File::create(&other.met)?;

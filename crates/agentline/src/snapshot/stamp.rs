@@ -16,7 +16,7 @@ const SECOND: i64 = 1_000_000_000;
 pub(super) enum Kind {
     File,
     Link,
-    /// A pipe, socket or device: never opened.
+    /// A pipe, socket or device: never opened. In lists of folders, a folder.
     Other,
 }
 
@@ -33,14 +33,18 @@ pub(super) struct Stamp {
 impl Stamp {
     /// The stamp of anything but a directory; `about` must not have followed a link.
     pub(super) fn of(about: &Metadata) -> Option<Self> {
+        (!about.is_dir()).then(|| Self::of_any(about))
+    }
+
+    /// The stamp of anything.
+    pub(super) fn of_any(about: &Metadata) -> Self {
         let kind = match about.file_type() {
-            kind if kind.is_dir() => return None,
             kind if kind.is_file() => Kind::File,
             kind if kind.is_symlink() => Kind::Link,
             _ => Kind::Other,
         };
         let (modified, changed, inode) = times_and_inode(about);
-        Some(Self { kind, size: about.len(), modified, changed, inode })
+        Self { kind, size: about.len(), modified, changed, inode }
     }
 
     /// Whether a write soon after `moment` could leave the same times as these.

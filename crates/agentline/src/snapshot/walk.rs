@@ -22,6 +22,7 @@ pub(super) fn take(root: &Path, options: &SnapshotOptions) -> Snapshot {
         entries: Vec::new(),
         paths: Vec::new(),
         contents: Vec::new(),
+        folders: Vec::new(),
         skipped: 0,
         truncated: false,
     };
@@ -36,12 +37,17 @@ pub(super) fn take(root: &Path, options: &SnapshotOptions) -> Snapshot {
         recorded: AtomicUsize::new(0),
         skipped: AtomicU64::new(0),
         truncated: AtomicBool::new(false),
+        lost_folder: AtomicBool::new(false),
         parts: Mutex::default(),
     };
     walk.run();
     snapshot.skipped = walk.skipped.into_inner();
     snapshot.truncated = walk.truncated.into_inner();
+    let lost_folder = walk.lost_folder.into_inner();
     snapshot.join(walk.parts.into_inner().unwrap_or_else(PoisonError::into_inner));
+    if lost_folder {
+        snapshot.folders.clear();
+    }
     snapshot.root = root;
     snapshot
 }
@@ -88,6 +94,8 @@ struct Walk<'a> {
     recorded: AtomicUsize,
     skipped: AtomicU64,
     truncated: AtomicBool,
+    /// A folder could not be recorded.
+    lost_folder: AtomicBool,
     parts: Mutex<Vec<Part>>,
 }
 
@@ -96,12 +104,15 @@ struct Walk<'a> {
 struct Part {
     entries: Vec<Entry>,
     paths: Vec<u8>,
+    folders: Vec<Entry>,
 }
 
 /// Hands the part of a thread over when the thread is done with it.
 struct Recorder<'a> {
     walk: &'a Walk<'a>,
     part: Part,
+    /// Folders are recorded too.
+    folders: bool,
 }
 
 impl Drop for Recorder<'_> {
@@ -118,7 +129,7 @@ impl Walk<'_> {
             return;
         }
         rules.threads(self.options.threads).build_parallel().run(|| {
-            let mut recorder = Recorder { walk: self, part: Part::default() };
+            let mut recorder = Recorder { walk: self, part: Part::default(), folders: false };
             Box::new(move |found| recorder.take(found))
         });
     }
@@ -127,7 +138,7 @@ impl Walk<'_> {
     /// more than to walk those.
     fn is_done_alone(&self, rules: &WalkBuilder) -> bool {
         let few = if self.options.threads == 1 { usize::MAX } else { FEW };
-        let mut recorder = Recorder { walk: self, part: Part::default() };
+        let mut recorder = Recorder { walk: self, part: Part::default(), folders: few == FEW };
         for (seen, found) in rules.build().enumerate() {
             if seen == few {
                 recorder.part = Part::default();
@@ -151,7 +162,7 @@ impl Recorder<'_> {
         }
         let about = match &found {
             Ok(entry) if entry.depth() == 0 || entry.file_type().is_some_and(|kind| kind.is_dir()) => {
-                return WalkState::Continue;
+                return if self.folders { self.folder(entry) } else { WalkState::Continue };
             }
             Ok(entry) => entry.metadata(),
             Err(why) => {
@@ -173,18 +184,39 @@ impl Recorder<'_> {
 
     fn record(&mut self, path: &Path, stamp: Stamp) -> WalkState {
         let before = self.part.paths.len();
+        let room = self.walk.recorded.fetch_add(1, Ordering::Relaxed) < self.walk.options.max_files;
+        match self.entry(path, stamp).filter(|_| room) {
+            Some(entry) => {
+                self.part.entries.push(entry);
+                WalkState::Continue
+            }
+            None => {
+                self.part.paths.truncate(before);
+                self.walk.truncated.store(true, Ordering::Relaxed);
+                WalkState::Quit
+            }
+        }
+    }
+
+    /// Records a folder before it is walked: what comes to it meanwhile changes it again.
+    fn folder(&mut self, folder: &DirEntry) -> WalkState {
+        let about = folder.path().symlink_metadata();
+        match about.ok().and_then(|about| self.entry(folder.path(), Stamp::of_any(&about))) {
+            Some(entry) => self.part.folders.push(entry),
+            None => self.walk.lost_folder.store(true, Ordering::Relaxed),
+        }
+        WalkState::Continue
+    }
+
+    /// Keeps the path; `None` where there is no room for more.
+    fn entry(&mut self, path: &Path, stamp: Stamp) -> Option<Entry> {
+        let before = self.part.paths.len();
         if let Ok(inside) = path.strip_prefix(self.walk.root) {
             stamp::push_path_bytes(inside.as_os_str(), &mut self.part.paths);
         }
-        let place = (u32::try_from(before), u32::try_from(self.part.paths.len() - before));
-        let room = self.walk.recorded.fetch_add(1, Ordering::Relaxed) < self.walk.options.max_files;
-        let (Ok(offset), Ok(len), true) = (place.0, place.1, room) else {
-            self.part.paths.truncate(before);
-            self.walk.truncated.store(true, Ordering::Relaxed);
-            return WalkState::Quit;
-        };
-        self.part.entries.push(Entry { offset, len, stamp });
-        WalkState::Continue
+        let (offset, len) =
+            (u32::try_from(before).ok()?, u32::try_from(self.part.paths.len() - before).ok()?);
+        Some(Entry { offset, len, stamp })
     }
 
     /// Counts what could not be read. What vanished while we walked was not there, which is nothing to count.
@@ -210,6 +242,8 @@ impl Snapshot {
             let known = self.entries.len();
             self.entries.extend(shifted);
             self.truncated |= self.entries.len() - known < part.entries.len();
+            // They are there only where one thread recorded everything, so that nothing is shifted.
+            self.folders.extend(part.folders);
             self.paths.extend_from_slice(&part.paths);
         }
         let Self { entries, paths, .. } = self;
