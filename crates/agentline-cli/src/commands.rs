@@ -7,6 +7,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod policy;
 pub(crate) mod pool;
+pub(crate) mod prices;
 pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod sessions;

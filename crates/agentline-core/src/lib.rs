@@ -103,7 +103,7 @@ pub use tape::{Act, TAPE_SCHEMA, Tape, TapeHeader, tape_frame, tape_line};
 pub use tool::{ToolKind, ToolStatus};
 pub use tool_table::{Items, McpNames, ToolRow, ToolTable};
 pub use transcript::{Blocks, Transcript};
-pub use usage::{Count, Source, Span, Tokens, Usage, UsageBook};
+pub use usage::{Count, Source, Span, Spent, Tokens, TurnUsage, Usage, UsageBook};
 pub use veil::{MARK, SHORTEST_SECRET, Veil};
 pub use verdict::{Clock, Limit, Seen, Stop, Verdict, verdict};
 pub use view::{BlockOrder, claude_messages, claude_view, unified_message, unified_view};

@@ -1,6 +1,6 @@
 //! All that a run came to. This is what `--output json` prints.
 
-use crate::{Failure, FileRow, Kind, Millis, Notice, Phase, Surface, Usage, Verdict, Who};
+use crate::{CostSource, Failure, FileRow, Kind, Millis, Notice, Phase, Surface, Usage, Verdict, Who};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -44,8 +44,11 @@ pub struct Outcome {
     pub denied: Vec<Denial>,
     /// Tokens.
     pub usage: Usage,
-    /// US dollars, by the dated price table; null where a model's price is not known.
+    /// US dollars; null where a model's price is not known.
     pub cost_usd: Option<f64>,
+    /// Whose word that is: the dated price table's or the agent's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_source: Option<CostSource>,
     /// Turns of the model.
     pub turns: u32,
     /// Calls of tools.
@@ -94,6 +97,7 @@ impl Outcome {
             denied: Vec::new(),
             usage: Usage::default(),
             cost_usd: None,
+            cost_source: None,
             turns: 0,
             tool_calls: 0,
             stop_reason: None,

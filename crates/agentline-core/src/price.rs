@@ -66,6 +66,14 @@ pub struct Charge {
     pub estimated: bool,
 }
 
+impl Charge {
+    /// A sum of money that somebody named.
+    #[must_use]
+    pub fn of(usd: f64) -> Self {
+        Self { usd, estimated: false }
+    }
+}
+
 impl Price {
     /// What tokens of so many requests cost; `None` where too little is known of them. The price of long prompts is a
     /// rule for single requests: of several, their mean decides, and where their number is not known the lower price

@@ -3,9 +3,9 @@
 mod clocks;
 
 use crate::{
-    Denial, Disk, Event, Kind, Limit, Millis, Notice, OUTCOME_SCHEMA, Order, Origin, Outcome, RunError,
-    RunId, Seen, Stop, Tokens, ToolFact, ToolStatus, ToolUse, UsageBook, Verdict, ledger::Ledger, veil::Held,
-    verdict,
+    Charge, CostSource, Denial, Disk, Event, Kind, Limit, Millis, Notice, OUTCOME_SCHEMA, Order, Origin,
+    Outcome, RunError, RunId, Seen, Stop, ToolFact, ToolStatus, ToolUse, UsageBook, Verdict, ledger::Ledger,
+    veil::Held, verdict,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -436,19 +436,42 @@ impl Run {
     }
 
     fn cost(&self) -> Option<f64> {
-        // The agent knows its helpers and its prices; a table knows only what was told.
-        if self.charged.is_some() {
-            return self.charged;
+        self.bill().map(|(charge, _)| charge.usd)
+    }
+
+    /// What it cost and whose word that is. Your own prices count first; then the agent, which knows its helpers and its
+    /// contract; then the table. An agent that says nothing was charged does not know the price where the table does.
+    fn bill(&self) -> Option<(Charge, CostSource)> {
+        let prices = &self.order.prices;
+        let model = self.model.as_ref().or(self.order.who.model.as_ref());
+        let listed = self.book.charge(prices, model.map(String::as_str));
+        let listed = listed.map(|charge| (charge, CostSource::Prices));
+        let mut models: Vec<String> = self.book.by_model().into_keys().collect();
+        if models.is_empty() {
+            models.extend(model.cloned());
         }
-        let mut by_model = self.book.by_model();
-        if by_model.is_empty()
-            && let Some(model) = self.model.as_ref().or(self.order.who.model.as_ref())
-        {
-            by_model.insert(model.clone(), self.book.total());
+        let yours = !models.is_empty() && models.iter().all(|model| prices.is_yours(model));
+        match self.charged {
+            Some(usd) if listed.is_none() || (usd > 0.0 && !yours) => {
+                Some((Charge::of(usd), CostSource::Agent))
+            }
+            _ => listed,
         }
-        // Nothing is known of tokens: that is not a run without cost.
-        by_model.retain(|_, tokens| *tokens != Tokens::default());
-        self.order.prices.cost(&by_model)
+    }
+
+    /// What is wrong with the numbers, when all of them are there.
+    pub(crate) fn doubts(&self) -> Vec<Notice> {
+        let found = self.book.disagreements();
+        let mut doubts = Vec::new();
+        if !found.is_empty() {
+            doubts.push(Notice::new("usage_disagrees", found.join("; ")));
+        }
+        if self.bill().is_some_and(|(charge, _)| charge.estimated) {
+            let text =
+                "long prompts cost more, and how long each one was is not known: `cost_usd` is an estimate";
+            doubts.push(Notice::new("cost_estimated", text));
+        }
+        doubts
     }
 
     /// Everything that the run came to. Called once.
@@ -505,6 +528,7 @@ impl Run {
             denied: std::mem::take(&mut self.denied),
             usage: self.book.usage(),
             cost_usd: self.cost(),
+            cost_source: self.bill().map(|(_, source)| source),
             turns: self.turns,
             tool_calls: self.tool_calls,
             stop_reason: self.seen.end.as_ref().and_then(|e| e.stop.clone()),

@@ -66,7 +66,7 @@ impl LedgerRow {
         let own = said_usd.filter(|usd| usd.is_finite() && *usd > 0.0);
         let own = own.filter(|_| listed.is_none() || !prices.is_yours(model));
         let (charge, source) = match own {
-            Some(usd) => (Some(Charge { usd, estimated: false }), CostSource::Agent),
+            Some(usd) => (Some(Charge::of(usd)), CostSource::Agent),
             None => (listed, CostSource::Prices),
         };
         Self {

@@ -1,5 +1,10 @@
-//! Tokens of a run: one book, its sources kept apart and reconciled once.
+//! Tokens: how they are counted, where the numbers come from, and what an outcome tells of them.
 
+mod book;
+
+pub use book::UsageBook;
+
+use crate::Outcome;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -34,7 +39,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    fn each(self, other: Self, f: impl Fn(Option<u64>, Option<u64>) -> Option<u64>) -> Self {
+    fn each(self, other: Self, mut f: impl FnMut(Option<u64>, Option<u64>) -> Option<u64>) -> Self {
         Self {
             input: f(self.input, other.input),
             output: f(self.output, other.output),
@@ -60,6 +65,33 @@ impl Tokens {
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         self.each(other, |a, b| a.map(|a| a.saturating_sub(b.unwrap_or(0))))
+    }
+
+    /// What a counter that only goes up has counted since it stood at `before`. One that stands lower was started anew,
+    /// and all that it says is new.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        let mut fell = false;
+        _ = self.each(before, |now, then| {
+            fell |= matches!((now, then), (Some(now), Some(then)) if now < then);
+            None
+        });
+        if fell { self } else { self.minus(before) }
+    }
+
+    /// Each number with its name, in the order in which they are shown.
+    #[must_use]
+    pub fn named(&self) -> [(&'static str, Option<u64>); 8] {
+        [
+            ("input_tokens", self.input),
+            ("output_tokens", self.output),
+            ("cached_tokens", self.cached),
+            ("cache_write_tokens", self.cache_write),
+            ("cache_write_long_tokens", self.cache_write_long),
+            ("thought_tokens", self.thoughts),
+            ("tool_tokens", self.tool),
+            ("total_tokens", self.total),
+        ]
     }
 
     /// Takes from the other what is not known here.
@@ -105,6 +137,8 @@ pub enum Source {
     Stream,
     /// The session file.
     SessionFile,
+    /// Nobody said it: it is what remains of a total.
+    Derived,
 }
 
 /// Something the agent said about tokens.
@@ -130,6 +164,21 @@ impl Count {
     }
 }
 
+/// One answer of a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct TurnUsage {
+    /// Which answer of the run, from 1.
+    pub turn: u32,
+    /// The model, as far as the agent said.
+    pub model: Option<String>,
+    /// What it used.
+    #[serde(flatten)]
+    pub tokens: Tokens,
+    /// Where that was said.
+    pub source: Source,
+}
+
 /// What the outcome tells about tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -143,131 +192,55 @@ pub struct Usage {
     pub by_model: BTreeMap<String, Tokens>,
     /// Where the numbers came from.
     pub sources: Vec<Source>,
+    /// Where each number came from, by its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub origins: BTreeMap<String, Source>,
+    /// Each answer of a model alone, where the agent tells them apart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub turns: Vec<TurnUsage>,
 }
 
-/// Keeps what was said about tokens, by source, and tells the sum.
-#[derive(Default, Debug)]
-pub struct UsageBook {
-    before: Tokens,
-    run: Option<Tokens>,
-    session: Option<Tokens>,
-    models: BTreeMap<String, Tokens>,
-    requests: Option<u64>,
-    calls: BTreeMap<(Source, String), (Option<String>, Tokens)>,
-    sums: BTreeMap<Source, Tokens>,
+/// What the prompts of a conversation have used and cost together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Spent {
+    /// How many runs.
+    pub runs: u32,
+    /// Requests to the model, as far as they are known.
+    pub requests: u64,
+    /// All models together.
+    #[serde(flatten)]
+    pub tokens: Tokens,
+    /// Each model alone.
+    pub by_model: BTreeMap<String, Tokens>,
+    /// US dollars; `None` where the cost of a run is not known.
+    pub cost_usd: Option<f64>,
+    /// US dollars of those runs whose cost is known: at least this.
+    pub known_cost_usd: f64,
 }
 
-impl UsageBook {
-    /// What the session had used before this run.
-    pub fn start_from(&mut self, before: Tokens) {
-        self.before = before;
-    }
-
-    /// Takes one count.
-    pub fn take(&mut self, count: Count) {
-        if let Some(n) = count.requests {
-            self.requests = Some(self.requests.unwrap_or(0).saturating_add(n));
-        }
-        match count.span {
-            Span::Run => self.run = Some(count.tokens.or(self.run.unwrap_or_default())),
-            Span::Model(name) => {
-                self.models.insert(name, count.tokens);
-            }
-            Span::Session => self.session = Some(count.tokens),
-            Span::Call(id) => {
-                let old = self.calls.insert((count.source, id), (count.model, count.tokens));
-                let sum = self.sums.entry(count.source).or_default();
-                *sum = sum.minus(old.map_or_else(Tokens::default, |o| o.1)).plus(count.tokens);
-            }
-        }
-    }
-
-    /// The stream's own total wins field by field; the session file fills in what the stream does not say.
-    #[must_use]
-    pub fn total(&self) -> Tokens {
-        let session = self.session.map(|t| t.minus(self.before)).unwrap_or_default();
-        let models = self.models.values().fold(Tokens::default(), |sum, t| sum.plus(*t));
-        let file = self.sums.get(&Source::SessionFile).copied().unwrap_or_default();
-        let stream = self.sums.get(&Source::Stream).copied().unwrap_or_default();
-        let told = self.run.unwrap_or_default().or(session).or(models).or(stream);
-        let mut total = told.or(file);
-        if told.input.is_some() && told.input != file.input {
-            // The file does not know the agent's helpers, or knows of turns before: its counts are not those of this run.
-            (total.thoughts, total.cached, total.total) = (told.thoughts, told.cached, told.total);
-        }
-        // A surface that tells only sums leaves the thoughts as what remains.
-        if let (None, Some(all), Some(i), Some(o)) = (total.thoughts, total.total, total.input, total.output)
-        {
-            total.thoughts = all.checked_sub(i.saturating_add(o).saturating_add(total.tool.unwrap_or(0)));
-        }
-        total
-    }
-
-    /// Tokens so far, for the limits.
-    #[must_use]
-    pub fn live(&self) -> Tokens {
-        self.total()
-    }
-
-    /// Session totals as last said, for agents that count from the beginning of a session.
-    #[must_use]
-    pub fn session_total(&self) -> Option<Tokens> {
-        self.session
-    }
-
-    /// Tokens of each model, as far as they are known.
-    #[must_use]
-    pub fn by_model(&self) -> BTreeMap<String, Tokens> {
-        let mut from_calls: BTreeMap<String, Tokens> = BTreeMap::new();
-        for (model, tokens) in self.calls.values() {
-            if let Some(model) = model {
-                let sum = from_calls.entry(model.clone()).or_default();
-                *sum = sum.plus(*tokens);
-            }
-        }
-        if self.models.is_empty() {
-            return from_calls;
-        }
-        // The stream tells every model, utility ones too; the file knows thoughts of those it saw.
-        let mut models = self.models.clone();
-        for (name, tokens) in &mut models {
-            if let Some(file) = from_calls.get(name)
-                && file.input == tokens.input
-            {
-                *tokens = tokens.or(*file);
-            }
-            if let (None, Some(all), Some(i), Some(o)) =
-                (tokens.thoughts, tokens.total, tokens.input, tokens.output)
-            {
-                tokens.thoughts = all.checked_sub(i.saturating_add(o));
-            }
-        }
-        models
-    }
-
-    /// Everything for the outcome.
-    #[must_use]
-    pub fn usage(&self) -> Usage {
-        let mut sources = Vec::new();
-        if self.run.is_some()
-            || self.session.is_some()
-            || !self.models.is_empty()
-            || self.sums.contains_key(&Source::Stream)
-        {
-            sources.push(Source::Stream);
-        }
-        if self.sums.contains_key(&Source::SessionFile) {
-            sources.push(Source::SessionFile);
-        }
-        let calls = self.calls.len() as u64;
-        let tokens = self.total();
-        // Calls that the stream knows to be more than the file shows were not all seen.
-        let all_seen = self.sums.values().any(|sum| sum.input == tokens.input);
-        Usage {
-            tokens,
-            requests: self.requests.or((calls > 0 && all_seen).then_some(calls)),
-            by_model: self.by_model(),
-            sources,
+impl Spent {
+    /// Adds one run.
+    pub fn add(&mut self, outcome: &Outcome) {
+        let usage = &outcome.usage;
+        self.cost_usd = match (self.runs, self.cost_usd, outcome.cost_usd) {
+            // A run that asked no model cost nothing.
+            (_, before, None) if usage.tokens == Tokens::default() && usage.by_model.is_empty() => before,
+            (0, _, cost) => cost,
+            (_, Some(sum), Some(cost)) => Some(sum + cost),
+            (_, None, Some(cost)) if self.tokens == Tokens::default() => Some(cost),
+            _ => None,
+        };
+        self.known_cost_usd += outcome.cost_usd.unwrap_or(0.0);
+        self.runs += 1;
+        self.requests = self.requests.saturating_add(usage.requests.unwrap_or(0));
+        self.tokens = self.tokens.plus(usage.tokens);
+        for (model, tokens) in &usage.by_model {
+            let sum = self.by_model.entry(model.clone()).or_default();
+            *sum = sum.plus(*tokens);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

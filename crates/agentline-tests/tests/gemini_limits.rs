@@ -51,6 +51,7 @@ fn tokens_and_cost_are_those_of_the_model_on_both_surfaces() {
         assert_eq!(usage.by_model[MODEL].thoughts, Some(70), "{all}");
         assert_eq!(usage.sources, [Source::Stream, Source::SessionFile], "{all}");
         near(outcome.cost_usd, expected, &all);
+        told_twice_alike(&outcome);
         // The tokens of the first turn were known while the run went on.
         let live = records.iter().find_map(|r| match &r.event {
             Event::Usage(u) => Some((r.from, u.tokens.total)),
@@ -58,6 +59,37 @@ fn tokens_and_cost_are_those_of_the_model_on_both_surfaces() {
         });
         assert_eq!(live, Some((agentline::Origin::SessionFile, Some(1150))), "{records:?}");
     }
+}
+
+/// Each answer is told alone, each number says where it came from, and nothing that is told twice differs.
+#[track_caller]
+fn told_twice_alike(outcome: &Outcome) {
+    let (all, usage) = (shown(outcome), &outcome.usage);
+    let turns: Vec<_> =
+        usage.turns.iter().map(|t| (t.turn, t.model.as_deref(), t.tokens.total, t.source)).collect();
+    let model = Some(MODEL);
+    assert_eq!(
+        turns,
+        [(1, model, Some(1150), Source::SessionFile), (2, model, Some(2220), Source::SessionFile)],
+        "{all}"
+    );
+    assert_eq!(usage.origins["input_tokens"], Source::Stream, "{all}");
+    assert_eq!(usage.origins.len(), 5, "{all}");
+    assert_eq!(outcome.cost_source, Some(agentline::CostSource::Prices), "{all}");
+    let doubts = ["usage_disagrees", "cost_estimated"];
+    assert!(!outcome.warnings.iter().any(|w| doubts.contains(&&*w.code)), "{all}");
+}
+
+#[test]
+fn the_same_run_has_the_same_numbers_over_acp() {
+    needs_real_gemini!();
+    let stage = Stage::new(two_turns());
+    let outcome = stage.outcome(ask(&stage).surface(Surface::Acp));
+    let (all, t) = (shown(&outcome), outcome.usage.tokens);
+    assert_eq!((t.input, t.output, t.cached), (Some(3000), Some(300), Some(1200)), "{all}");
+    assert_eq!((t.thoughts, t.total, outcome.usage.requests), (Some(70), Some(3370), Some(2)), "{all}");
+    assert_eq!(outcome.usage.origins["cached_tokens"], Source::SessionFile, "{all}");
+    told_twice_alike(&outcome);
 }
 
 #[test]

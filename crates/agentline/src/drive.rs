@@ -10,7 +10,7 @@ use crate::{
 };
 use agentline_core::{
     Answer, Ask, AskId, Connection, Disk, Event, Exit, Input, LineSplitter, Millis, Notice, Outcome, Output,
-    Piece, RunId, Rung, Side, Stream, Tokens, Veil, Want, What,
+    Piece, RunId, Rung, Side, Spent, Stream, Veil, Want, What,
 };
 use std::{
     borrow::Cow,
@@ -62,7 +62,7 @@ pub(crate) struct Live {
 }
 
 /// How a live process stands, for those who choose one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LiveState {
     /// It has answered.
     pub(crate) ready: bool,
@@ -75,7 +75,7 @@ pub(crate) struct LiveState {
     /// How many it has had.
     pub(crate) served: u32,
     /// What they have used together, as far as it was told.
-    pub(crate) spent: Tokens,
+    pub(crate) spent: Spent,
 }
 
 /// A line of the host's own tools, and whose it is.
@@ -366,8 +366,10 @@ impl Drive {
         let (seats, served, closed) = (self.seats.len(), self.last_run, !self.connection.vacant());
         let opening = self.seats.values().filter(|seat| !seat.started).count();
         self.state.send_if_modified(|state| {
-            let next = LiveState { seats, opening, served, closed, ..*state };
-            std::mem::replace(state, next) != next
+            let next = (seats, opening, served, closed);
+            let before = (state.seats, state.opening, state.served, state.closed);
+            (state.seats, state.opening, state.served, state.closed) = next;
+            before != next
         });
     }
 
@@ -539,7 +541,7 @@ impl Drive {
     /// A run is over.
     fn done(&mut self, run: RunId, outcome: Box<Outcome>) {
         let Some(mut seat) = self.seats.remove(&run) else { return };
-        self.state.send_modify(|state| state.spent = state.spent.plus(outcome.usage.tokens));
+        self.state.send_modify(|state| state.spent.add(&outcome));
         // The last events go out whether or not there is room.
         if !seat.pending.is_empty() {
             seat.link.send(std::mem::take(&mut seat.pending));

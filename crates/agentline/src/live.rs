@@ -88,7 +88,7 @@ impl LiveHandle {
 
     /// How the process stands now.
     pub(crate) fn state(&self) -> LiveState {
-        *self.state.borrow()
+        self.state.borrow().clone()
     }
 
     /// Tells how the process stands, until its loop is over.
@@ -100,7 +100,7 @@ impl LiveHandle {
     pub(crate) async fn wait_for(&self, mut so: impl FnMut(&LiveState) -> bool) -> LiveState {
         let mut state = self.state.clone();
         match state.wait_for(|now| now.closed || so(now)).await {
-            Ok(now) => *now,
+            Ok(now) => now.clone(),
             Err(_) => LiveState { closed: true, ..LiveState::default() },
         }
     }

@@ -4,7 +4,7 @@ use crate::{
     agentline::Agentline, error::Error, gear::Sides, live::LiveHandle, options::RunOptions,
     ready::not_started, run::Run, schema::Schema, seat::Tell,
 };
-use agentline_core::{Problem, Problems, RunRequest, Surface, Tokens, Want};
+use agentline_core::{Problem, Problems, RunRequest, Spent, Surface, Tokens, Want};
 use std::time::Instant;
 
 /// A conversation with a live agent. Dropping it ends the agent and everything that it started.
@@ -129,6 +129,12 @@ impl Session {
     /// What all prompts so far have used together, as far as it was told.
     #[must_use]
     pub fn usage(&self) -> Tokens {
+        self.live.state().spent.tokens
+    }
+
+    /// What all prompts so far have used and cost, by model.
+    #[must_use]
+    pub fn spent(&self) -> Spent {
         self.live.state().spent
     }
 

@@ -125,8 +125,8 @@ fn tokens(usage: &Usage<'_>) -> Tokens {
         input: input.map(|i| if cached_apart { i.saturating_add(c) } else { i }),
         output: output.map(|o| if thoughts_apart { o } else { o.saturating_sub(t) }),
         cached,
+        cache_write: written.filter(|n| *n > 0),
         thoughts,
-        tool: None,
         total,
         ..Tokens::default()
     }

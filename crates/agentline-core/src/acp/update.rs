@@ -55,7 +55,8 @@ impl Acp {
                 if let Some(total) = update.cost.as_ref().and_then(Cost::dollars) {
                     let before = session.cost.replace(total);
                     if let (Some(run), Some(before)) = (session.run, before) {
-                        say.cost(run, (total - before).max(0.0));
+                        // One that fell was started anew.
+                        say.cost(run, if total < before { total } else { total - before });
                     }
                 }
             }

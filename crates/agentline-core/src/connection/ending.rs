@@ -260,6 +260,9 @@ impl Connection {
                 "the agent sent part of its answer more than once; `text` is what it recorded in its session";
             self.emit(id, Event::warning("text_repeated", message), here, out);
         }
+        for doubt in self.runs.get(&id).map(Run::doubts).unwrap_or_default() {
+            self.emit(id, Event::warning(doubt.code, doubt.message), here, out);
+        }
         self.warn_about_disk(id, here, out);
         self.say.forget(id);
         self.side_lines.remove(&id);

@@ -42,6 +42,35 @@ fn every_name_of_an_agent_finds_it_in_the_one_list() {
 }
 
 #[test]
+fn prices_are_dated_and_yours_stand_above_them() {
+    let user = User::new();
+    let table = user.agentline(&["prices"]);
+    assert_eq!((table.code, table.err.as_str()), (0, ""));
+    let row = table.out.lines().find(|l| l.starts_with("gemini-2.5-flash ")).unwrap();
+    assert_eq!(
+        row.split_whitespace().skip(1).take(5).collect::<Vec<_>>(),
+        ["0.30", "0.03", "-", "-", "2.50"]
+    );
+    assert!(table.out.contains("> 200000") && table.out.contains("https://"), "{}", table.out);
+    let one = user.agentline(&["prices", "claude-opus-4-1-20250805", "-o", "json"]).json();
+    assert_eq!((one.as_array().unwrap().len(), &one[0]["model"]), (1, &json!("claude-opus-4-1")));
+    assert_eq!((&one[0]["maker"], &one[0]["overridden"]), (&json!("Anthropic"), &json!(false)));
+    assert_eq!(one[0]["as_of"].as_str().unwrap().len(), 10);
+    let none = user.agentline(&["prices", "claude-opus-4-99"]);
+    assert_eq!((none.code, none.out.as_str()), (1, ""));
+    assert!(none.err.contains("is not known") && none.err.contains("[prices.models."), "{}", none.err);
+    user.write(
+        "agentline.toml",
+        "[prices.models.'gemini-2.5-flash']\ninput = 7\noutput = 8\nlong = { above = 9, input = 10, output = 11 }\n",
+    );
+    let mine = user.agentline(&["prices", "gemini-2.5-flash", "-o", "json"]).json();
+    assert_eq!((&mine[0]["input"], &mine[0]["long"]["above"]), (&json!(7.0), &json!(9)));
+    assert_eq!((&mine[0]["overridden"], &mine[0]["maker"]), (&json!(true), &json!(null)));
+    let shown = user.agentline(&["prices", "gemini-2.5-flash"]).out;
+    assert!(shown.contains("your settings") && shown.contains("> 9"), "{shown}");
+}
+
+#[test]
 fn doctor_says_by_its_exit_code_what_is_missing() {
     let good = User::new().agentline(&["doctor", "-o", "json"]);
     assert_eq!(good.code, 0, "{}", good.out);

@@ -6,8 +6,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const COMMANDS: &[&str] =
-    &["run", "replay", "sessions", "doctor", "agents", "policy", "pool", "demo", "config", "completions"];
+const COMMANDS: &[&str] = &[
+    "run",
+    "replay",
+    "sessions",
+    "doctor",
+    "agents",
+    "policy",
+    "pool",
+    "prices",
+    "demo",
+    "config",
+    "completions",
+];
 
 /// Commands of a command whose help has a place of its own.
 const SUBCOMMANDS: &[&str] = &[

@@ -1,0 +1,131 @@
+//! `agentline prices`: what tokens cost, of which day that is, and which of it you set yourself.
+
+use crate::{
+    args::ReportOutput,
+    exit,
+    setup::Setup,
+    stop::Stop,
+    ui::{Paint, Ui},
+};
+use agentline::{Price, PriceTable};
+use clap::Args;
+use serde::Serialize;
+use std::{io::Write, path::PathBuf};
+
+#[derive(Debug, Args)]
+pub(crate) struct PricesArgs {
+    /// Only this model, by its id or that of one of its releases
+    model: Option<String>,
+    /// The workspace whose settings count [default: the current directory]
+    #[arg(short = 'C', long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    /// What standard output holds
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    output: ReportOutput,
+}
+
+/// One row, as JSON.
+#[derive(Serialize)]
+struct Row<'a> {
+    model: &'a str,
+    #[serde(flatten)]
+    price: &'a Price,
+    /// Who makes it; null for a row of yours.
+    maker: Option<&'a str>,
+    as_of: Option<&'a str>,
+    source: &'a str,
+    /// Set in your settings.
+    overridden: bool,
+}
+
+const YOURS: &str = "your settings";
+
+pub(crate) fn run(ui: &mut Ui, args: &PricesArgs) -> Result<u8, Stop> {
+    let table = Setup::read(args.cwd.as_deref(), None)?.config()?.prices;
+    let mut rows: Vec<Row<'_>> = match &args.model {
+        Some(model) => match table.row(model) {
+            Some((id, price)) => vec![row(&table, id, price)],
+            None => {
+                let hint = format!("set one in agentline.toml: [prices.models.\"{model}\"]");
+                ui.error(&format!("the price of `{model}` is not known"), Some(&hint));
+                return Ok(exit::FAILED);
+            }
+        },
+        None => table.models.iter().map(|(id, price)| row(&table, id, price)).collect(),
+    };
+    rows.sort_by_key(|row| (row.maker, row.model));
+    match args.output {
+        ReportOutput::Json => writeln!(ui.out(), "{}", serde_json::to_string(&rows).unwrap_or_default())?,
+        ReportOutput::Text => show(ui, &rows)?,
+    }
+    Ok(exit::DONE)
+}
+
+fn row<'a>(table: &'a PriceTable, model: &'a str, price: &'a Price) -> Row<'a> {
+    let from = table.source(model);
+    Row {
+        model,
+        price,
+        maker: from.map(|from| from.maker.as_str()),
+        as_of: from.map(|from| from.as_of.as_str()),
+        source: from.map_or(YOURS, |from| from.source.as_str()),
+        overridden: from.is_none(),
+    }
+}
+
+/// A line for each price, and one more for that of long prompts; after them where they come from.
+fn show(ui: &mut Ui, rows: &[Row<'_>]) -> Result<(), Stop> {
+    let width = rows.iter().map(|row| row.model.len()).max().unwrap_or(0).max("> 200000".len() + 2);
+    let head =
+        line("US dollars", width, ["input", "cached", "write", "write 1h", "output"].map(str::to_owned));
+    let head = ui.paint_out(Paint::Bold, &format!("{head}  of"));
+    writeln!(ui.out(), "{head}")?;
+    for row in rows {
+        let Price { input, output, cached, cache_write, cache_write_long, long } = *row.price;
+        let cells = [Some(input), cached, cache_write, cache_write_long, Some(output)].map(dollars);
+        let of = row.as_of.unwrap_or(YOURS);
+        writeln!(ui.out(), "{}  {of}", line(row.model, width, cells))?;
+        if let Some(long) = long {
+            let cells =
+                [Some(long.input), long.cached, long.cache_write, long.cache_write_long, Some(long.output)];
+            writeln!(ui.out(), "{}", line(&format!("  > {}", long.above), width, cells.map(dollars)))?;
+        }
+    }
+    let mut sources: Vec<(&str, &str)> =
+        rows.iter().filter_map(|row| Some((row.maker?, row.source))).collect();
+    sources.dedup();
+    writeln!(ui.out(), "\nFor a million tokens; `>`: all tokens of a request with a longer prompt.")?;
+    for (maker, source) in sources {
+        writeln!(ui.out(), "{maker}: {source}")?;
+    }
+    Ok(())
+}
+
+fn line(name: &str, width: usize, cells: [String; 5]) -> String {
+    let mut line = format!("{name:<width$}");
+    for cell in cells {
+        line.push_str(&format!("  {cell:>9}"));
+    }
+    line
+}
+
+/// As makers write it: at least two digits behind the point, and no more than it has.
+fn dollars(usd: Option<f64>) -> String {
+    let Some(usd) = usd else { return "-".to_owned() };
+    let digits = format!("{usd:.6}");
+    let short = digits.trim_end_matches('0');
+    let behind = short.len() - short.find('.').map_or(short.len(), |at| at + 1);
+    format!("{usd:.*}", behind.max(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::dollars;
+
+    #[test]
+    fn prices_are_written_as_makers_write_them() {
+        let written = [0.0, 2.0, 12.5, 0.125, 0.005, 168.0, 0.0375].map(|usd| dollars(Some(usd)));
+        assert_eq!(written, ["0.00", "2.00", "12.50", "0.125", "0.005", "168.00", "0.0375"]);
+        assert_eq!(dollars(None), "-");
+    }
+}

@@ -1,0 +1,287 @@
+//! The book of a run's tokens: its sources are kept apart, reconciled once, and held against each other.
+
+use super::{Count, Source, Span, Tokens, TurnUsage, Usage};
+use crate::{Charge, PriceTable};
+use std::collections::BTreeMap;
+
+/// One call of a model, as it was last told.
+#[derive(Clone, Debug)]
+struct Call {
+    /// Its place among the calls of the run.
+    place: usize,
+    model: Option<String>,
+    tokens: Tokens,
+}
+
+/// Keeps what was said about tokens, by source, and tells the sum.
+#[derive(Default, Debug)]
+pub struct UsageBook {
+    before: Tokens,
+    run: Option<Tokens>,
+    session: Option<Tokens>,
+    models: BTreeMap<String, Tokens>,
+    model_requests: BTreeMap<String, u64>,
+    requests: Option<u64>,
+    calls: BTreeMap<(Source, String), Call>,
+    sums: BTreeMap<Source, Tokens>,
+}
+
+impl UsageBook {
+    /// What the session had used before this run.
+    pub fn start_from(&mut self, before: Tokens) {
+        self.before = before;
+    }
+
+    /// Takes one count.
+    pub fn take(&mut self, count: Count) {
+        if let Some(n) = count.requests {
+            self.requests = Some(self.requests.unwrap_or(0).saturating_add(n));
+        }
+        match count.span {
+            Span::Run => self.run = Some(count.tokens.or(self.run.unwrap_or_default())),
+            Span::Model(name) => {
+                if let Some(n) = count.requests {
+                    self.model_requests.insert(name.clone(), n);
+                }
+                self.models.insert(name, count.tokens);
+            }
+            Span::Session => self.session = Some(count.tokens),
+            Span::Call(id) => {
+                let place = self.calls.len();
+                let key = (count.source, id);
+                let old = self.calls.get(&key).map(|call| (call.place, call.tokens));
+                let place = old.map_or(place, |(place, _)| place);
+                self.calls.insert(key, Call { place, model: count.model, tokens: count.tokens });
+                let sum = self.sums.entry(count.source).or_default();
+                *sum = sum.minus(old.map(|(_, tokens)| tokens).unwrap_or_default()).plus(count.tokens);
+            }
+        }
+    }
+
+    /// What the agent told of this run as a whole, each way before the next.
+    fn told(&self) -> Tokens {
+        let session = self.session.map(|t| t.since(self.before)).unwrap_or_default();
+        let stream = self.sums.get(&Source::Stream).copied().unwrap_or_default();
+        self.run.unwrap_or_default().or(session).or(self.all_models()).or(stream)
+    }
+
+    fn all_models(&self) -> Tokens {
+        self.models.values().fold(Tokens::default(), |sum, t| sum.plus(*t))
+    }
+
+    fn file(&self) -> Tokens {
+        self.sums.get(&Source::SessionFile).copied().unwrap_or_default()
+    }
+
+    /// The stream's own total wins field by field; the session file fills in what the stream does not say.
+    #[must_use]
+    pub fn total(&self) -> Tokens {
+        let (told, file) = (self.told(), self.file());
+        let mut total = told.or(file);
+        if told.input.is_some() && told.input != file.input {
+            // The file does not know the agent's helpers, or knows of turns before: its counts are not those of this run.
+            (total.thoughts, total.cached, total.total) = (told.thoughts, told.cached, told.total);
+            (total.cache_write, total.cache_write_long) = (told.cache_write, told.cache_write_long);
+            total.tool = told.tool;
+        }
+        // A surface that tells only sums leaves the thoughts as what remains.
+        if let (None, Some(all), Some(i), Some(o)) = (total.thoughts, total.total, total.input, total.output)
+        {
+            total.thoughts = all.checked_sub(i.saturating_add(o).saturating_add(total.tool.unwrap_or(0)));
+        }
+        total
+    }
+
+    /// Tokens so far, for the limits.
+    #[must_use]
+    pub fn live(&self) -> Tokens {
+        self.total()
+    }
+
+    /// Session totals as last said, for agents that count from the beginning of a session.
+    #[must_use]
+    pub fn session_total(&self) -> Option<Tokens> {
+        self.session
+    }
+
+    /// Tokens of each model, as far as they are known.
+    #[must_use]
+    pub fn by_model(&self) -> BTreeMap<String, Tokens> {
+        let mut from_calls: BTreeMap<String, Tokens> = BTreeMap::new();
+        for call in self.known_calls() {
+            if let Some(model) = &call.model {
+                let sum = from_calls.entry(model.clone()).or_default();
+                *sum = sum.plus(call.tokens);
+            }
+        }
+        if self.models.is_empty() {
+            return from_calls;
+        }
+        // The stream tells every model, utility ones too; the file knows thoughts of those it saw.
+        let mut models = self.models.clone();
+        for (name, tokens) in &mut models {
+            if let Some(file) = from_calls.get(name)
+                && file.input == tokens.input
+            {
+                *tokens = tokens.or(*file);
+            }
+            if let (None, Some(all), Some(i), Some(o)) =
+                (tokens.thoughts, tokens.total, tokens.input, tokens.output)
+            {
+                tokens.thoughts = all.checked_sub(i.saturating_add(o));
+            }
+        }
+        models
+    }
+
+    /// The calls of the source that knows more of them, in their order.
+    fn known_calls(&self) -> Vec<&Call> {
+        let of = |source| self.calls.iter().filter(move |((s, _), _)| *s == source).map(|(_, call)| call);
+        let (stream, file) = (of(Source::Stream), of(Source::SessionFile));
+        let mut calls: Vec<&Call> =
+            if stream.clone().count() >= file.clone().count() { stream.collect() } else { file.collect() };
+        calls.sort_by_key(|call| call.place);
+        calls
+    }
+
+    /// What the run cost by these prices. Where every call of a model is known each is priced by its own length;
+    /// `unnamed` is the model of what was told without one.
+    #[must_use]
+    pub fn charge(&self, prices: &PriceTable, unnamed: Option<&str>) -> Option<Charge> {
+        let mut by_model = self.by_model();
+        if by_model.is_empty()
+            && let Some(model) = unnamed
+        {
+            by_model.insert(model.to_owned(), self.total());
+        }
+        // Nothing is known of tokens: that is not a run without cost.
+        by_model.retain(|_, tokens| *tokens != Tokens::default());
+        if by_model.is_empty() {
+            return None;
+        }
+        let mut sum = Charge::default();
+        for (model, tokens) in &by_model {
+            let charge = self.charge_calls(prices, model, tokens, unnamed).or_else(|| {
+                let requests = self.model_requests.get(model).copied();
+                let alone = self.requests.filter(|_| by_model.len() == 1);
+                prices.charge(model, tokens, requests.or(alone))
+            })?;
+            sum.usd += charge.usd;
+            sum.estimated |= charge.estimated;
+        }
+        Some(sum)
+    }
+
+    /// Each call of a model by its own length, where all of them are known.
+    fn charge_calls(
+        &self,
+        prices: &PriceTable,
+        model: &str,
+        tokens: &Tokens,
+        unnamed: Option<&str>,
+    ) -> Option<Charge> {
+        let calls: Vec<Tokens> = self
+            .known_calls()
+            .into_iter()
+            .filter(|call| call.model.as_deref().or(unnamed) == Some(model))
+            .map(|call| call.tokens)
+            .collect();
+        let sum = calls.iter().fold(Tokens::default(), |sum, t| sum.plus(*t));
+        let same = |f: fn(&Tokens) -> Option<u64>| f(&sum).unwrap_or(0) == f(tokens).unwrap_or(0);
+        let complete = same(|t| t.input) && same(|t| t.cached) && same(|t| Some(t.produced()));
+        if calls.is_empty() || !complete {
+            return None;
+        }
+        calls.iter().try_fold(Charge::default(), |mut sum, tokens| {
+            sum.usd += prices.charge(model, tokens, Some(1))?.usd;
+            Some(sum)
+        })
+    }
+
+    /// Everything for the outcome.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let mut sources = Vec::new();
+        if self.run.is_some()
+            || self.session.is_some()
+            || !self.models.is_empty()
+            || self.sums.contains_key(&Source::Stream)
+        {
+            sources.push(Source::Stream);
+        }
+        if self.sums.contains_key(&Source::SessionFile) {
+            sources.push(Source::SessionFile);
+        }
+        let known = self.known_calls();
+        let calls = known.len() as u64;
+        let tokens = self.total();
+        // Calls that the stream knows to be more than the file shows were not all seen.
+        let all_seen = self.sums.values().any(|sum| sum.input == tokens.input);
+        Usage {
+            tokens,
+            requests: self.requests.or((calls > 0 && all_seen).then_some(calls)),
+            by_model: self.by_model(),
+            sources,
+            origins: self.origins(&tokens),
+            turns: self.turns(),
+        }
+    }
+
+    /// Where each number of the total came from.
+    fn origins(&self, total: &Tokens) -> BTreeMap<String, Source> {
+        let (told, file) = (self.told().named(), self.file().named());
+        let rows = total.named().into_iter().zip(told).zip(file);
+        let known = rows.filter_map(|(((name, number), (_, told)), (_, file))| {
+            let source = match number? {
+                n if told == Some(n) => Source::Stream,
+                n if told.is_none() && file == Some(n) => Source::SessionFile,
+                _ => Source::Derived,
+            };
+            Some((name.to_owned(), source))
+        });
+        known.collect()
+    }
+
+    fn turns(&self) -> Vec<TurnUsage> {
+        let calls = self.known_calls();
+        let is_file = |call: &Call| {
+            self.calls.iter().any(|((source, _), c)| *source == Source::SessionFile && c.place == call.place)
+        };
+        let turns = calls.into_iter().zip(1..).map(|(call, turn)| TurnUsage {
+            turn,
+            model: call.model.clone(),
+            tokens: call.tokens,
+            source: if is_file(call) { Source::SessionFile } else { Source::Stream },
+        });
+        turns.collect()
+    }
+
+    /// Where two sources tell of the same requests and differ. They tell of the same when the prompts agree: a session
+    /// file that lacks an agent's helpers, or has turns of before, tells of others.
+    #[must_use]
+    pub fn disagreements(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let (told, file) = (self.told(), self.file());
+        if told.input.is_some() && told.input == file.input {
+            compare("the agent's output", &told, "its session file", &file, &mut found);
+        }
+        let models = self.all_models();
+        if let Some(run) = &self.run
+            && run.input.is_some()
+            && run.input == models.input
+        {
+            compare("the agent's total", run, "its models together", &models, &mut found);
+        }
+        found
+    }
+}
+
+fn compare(a: &str, left: &Tokens, b: &str, right: &Tokens, found: &mut Vec<String>) {
+    for ((name, one), (_, other)) in left.named().into_iter().zip(right.named()) {
+        if let (Some(one), Some(other)) = (one, other)
+            && one != other
+        {
+            found.push(format!("`{name}`: {a} says {one}, {b} {other}"));
+        }
+    }
+}
