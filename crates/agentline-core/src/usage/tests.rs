@@ -90,6 +90,9 @@ fn sources_that_tell_of_the_same_requests_and_differ_are_named() {
     book.take(Count::new(Source::Stream, Span::Model("m".into()), tokens(60, 10)));
     book.take(Count::new(Source::Stream, Span::Model("n".into()), tokens(40, 10)));
     assert_eq!(book.disagreements(), ["`output_tokens`: the agent's total says 30, its models together 20"]);
+    // What one calls thoughts the other has in its answers.
+    book.take(Count::new(Source::Stream, Span::Run, Tokens { thoughts: Some(5), ..tokens(100, 15) }));
+    assert_eq!(book.disagreements(), [""; 0]);
     // A helper asked more: the models know of it, the total does not.
     book.take(Count::new(Source::Stream, Span::Model("n".into()), tokens(90, 10)));
     assert_eq!(book.disagreements(), [""; 0]);

@@ -14,7 +14,7 @@ struct Own {
     /// The tokens of a run with one.
     one: [Option<u64>; 5],
     warnings: &'static [&'static str],
-    /// What its answers cost: nothing where it says so, `None` where it does not say.
+    /// What its answers cost: nothing where it says so.
     costs: fn(Option<f64>) -> bool,
     /// What it makes of a refusal: what it tried, and how the run ends.
     refused: (&'static [&'static str], Verdict),
@@ -44,7 +44,8 @@ async fn codex() {
         three: told([300, 75, 60, 15, 390]),
         one: told([100, 25, 20, 5, 130]),
         warnings: &[],
-        costs: |cost| cost.is_none(),
+        // It does not say; its model has a list price.
+        costs: |cost| cost.is_some_and(|cost| cost > 0.0),
         // It ends the turn as cancelled.
         refused: (&["Write mode -"], Verdict::Failed),
     };
