@@ -3,10 +3,12 @@
 
 mod acp_agents;
 mod browser;
+mod ccusage;
 mod claude_sdk;
 mod fake_stage;
 mod npm;
 mod real;
+pub mod session_store;
 mod stage;
 mod told;
 
@@ -16,6 +18,7 @@ pub use acp_agents::{
     AcpAgent, AcpStage, OPENCODE_MODEL, example_agent, real_claude_acp, real_codex_acp, real_opencode,
 };
 pub use browser::{Browser, has_browser};
+pub use ccusage::ccusage_program;
 pub use claude_sdk::ClaudeSdk;
 pub use fake_stage::FakeStage;
 pub use real::{real_gemini, skipped};

@@ -1,10 +1,11 @@
 //! What agentline costs, measured side by side in one run: `cargo bench -p agentline-tests` (or with `-- decode`,
-//! `transport`, `overhead`, `snapshot`, `pool` for one part). Each figure stands next to its floor; compare ratios, not seconds.
+//! `transport`, `overhead`, `snapshot`, `pool`, `sessions` for one part). Each figure stands next to its floor; compare ratios, not seconds.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 mod decode;
 mod overhead;
 mod pool;
+mod sessions;
 mod snapshot;
 mod transport;
 
@@ -17,12 +18,17 @@ const PARTS: &[Part] = &[
     ("snapshot", snapshot::run),
     ("overhead", overhead::run),
     ("pool", pool::run),
+    ("sessions", sessions::run),
 ];
 
 fn main() {
     agentline::process::supervisor_main_if_asked();
     if let Ok(child) = std::env::var(transport::CHILD) {
-        return if child == pool::NAME { pool::main() } else { transport::child(&child) };
+        return match child.as_str() {
+            pool::NAME => pool::main(),
+            sessions::NAME => sessions::child(),
+            other => transport::child(other),
+        };
     }
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     for (name, part) in PARTS {

@@ -1,0 +1,216 @@
+//! Saved sessions: a store of 1 GB of all four agents, listed, searched, shown and counted, beside `rg` and `ccusage` on the
+//! same files. `AGENTLINE_BENCH_STORE_MB` makes it smaller or bigger; it is made once and kept in our cache folder.
+
+mod rivals;
+
+use crate::{median, transport};
+use agentline::{
+    Agentline,
+    sessions::{Case, Filter, Query, Store, UsageBy, UsageRow},
+};
+use agentline_core::agents::AGENTS;
+use agentline_tests::session_store::{MadeStore, RARE, StoreWish, UNSAID};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+/// The name under which this program is started again as the command line itself.
+pub(crate) const NAME: &str = "sessions";
+/// Where the child notes its peak memory.
+const PEAK: &str = "AGENTLINE_BENCH_PEAK";
+const ROUNDS: usize = 5;
+/// Mean size of a session in the store of 1 GB with 5,000 of them.
+const MEAN: u64 = 200_000;
+
+pub(crate) fn run() {
+    let megabytes: u64 =
+        std::env::var("AGENTLINE_BENCH_STORE_MB").ok().and_then(|mb| mb.parse().ok()).unwrap_or(1000);
+    let bytes = megabytes * 1_000_000;
+    let sessions = usize::try_from(bytes / MEAN).expect("a number of sessions").max(20);
+    let wish = StoreWish { sessions, bytes, big: Some((bytes / 20).min(50_000_000)) };
+    let here = Agentline::from_env().expect("a home");
+    let home = here.here().cache.join("bench").join(format!("sessions-{megabytes}"));
+    let start = Instant::now();
+    let made = MadeStore::make(&home, wish).expect("a store");
+    println!(
+        "{} sessions and {} of sub-agents, {:.0} MB, made in {:.1} s (0 when it was there)",
+        made.sessions.values().sum::<u64>(),
+        made.sub_agents,
+        made.bytes as f64 / 1e6,
+        start.elapsed().as_secs_f64()
+    );
+    list(&made);
+    search(&made);
+    usage(&made);
+    show(&made);
+}
+
+fn store(made: &MadeStore) -> Store {
+    Store::new(AGENTS.iter().copied(), BTreeMap::new(), &made.home)
+}
+
+fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
+    let start = Instant::now();
+    let done = work();
+    (start.elapsed().as_secs_f64(), done)
+}
+
+fn row(what: &str, seconds: f64, note: impl std::fmt::Display) {
+    println!("{what:<44} {seconds:>9.3} s   {note}");
+}
+
+fn list(made: &MadeStore) {
+    let cache = tempfile::tempdir().expect("a folder");
+    let store = store(made).index(cache.path());
+    let (cold, all) = timed(|| store.list(&Filter::new()).expect("a list"));
+    let said: u64 = made.sessions.values().sum();
+    assert_eq!(all.len() as u64, said, "every session is listed");
+    row("list, cold", cold, format!("{:.0} MB/s", made.bytes as f64 / 1e6 / cold));
+    let warm: Vec<f64> = (0..ROUNDS)
+        .map(|_| {
+            let (seconds, again) = timed(|| store.list(&Filter::new()).expect("a list"));
+            assert_eq!(again, all, "the index tells the same");
+            seconds
+        })
+        .collect();
+    let index = std::fs::read_dir(cache.path()).expect("a folder").flatten().next().expect("an index");
+    let size = index.metadata().map_or(0, |m| m.len()) as f64 / 1e6;
+    row("list, warm", median(&warm), format!("index of {size:.1} MB; aim: 0.5 s"));
+    let (one, found) = timed(|| store.find(&all[all.len() / 2].info.id, &made.home).expect("a session"));
+    row("find by id, warm", one, &found.info.id);
+}
+
+fn search(made: &MadeStore) {
+    let store = store(made);
+    let rg = rivals::ripgrep();
+    for (case, name) in [(Case::Sensitive, "case kept"), (Case::Insensitive, "any case")] {
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            let query = Query::new([RARE]).case(case);
+            let (seconds, results) = timed(|| store.search(&query).expect("a search"));
+            let mut ids: Vec<(String, String)> =
+                results.into_iter().map(|result| (result.info.agent, result.info.id)).collect();
+            let mut expected = made.rare.clone();
+            (ids.sort(), expected.sort());
+            ids.dedup();
+            assert!(expected.iter().all(|one| ids.contains(one)), "every hit is found");
+            ours.push(seconds);
+            if let Some(rg) = &rg {
+                theirs.push(timed(|| rivals::rg(rg, &made.home, RARE, case == Case::Insensitive)).0);
+            }
+        }
+        let rare = format!("search of a rare word, {name}");
+        match theirs.is_empty() {
+            true => row(&rare, median(&ours), "rg is not here"),
+            false => {
+                let ratio = median(&ours) / median(&theirs);
+                row(&rare, median(&ours), format!("rg: {:.3} s, ratio {ratio:.2}; aim: 2", median(&theirs)));
+            }
+        }
+    }
+    let none = store.search(&Query::new([UNSAID])).expect("a search");
+    assert!(none.is_empty(), "what an agent notes for itself is no text");
+}
+
+fn usage(made: &MadeStore) {
+    let cache = tempfile::tempdir().expect("a folder");
+    let store = store(made).index(cache.path());
+    let (cold, rows) = timed(|| store.usage(&Filter::new(), UsageBy::Agent).expect("a count"));
+    for row in &rows {
+        let [fresh, cached, answer] = made.tokens[&row.name];
+        let t = row.used.tokens;
+        let told = (t.input.unwrap_or(0), t.cached.unwrap_or(0), t.output.unwrap_or(0));
+        assert_eq!(told, (fresh + cached, cached, answer), "{}: each answer is counted once", row.name);
+    }
+    row("usage of everything, cold", cold, "aim: 5 s");
+    let (warm, again) = timed(|| store.usage(&Filter::new(), UsageBy::Agent).expect("a count"));
+    assert_eq!(rows, again, "the index tells the same");
+    row("usage of everything, warm", warm, format!("{} rows", rows.len()));
+    let claude = Filter::new().agent("claude");
+    let fresh = self::store(made);
+    let (ours, rows) = timed(|| fresh.usage(&claude, UsageBy::Day).expect("a count"));
+    let sum = UsageRow::sum(&rows);
+    match rivals::ccusage(&made.home) {
+        Err(why) => row("usage of Claude, no index", ours, why),
+        Ok((theirs, told)) => {
+            let t = sum.used.tokens;
+            let number = |n: Option<u64>| n.unwrap_or(0);
+            let fresh = number(t.input) - number(t.cached) - number(t.cache_write);
+            let same =
+                told.input == fresh && told.output == number(t.output) && told.cached == number(t.cached);
+            let note = format!(
+                "ccusage: {theirs:.3} s, ratio {:.2}, totals {}",
+                ours / theirs,
+                if same { "the same" } else { "differ" }
+            );
+            row("usage of Claude, no index", ours, note);
+            println!(
+                "    tokens: fresh {fresh} and {}, cached {} and {}, answers {} and {}; USD {:.2} and {:.2}",
+                told.input,
+                number(t.cached),
+                told.cached,
+                number(t.output),
+                told.output,
+                sum.used.known_cost_usd,
+                told.cost
+            );
+        }
+    }
+}
+
+fn show(made: &MadeStore) {
+    let Some(big) = &made.big else { return };
+    let size = std::fs::metadata(big).map_or(0, |m| m.len());
+    let store = store(made);
+    let (load, session) = timed(|| {
+        let found = store.find(&big.to_string_lossy(), &made.home).expect("a session");
+        store.load(&found).expect("a session")
+    });
+    row(
+        "load of the big session",
+        load,
+        format!("{:.0} MB, {} entries", size as f64 / 1e6, session.entries.len()),
+    );
+    drop(session);
+    for output in ["text", "json"] {
+        let rounds: Vec<(f64, f64)> =
+            (0..ROUNDS).filter_map(|_| show_once(big, &made.home, output)).collect();
+        if rounds.is_empty() {
+            return;
+        }
+        let seconds: Vec<f64> = rounds.iter().map(|round| round.0).collect();
+        let peaks: Vec<f64> = rounds.iter().map(|round| round.1 * 1e6 / size as f64).collect();
+        let note = format!("peak {:.2} times its size; aims: 1 s, 4 times", median(&peaks));
+        row(&format!("show of the big session, {output}"), median(&seconds), note);
+    }
+}
+
+/// Runs the command line; gives its time and its peak memory in megabytes.
+fn show_once(big: &Path, home: &Path, output: &str) -> Option<(f64, f64)> {
+    let dir = tempfile::tempdir().expect("a folder");
+    let peak = dir.path().join("peak");
+    let program = std::env::current_exe().expect("this program");
+    let mut command = Command::new(program);
+    command.env_clear().env("HOME", home).env(transport::CHILD, NAME).env(PEAK, &peak);
+    command.args(["sessions", "show"]).arg(big).args(["--output", output]);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let (seconds, ended) = timed(|| command.output().expect("a child"));
+    if !ended.status.success() {
+        println!("show failed: {}", String::from_utf8_lossy(&ended.stderr));
+        return None;
+    }
+    let peak = std::fs::read_to_string(&peak).ok()?.trim().parse().ok()?;
+    Some((seconds, peak))
+}
+
+/// In the child: the command line with the arguments of this process.
+pub(crate) fn child() {
+    let code = agentline_cli::main_impl();
+    let note = std::env::var(PEAK).expect("where to note the peak");
+    std::fs::write(note, transport::usage().1.to_string()).expect("the note");
+    // The code cannot be looked into; a failure shows in what was printed.
+    drop(code);
+}

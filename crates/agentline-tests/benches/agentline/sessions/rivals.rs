@@ -1,0 +1,64 @@
+//! The tools that people use for this today: `rg` of Debian's packages, and `ccusage` from npm.
+
+use agentline_tests::ccusage_program;
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+/// What ccusage counted.
+pub(super) struct Told {
+    pub(super) input: u64,
+    pub(super) output: u64,
+    pub(super) cached: u64,
+    pub(super) cost: f64,
+}
+
+/// Where `rg` is, installed if that is possible; `None` after a word about it.
+pub(super) fn ripgrep() -> Option<PathBuf> {
+    let is_there = || Command::new("rg").arg("--version").output().is_ok_and(|done| done.status.success());
+    if !is_there() {
+        let mut install = Command::new("apt-get");
+        install.args(["install", "-y", "ripgrep"]).stdin(Stdio::null()).stdout(Stdio::null());
+        let done = install.status().is_ok_and(|status| status.success());
+        if !done || !is_there() {
+            println!("rg is not here and cannot be installed by us: `apt-get install ripgrep`");
+            return None;
+        }
+    }
+    Some(PathBuf::from("rg"))
+}
+
+/// Searches the same files, binary ones too.
+pub(super) fn rg(program: &Path, home: &Path, word: &str, any_case: bool) -> usize {
+    let mut command = Command::new(program);
+    command.args(["-uuu", "--no-config", "-c", "-F", if any_case { "-i" } else { "-s" }, word]);
+    for folder in [".claude/projects", ".gemini/tmp", ".codex/sessions", ".local/share/opencode"] {
+        command.arg(home.join(folder));
+    }
+    let output = command.stdin(Stdio::null()).output().expect("rg");
+    output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count()
+}
+
+/// Counts Claude's part of the files without the network; gives how long it took and the totals.
+pub(super) fn ccusage(home: &Path) -> Result<(f64, Told), String> {
+    let program = ccusage_program()?;
+    let mut command = Command::new(program);
+    command.args(["claude", "daily", "--json", "--offline", "--timezone", "UTC"]);
+    command.env_clear().env("HOME", home).env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    let start = Instant::now();
+    let output = command.stdin(Stdio::null()).output().map_err(|e| format!("ccusage: {e}"))?;
+    let seconds = start.elapsed().as_secs_f64();
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .map_err(|e| format!("ccusage: {e}: {}", String::from_utf8_lossy(&output.stderr)))?;
+    let totals = &json["totals"];
+    let number = |name: &str| totals[name].as_u64().unwrap_or(0);
+    let told = Told {
+        input: number("inputTokens"),
+        output: number("outputTokens"),
+        cached: number("cacheReadTokens"),
+        cost: totals["totalCost"].as_f64().unwrap_or(f64::NAN),
+    };
+    Ok((seconds, told))
+}

@@ -1,0 +1,238 @@
+//! A made-up home with saved sessions of all four agents, the same for the same wishes: as many and as big as a test or the
+//! benchmark wants, with copies, sub-agents and a rare word in known places.
+
+mod claude;
+mod codex;
+mod gemini;
+mod opencode;
+mod words;
+
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+use words::Words;
+
+/// A word that only some sessions hold, where people read it.
+pub const RARE: &str = "zyzzyva";
+/// A word that one session holds only where the agent notes it for itself.
+pub const UNSAID: &str = "quokkabranch";
+
+/// What kind of store is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreWish {
+    /// How many sessions.
+    pub sessions: usize,
+    /// How many bytes all of them take, about.
+    pub bytes: u64,
+    /// How many bytes one of Claude's takes, about, beside the others.
+    pub big: Option<u64>,
+}
+
+/// What is in a store that was made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MadeStore {
+    /// The home that the sessions are in.
+    pub home: PathBuf,
+    /// The sessions of people by agent.
+    pub sessions: BTreeMap<String, u64>,
+    /// The sessions of sub-agents.
+    pub sub_agents: u64,
+    /// Tokens of each agent, each answer once: the prompt without what was cached, the rest of the prompt, the answer.
+    pub tokens: BTreeMap<String, [u64; 3]>,
+    /// The agents and ids of the sessions that hold the rare word.
+    pub rare: Vec<(String, String)>,
+    /// The file of the big session.
+    pub big: Option<PathBuf>,
+    /// How many bytes all files take.
+    pub bytes: u64,
+}
+
+/// One session as it is to be written.
+struct Plan<'a> {
+    home: &'a Path,
+    number: usize,
+    id: String,
+    project: String,
+    /// How many bytes it should take.
+    bytes: u64,
+    /// When it began, in milliseconds since 1970.
+    start: u64,
+    rare: bool,
+    unsaid: bool,
+}
+
+/// Something that a session says, for all agents.
+struct Turn {
+    prompt: String,
+    thought: String,
+    text: String,
+    command: String,
+    output: String,
+    input: u64,
+    cached: u64,
+    answer: u64,
+}
+
+impl MadeStore {
+    /// Makes a store below a home that is empty, or gives the one that was made there before with the same wish.
+    ///
+    /// # Errors
+    /// Files cannot be written.
+    pub fn make(home: &Path, wish: StoreWish) -> io::Result<Self> {
+        let note = home.join(format!("made-{FORMAT}-{}-{}-{:?}.json", wish.sessions, wish.bytes, wish.big));
+        if let Some(made) = fs::read(&note).ok().and_then(|json| serde_json::from_slice(&json).ok()) {
+            return Ok(made);
+        }
+        if home.exists() {
+            fs::remove_dir_all(home)?;
+        }
+        fs::create_dir_all(home)?;
+        let mut made = Self { home: home.to_owned(), ..Self::default() };
+        let mut words = Words::new(7);
+        let mut registry = BTreeMap::new();
+        let mut database = opencode::Writer::create(home)?;
+        for number in 0..wish.sessions {
+            let plan = made.plan(home, number, wish, &mut words);
+            let agent = agent_of(number);
+            let count = made.sessions.entry(agent.to_owned()).or_default();
+            *count += 1;
+            if plan.rare {
+                made.rare.push((agent.to_owned(), plan.id.clone()));
+            }
+            let used = made.tokens.entry(agent.to_owned()).or_default();
+            match agent {
+                "claude" => {
+                    let [forks, helpers] = claude::write(&plan, &mut words, used)?;
+                    *count += forks;
+                    made.sub_agents += helpers;
+                }
+                "gemini" => gemini::write(&plan, &mut words, used, &mut registry)?,
+                "codex" => codex::write(&plan, &mut words, used)?,
+                _ => database.write(&plan, &mut words, used)?,
+            }
+        }
+        if let Some(bytes) = wish.big {
+            let mut plan = made.plan(home, 0, wish, &mut words);
+            (plan.bytes, plan.id) = (bytes, "bbbbbbbb-0000-4000-8000-000000000001".to_owned());
+            (plan.number, plan.rare, plan.unsaid) = (1, false, false);
+            let used = made.tokens.entry("claude".to_owned()).or_default();
+            claude::write(&plan, &mut words, used)?;
+            *made.sessions.entry("claude".to_owned()).or_default() += 1;
+            made.big = Some(claude::file(&plan));
+        }
+        database.finish()?;
+        let json = serde_json::json!({ "projects": registry }).to_string();
+        fs::create_dir_all(home.join(".gemini"))?;
+        fs::write(home.join(".gemini/projects.json"), json)?;
+        made.bytes = size_of(home)?;
+        fs::write(&note, serde_json::to_vec(&made)?)?;
+        Ok(made)
+    }
+
+    fn plan<'a>(&self, home: &'a Path, number: usize, wish: StoreWish, words: &mut Words) -> Plan<'a> {
+        let mean = wish.bytes / wish.sessions.max(1) as u64;
+        // Most sessions are short and some are long, as people have them.
+        let bytes = mean * [20, 30, 40, 60, 80, 100, 120, 150, 200, 200][words.below(10)] / 100;
+        Plan {
+            home,
+            number,
+            id: words.uuid(),
+            project: format!("/home/user/projects/project-{}", number % 40),
+            bytes,
+            start: 1_767_225_600_000 + number as u64 * 3_700_000,
+            rare: number % 701 == 5 || (wish.sessions < 701 && number % 20 == 11),
+            unsaid: number == 4,
+        }
+    }
+}
+
+/// Changes with what is written, so that what an older version made is made again.
+const FORMAT: u32 = 1;
+
+/// The agent of a session: of twenty, nine are Claude's, six Gemini's, three Codex's and two OpenCode's.
+fn agent_of(number: usize) -> &'static str {
+    match number % 20 {
+        0..9 => "claude",
+        9..15 => "gemini",
+        15..18 => "codex",
+        _ => "opencode",
+    }
+}
+
+/// The turns of a session, until it is as long as it should be.
+fn turns(
+    plan: &Plan<'_>,
+    words: &mut Words,
+    mut write: impl FnMut(usize, Turn) -> io::Result<u64>,
+) -> io::Result<()> {
+    let mut written = 0;
+    let mut number = 0;
+    while written < plan.bytes || number == 0 {
+        let mut turn = Turn {
+            prompt: words.sentence(12),
+            thought: words.sentence(30),
+            text: words.text(60),
+            command: format!("grep -rn \"{}\" src\\lib", words.word()),
+            output: words.text(900),
+            input: 1000 + words.below(4000) as u64,
+            cached: words.below(60_000) as u64,
+            answer: 50 + words.below(900) as u64,
+        };
+        if plan.rare && number == 0 {
+            let place = [&mut turn.prompt, &mut turn.text, &mut turn.output, &mut turn.thought];
+            place.into_iter().nth(plan.number % 4).expect("four places").push_str(&format!(" {RARE} end"));
+        }
+        written += write(number, turn)?;
+        number += 1;
+    }
+    Ok(())
+}
+
+/// A moment as RFC 3339.
+fn moment(at: u64) -> String {
+    let (day, rest) = (agentline::day_of(at, 0), at % 86_400_000);
+    let (hour, minute, second) = (rest / 3_600_000, rest / 60_000 % 60, rest / 1000 % 60);
+    format!("{day}T{hour:02}:{minute:02}:{second:02}.{:03}Z", rest % 1000)
+}
+
+fn count(used: &mut [u64; 3], turn: &Turn) {
+    used[0] += turn.input;
+    used[1] += turn.cached;
+    used[2] += turn.answer;
+}
+
+fn size_of(folder: &Path) -> io::Result<u64> {
+    let mut sum = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        sum += if metadata.is_dir() { size_of(&entry.path())? } else { metadata.len() };
+    }
+    Ok(sum)
+}
+
+/// Writes lines of JSON to a file, and counts their bytes.
+struct Lines(io::BufWriter<fs::File>);
+
+impl Lines {
+    fn create(path: &Path) -> io::Result<Self> {
+        fs::create_dir_all(path.parent().expect("a file in a folder"))?;
+        Ok(Self(io::BufWriter::new(fs::File::create(path)?)))
+    }
+
+    fn line(&mut self, value: &serde_json::Value) -> io::Result<u64> {
+        use io::Write;
+        let text = value.to_string();
+        self.0.write_all(text.as_bytes())?;
+        self.0.write_all(b"\n")?;
+        Ok(text.len() as u64 + 1)
+    }
+
+    fn finish(self) -> io::Result<()> {
+        self.0.into_inner().map_err(io::IntoInnerError::into_error)?;
+        Ok(())
+    }
+}
