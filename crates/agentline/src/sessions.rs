@@ -3,6 +3,7 @@
 //! Nothing here writes to an agent's files. What is read once is remembered in one file of our own cache folder, which is
 //! believed only as long as the files that it tells about are the same (see `index.rs`). All functions block.
 
+mod database;
 mod facts;
 mod filter;
 mod find;
@@ -126,3 +127,6 @@ impl Agentline {
             .index(&inner.here.cache)
     }
 }
+
+#[cfg(test)]
+mod tests;

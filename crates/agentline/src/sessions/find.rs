@@ -2,7 +2,9 @@
 
 use super::{
     Filter, Store,
+    database::Databases,
     gather::Stored,
+    index::Index,
     list::newest,
     load::{beginning, head_of},
     scan::Candidate,
@@ -27,6 +29,13 @@ const NAMED: usize = 5;
 pub enum Place {
     /// In a file.
     File(PathBuf),
+    /// In rows of a database.
+    Row {
+        /// The file of the database.
+        database: PathBuf,
+        /// The id of the session.
+        session: String,
+    },
 }
 
 impl Place {
@@ -34,13 +43,16 @@ impl Place {
     #[must_use]
     pub fn path(&self) -> &Path {
         match self {
-            Self::File(path) => path,
+            Self::File(path) | Self::Row { database: path, .. } => path,
         }
     }
 
     /// What it is called where nothing better is known.
     pub(super) fn name(&self) -> String {
-        self.path().file_stem().unwrap_or_default().to_string_lossy().into_owned()
+        match self {
+            Self::File(path) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            Self::Row { session, .. } => session.clone(),
+        }
     }
 }
 
@@ -180,6 +192,9 @@ impl Store {
                 "give a file that an agent wrote about a session, or an id of `agentline sessions list`",
             ));
         };
+        if form == SavedForm::Database {
+            return self.find_in_database(agent, path);
+        }
         let place = Place::File(path.to_owned());
         let mut info = beginning(agent, form, &head);
         agent.card().id.clone_into(&mut info.agent);
@@ -187,6 +202,32 @@ impl Store {
             info.id = place.name();
         }
         Ok(Found { info, agent, parts: vec![Part { place, form: Some(form) }] })
+    }
+}
+
+impl Store {
+    /// The one session of a database.
+    fn find_in_database(&self, agent: &'static dyn Agent, path: &Path) -> Result<Found, Error> {
+        let mut index = Index::open(None);
+        let mut all = Databases::default().candidates(agent, path, &mut index);
+        all.sort_by_key(|candidate| std::cmp::Reverse(candidate.stamp.changed));
+        let ids: Vec<&str> = all.iter().take(NAMED).filter_map(|one| one.name.id.as_deref()).collect();
+        match all.len() {
+            1 => {
+                let candidate = all.swap_remove(0);
+                let mut info = SessionInfo::default();
+                candidate.complete(&mut info);
+                Ok(Found { info, agent, parts: vec![candidate.part()] })
+            }
+            0 => Err(problem(
+                format!("there is no session in `{}`", path.display()),
+                "give an id of `agentline sessions list`",
+            )),
+            many => Err(problem(
+                format!("`{}` holds {many} sessions, the newest are {}", path.display(), ids.join(", ")),
+                "give the id of one",
+            )),
+        }
     }
 }
 

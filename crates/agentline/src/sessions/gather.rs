@@ -3,6 +3,7 @@
 
 use super::{
     Filter, Store,
+    database::Databases,
     facts::Facts,
     find::{Part, Place},
     index::Index,
@@ -52,14 +53,15 @@ impl Store {
         let agents = self.agents_of(filter)?;
         let wanted = filter.project.as_deref().map(Wanted::new);
         let mut real = RealPaths::default();
-        let mut candidates = self.scan(&agents);
+        let mut index = Index::open(self.index.as_deref());
+        let databases = Databases::default();
+        let mut candidates = self.scan(&agents, &mut index, &databases);
         candidates.retain(|candidate| {
             let both = wanted.as_ref().zip(candidate.project.as_ref());
             wants(candidate) && both.is_none_or(|(wanted, project)| wanted.is(project, &mut real))
         });
-        let mut index = Index::open(self.index.as_deref());
-        let parts = self.facts_of(&candidates, &mut index);
-        let mut all = self.sessions_of(candidates, parts, &mut index);
+        let parts = self.facts_of(&candidates, &mut index, &databases);
+        let mut all = sessions_of(candidates, parts, &mut index, &databases);
         index.close();
         name_projects(&mut all, filter.project.as_deref());
         all.retain(|stored| {
@@ -94,7 +96,7 @@ impl Store {
     }
 
     /// What is known of each candidate, in their order.
-    fn facts_of(&self, candidates: &[Candidate], index: &mut Index) -> Vec<Facts> {
+    fn facts_of(&self, candidates: &[Candidate], index: &mut Index, databases: &Databases) -> Vec<Facts> {
         let known = in_parallel(self.threads, candidates, |candidate| {
             index.get(&candidate.place.key(), candidate.stamp)
         });
@@ -104,10 +106,9 @@ impl Store {
         let read_now = in_parallel(self.threads, &missing, |at| {
             let candidate = &candidates[*at];
             let now = SystemTime::now();
-            let session = read_candidate(candidate);
+            let session = read_candidate(candidate, databases);
             // What changed while it was read is read again the next time.
-            let lasts = candidate.stamp.is_settled(now) && candidate.place.stamp() == Some(candidate.stamp);
-            (Facts::of(&session), lasts)
+            (Facts::of(&session), candidate.is_lasting(now))
         });
         let mut known: Vec<Facts> = known.into_iter().map(Option::unwrap_or_default).collect();
         for (at, (facts, lasts)) in missing.into_iter().zip(read_now) {
@@ -118,43 +119,62 @@ impl Store {
         }
         known
     }
+}
 
-    /// Brings together the files of one session.
-    fn sessions_of(&self, candidates: Vec<Candidate>, parts: Vec<Facts>, index: &mut Index) -> Vec<Stored> {
-        let mut groups: Vec<Vec<(Candidate, Facts)>> = Vec::new();
-        let mut places: HashMap<(&'static str, String), usize> = HashMap::new();
-        for (candidate, mut facts) in candidates.into_iter().zip(parts) {
-            candidate.complete(&mut facts.info);
-            let at = *places.entry((candidate.agent.card().id, facts.info.id.clone())).or_insert_with(|| {
-                groups.push(Vec::new());
-                groups.len() - 1
-            });
-            groups[at].push((candidate, facts));
-        }
-        groups.into_iter().filter_map(|group| self.session_of(group, index)).collect()
+/// Brings together the files of one session.
+fn sessions_of(
+    candidates: Vec<Candidate>,
+    parts: Vec<Facts>,
+    index: &mut Index,
+    databases: &Databases,
+) -> Vec<Stored> {
+    let mut groups: Vec<Vec<(Candidate, Facts)>> = Vec::new();
+    let mut places: HashMap<(&'static str, String), usize> = HashMap::new();
+    for (candidate, mut facts) in candidates.into_iter().zip(parts) {
+        candidate.complete(&mut facts.info);
+        let at = *places.entry((candidate.agent.card().id, facts.info.id.clone())).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[at].push((candidate, facts));
     }
+    groups.into_iter().filter_map(|group| session_of(group, index, databases)).collect()
+}
 
-    fn session_of(&self, mut group: Vec<(Candidate, Facts)>, index: &mut Index) -> Option<Stored> {
-        group.sort_by(|(a, x), (b, y)| (x.info.started, &a.place).cmp(&(y.info.started, &b.place)));
-        let speaking: Vec<&(Candidate, Facts)> = group.iter().filter(|(_, f)| f.says_something()).collect();
-        let facts = match speaking.as_slice() {
-            [] => group.first()?.1.clone(),
-            [(_, facts)] => facts.clone(),
-            many => merged(many, index),
-        };
-        let project = group.iter().find_map(|(candidate, _)| candidate.project.clone());
-        let told = facts.info.project.as_ref().map(|path| ProjectRef::Path(PathBuf::from(path)));
-        let size = group.iter().map(|(candidate, _)| candidate.stamp.size).sum();
-        let agent = group.first()?.0.agent;
-        let parts = group.into_iter().map(|(candidate, _)| candidate.part()).collect();
-        // What the session itself tells is nearer to the truth than the folder that it lies in.
-        Some(Stored { agent, facts, project: told.or(project), parts, size })
-    }
+fn session_of(
+    mut group: Vec<(Candidate, Facts)>,
+    index: &mut Index,
+    databases: &Databases,
+) -> Option<Stored> {
+    group.sort_by(|(a, x), (b, y)| (x.info.started, &a.place).cmp(&(y.info.started, &b.place)));
+    let speaking: Vec<&(Candidate, Facts)> = group.iter().filter(|(_, f)| f.says_something()).collect();
+    let facts = match speaking.as_slice() {
+        [] => group.first()?.1.clone(),
+        [(_, facts)] => facts.clone(),
+        many => merged(many, index, databases),
+    };
+    let project = group.iter().find_map(|(candidate, _)| candidate.project.clone());
+    let told = facts.info.project.as_ref().map(|path| ProjectRef::Path(PathBuf::from(path)));
+    let size = group.iter().map(|(candidate, _)| candidate.stamp.size).sum();
+    let agent = group.first()?.0.agent;
+    let parts = group.into_iter().map(|(candidate, _)| candidate.part()).collect();
+    // What the session itself tells is nearer to the truth than the folder that it lies in.
+    Some(Stored { agent, facts, project: told.or(project), parts, size })
 }
 
 impl Candidate {
     pub(super) fn part(self) -> Part {
         Part { place: self.place, form: self.form }
+    }
+
+    /// Whether what was read just now, after this moment, may be remembered under its stamp: a later change would show,
+    /// and there was none while it was read. A database is read as of one moment, and its rows change their stamps.
+    fn is_lasting(&self, before: SystemTime) -> bool {
+        let same = match &self.place {
+            Place::File(path) => Stamp::at(path) == Some(self.stamp),
+            Place::Row { .. } => true,
+        };
+        same && self.stamp.is_settled(before)
     }
 
     /// Adds what the name and the place of a file tell and its content does not.
@@ -175,14 +195,14 @@ impl Candidate {
 }
 
 /// Reads a candidate; what cannot be opened is a session that says nothing.
-pub(super) fn read_candidate(candidate: &Candidate) -> SavedSession {
-    let mut session = read(candidate.agent, &candidate.place, candidate.form).unwrap_or_default();
+fn read_candidate(candidate: &Candidate, databases: &Databases) -> SavedSession {
+    let mut session = read(candidate.agent, &candidate.place, candidate.form, databases).unwrap_or_default();
     candidate.complete(&mut session.info);
     session
 }
 
 /// What is known of a session that several files tell about.
-fn merged(group: &[&(Candidate, Facts)], index: &mut Index) -> Facts {
+fn merged(group: &[&(Candidate, Facts)], index: &mut Index, databases: &Databases) -> Facts {
     let keys: Vec<String> = group.iter().map(|(candidate, _)| candidate.place.key()).collect();
     let key = keys.join("\n");
     let stamp = group.iter().fold(Stamp::default(), |sum, (candidate, _)| sum.with(candidate.stamp));
@@ -190,8 +210,8 @@ fn merged(group: &[&(Candidate, Facts)], index: &mut Index) -> Facts {
         return facts;
     }
     let now = SystemTime::now();
-    let facts = Facts::of(&fold_together(group.iter().map(|(c, _)| read_candidate(c)).collect()));
-    if group.iter().all(|(c, _)| c.stamp.is_settled(now) && c.place.stamp() == Some(c.stamp)) {
+    let facts = Facts::of(&fold_together(group.iter().map(|(c, _)| read_candidate(c, databases)).collect()));
+    if group.iter().all(|(c, _)| c.is_lasting(now)) {
         index.put(key, stamp, &facts);
     }
     facts
@@ -254,13 +274,7 @@ impl Place {
     fn key(&self) -> String {
         match self {
             Self::File(path) => path.to_string_lossy().into_owned(),
-        }
-    }
-
-    /// Its stamp as it is now.
-    fn stamp(&self) -> Option<Stamp> {
-        match self {
-            Self::File(path) => Stamp::at(path),
+            Self::Row { database, session } => format!("{}\n#{session}", database.to_string_lossy()),
         }
     }
 }

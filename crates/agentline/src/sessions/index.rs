@@ -1,8 +1,8 @@
 //! What was read once, remembered in one file of our own: a line for every file of an agent, believed only while that
 //! file is the same. It may be deleted at any time, several processes may use it, and a damaged one is made anew.
 
-use super::{facts::Facts, scan::Stamp};
-use serde::{Deserialize, Serialize};
+use super::scan::Stamp;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use std::{
     collections::HashMap,
@@ -46,6 +46,11 @@ struct Line<'a> {
     facts: &'a RawValue,
 }
 
+/// The files that a key stands for, one on a line; what begins with `#` is a row of the one before.
+fn files_in(key: &str) -> impl Iterator<Item = &Path> {
+    key.split('\n').filter(|line| !line.starts_with('#')).map(Path::new)
+}
+
 impl Index {
     /// Reads the index; without a path, there is none.
     pub(super) fn open(path: Option<&Path>) -> Self {
@@ -69,7 +74,7 @@ impl Index {
     }
 
     /// What is known under a key, if it is still true.
-    pub(super) fn get(&self, key: &str, stamp: Stamp) -> Option<Facts> {
+    pub(super) fn get<T: DeserializeOwned>(&self, key: &str, stamp: Stamp) -> Option<T> {
         let (known, facts) = self.known.get(key)?;
         if *known != stamp {
             return None;
@@ -78,7 +83,7 @@ impl Index {
     }
 
     /// Remembers something.
-    pub(super) fn put(&mut self, key: String, stamp: Stamp, facts: &Facts) {
+    pub(super) fn put<T: Serialize>(&mut self, key: String, stamp: Stamp, facts: &T) {
         if self.path.is_none() {
             return;
         }
@@ -118,7 +123,7 @@ impl Index {
         out.write_all(b"\n")?;
         for (key, (stamp, facts)) in &self.known {
             // What belongs to files that are gone goes with them.
-            if self.fresh.contains_key(key) || !key.split('\n').all(|path| Path::new(path).exists()) {
+            if self.fresh.contains_key(key) || !files_in(key).all(Path::exists) {
                 continue;
             }
             let facts = serde_json::from_str(&self.text[facts.clone()])?;
@@ -130,5 +135,91 @@ impl Index {
             out.write_all(b"\n")?;
         }
         out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAMP: Stamp = Stamp { size: 1, changed: 2, inode: 3 };
+
+    fn filled(path: &Path, key: &str) {
+        let mut index = Index::open(Some(path));
+        index.put(key.to_owned(), STAMP, &vec!["a word"]);
+        index.close();
+    }
+
+    fn told(path: &Path, key: &str) -> Option<Vec<String>> {
+        Index::open(Some(path)).get(key, STAMP)
+    }
+
+    #[test]
+    fn what_is_known_is_believed_only_under_the_same_stamp() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, file) = (dir.path().join("new/index"), dir.path().join("a.jsonl"));
+        std::fs::write(&file, "x").unwrap();
+        let key = file.to_str().unwrap();
+        filled(&path, key);
+        assert_eq!(told(&path, key), Some(vec!["a word".to_owned()]));
+        for other in [Stamp { size: 2, ..STAMP }, Stamp { changed: 3, ..STAMP }, Stamp { inode: 4, ..STAMP }]
+        {
+            assert_eq!(Index::open(Some(&path)).get::<Vec<String>>(key, other), None);
+        }
+        assert_eq!(Index::open(None).get::<Vec<String>>(key, STAMP), None);
+    }
+
+    #[test]
+    fn files_that_are_gone_are_forgotten_and_others_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("index");
+        let files = ["a", "b", "c"].map(|name| dir.path().join(name));
+        let keys: Vec<String> = files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
+        for (file, key) in files.iter().zip(&keys) {
+            std::fs::write(file, "x").unwrap();
+            filled(&path, key);
+        }
+        let row = format!("{}\n#row", keys[2]);
+        filled(&path, &row);
+        std::fs::remove_file(&files[0]).unwrap();
+        filled(&path, &keys[1]);
+        assert_eq!(told(&path, &keys[0]), None);
+        assert!(told(&path, &keys[1]).is_some() && told(&path, &keys[2]).is_some());
+        assert!(told(&path, &row).is_some(), "the row of a database is no file");
+    }
+
+    #[test]
+    fn damage_costs_the_damaged_lines_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("index");
+        let files = ["a", "b"].map(|name| dir.path().join(name));
+        for file in &files {
+            std::fs::write(file, "x").unwrap();
+            filled(&path, file.to_str().unwrap());
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count(), 3);
+        for cut in 0..text.len() {
+            std::fs::write(&path, &text[..cut]).unwrap();
+            let known = files.iter().filter(|file| told(&path, file.to_str().unwrap()).is_some()).count();
+            assert!(known <= text[..cut].matches('\n').count().saturating_sub(1), "{cut}");
+        }
+        std::fs::write(&path, text.replace("\"agentline_sessions\":1", "\"agentline_sessions\":0")).unwrap();
+        assert_eq!(told(&path, files[0].to_str().unwrap()), None, "another format");
+        std::fs::write(&path, b"\xff\xfe").unwrap();
+        assert_eq!(told(&path, files[0].to_str().unwrap()), None);
+        filled(&path, files[0].to_str().unwrap());
+        assert!(told(&path, files[0].to_str().unwrap()).is_some(), "it is made anew");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nobody_else_may_read_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let (path, file) = (dir.path().join("index"), dir.path().join("a"));
+        std::fs::write(&file, "x").unwrap();
+        filled(&path, file.to_str().unwrap());
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o077, 0);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{
     Store,
+    database::Databases,
     find::{Found, Place},
 };
 use crate::Error;
@@ -21,8 +22,9 @@ impl Store {
     pub fn load(&self, found: &Found) -> Result<SavedSession, Error> {
         let mut parts = Vec::new();
         let mut failed = None;
+        let databases = Databases::default();
         for part in &found.parts {
-            match read(found.agent, &part.place, part.form) {
+            match read(found.agent, &part.place, part.form, &databases) {
                 Ok(part) => parts.push(part),
                 Err(error) => failed = Some(error),
             }
@@ -57,8 +59,10 @@ pub(super) fn read(
     agent: &'static dyn Agent,
     place: &Place,
     form: Option<SavedForm>,
+    databases: &Databases,
 ) -> Result<SavedSession, Error> {
     match place {
+        Place::Row { database, session } => databases.load(database, session),
         Place::File(path) => {
             let bytes = bytes_of(path).map_err(Error::io("read", path))?;
             Ok(fold_bytes(agent, form, bytes))

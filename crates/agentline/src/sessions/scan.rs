@@ -1,6 +1,6 @@
 //! Walks the places where agents keep sessions: names, sizes and times, no content.
 
-use super::{Store, find::Place};
+use super::{Store, database::Databases, find::Place, index::Index};
 use crate::{look::DiskLook, look_once::LookOnce};
 use agentline_core::{Agent, ProjectRef, RootForm, SavedForm, SessionFile, SessionRoot};
 use std::{
@@ -89,18 +89,37 @@ fn system_side(_metadata: &Metadata) -> (u64, u64) {
 
 impl Store {
     /// Every candidate of the agents that are meant.
-    pub(super) fn scan(&self, agents: &[&'static dyn Agent]) -> Vec<Candidate> {
-        let mut all = Vec::new();
-        for agent in agents {
-            for root in agent.session_roots(&self.env, &self.home, &DiskLook) {
-                if let RootForm::Files { depth } = root.form {
-                    walk(*agent, &root, depth, &mut all);
-                }
-            }
+    pub(super) fn scan(
+        &self,
+        agents: &[&'static dyn Agent],
+        index: &mut Index,
+        databases: &Databases,
+    ) -> Vec<Candidate> {
+        let (mut all, roots) = self.scan_files(agents);
+        for (agent, path) in roots {
+            all.extend(databases.candidates(agent, &path, index));
         }
         all
     }
+
+    /// The candidates that are files, and the databases, which are not looked into.
+    pub(super) fn scan_files(&self, agents: &[&'static dyn Agent]) -> (Vec<Candidate>, Vec<DatabaseRoot>) {
+        let (mut files, mut databases) = (Vec::new(), Vec::new());
+        for agent in agents {
+            for root in agent.session_roots(&self.env, &self.home, &DiskLook) {
+                match root.form {
+                    RootForm::Files { depth } => walk(*agent, &root, depth, &mut files),
+                    RootForm::Database => databases.push((*agent, root.path)),
+                    _ => {}
+                }
+            }
+        }
+        (files, databases)
+    }
 }
+
+/// A database and whose it is.
+pub(super) type DatabaseRoot = (&'static dyn Agent, PathBuf);
 
 fn walk(agent: &'static dyn Agent, root: &SessionRoot, depth: usize, all: &mut Vec<Candidate>) {
     let look = LookOnce::default();

@@ -12,13 +12,19 @@ use super::{
     list::newest,
     load::{fold_bytes, read_into},
     project::{RealPaths, Wanted},
-    scan::Candidate,
+    scan::{Candidate, DatabaseRoot},
+    sqlite::Database,
 };
 use crate::Error;
-use agentline_core::{Millis, Problem, Problems, ProjectRef, Role, SavedSession, SessionInfo};
+use agentline_core::{Agent, Millis, Problem, Problems, ProjectRef, Role, SavedSession, SessionInfo};
 use needle::Needle;
 use serde::Serialize;
-use std::{cell::RefCell, collections::HashSet, ops::Range, path::PathBuf};
+use std::{
+    cell::RefCell,
+    collections::HashSet,
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 /// Whether letters are compared with their case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -153,31 +159,21 @@ impl Store {
     /// There is nothing to look for, an expression is wrong, or the filter names an agent that is not known.
     pub fn search(&self, query: &Query) -> Result<Vec<SearchResult>, Error> {
         let needle = Needle::new(query).map_err(|problem| Error::Usage(Problems::from(problem)))?;
-        let agents = self.agents_of(&query.filter)?;
-        let mut candidates = self.scan(&agents);
         let wanted = query.filter.project.as_deref().map(Wanted::new);
-        let is_wanted = |project: Option<&ProjectRef>, otherwise| match (&wanted, project) {
-            (None, _) => true,
-            (Some(wanted), Some(project)) => wanted.is(project, &mut RealPaths::default()),
-            (Some(_), None) => otherwise,
-        };
-        candidates.retain(|candidate| is_wanted(candidate.project.as_ref(), true));
-        candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.stamp.size));
-        let found = in_parallel(self.threads, &candidates, |candidate| {
-            let session = read_if_it_may_hold(candidate, &needle)?;
-            let told = session.info.project.as_ref().map(|path| ProjectRef::Path(PathBuf::from(path)));
-            let here = is_wanted(told.as_ref().or(candidate.project.as_ref()), false);
-            if !here || !query.filter.in_time(&session.info) {
-                return None;
-            }
-            if session.info.parent.is_some() && !query.filter.sub_agents {
-                return None;
-            }
-            let hits = locate::hits(&session, &needle, query);
-            let facts = Facts::of(&session);
-            let title = facts.info.title.clone().or(facts.prompt);
-            let place = candidate.place.clone();
-            (!hits.is_empty()).then_some(SearchResult { info: facts.info, title, place, hits })
+        let (mut files, databases) = self.scan_files(&self.agents_of(&query.filter)?);
+        let mut real = RealPaths::default();
+        files.retain(|file| {
+            let both = wanted.as_ref().zip(file.project.as_ref());
+            both.is_none_or(|(wanted, project)| wanted.is(project, &mut real))
+        });
+        files.sort_by_key(|file| std::cmp::Reverse(file.stamp.size));
+        let files = files.into_iter().map(Item::File);
+        // A database is one piece of work, and the longest.
+        let items: Vec<Item> = databases.into_iter().map(Item::Database).chain(files).collect();
+        let search = Search { needle, query, wanted };
+        let found = in_parallel(self.threads, &items, |item| match item {
+            Item::File(candidate) => search.in_file(candidate).into_iter().collect(),
+            Item::Database((agent, path)) => search.in_database(*agent, path),
         });
         Ok(in_order(found.into_iter().flatten().collect()))
     }
@@ -211,16 +207,66 @@ fn in_order(mut all: Vec<SearchResult>) -> Vec<SearchResult> {
     all
 }
 
-fn read_if_it_may_hold(candidate: &Candidate, needle: &Needle) -> Option<SavedSession> {
-    // One buffer for each thread: most files have no hit, and their bytes are not needed again.
-    thread_local!(static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
-    let bytes = BUFFER.with_borrow_mut(|buffer| match &candidate.place {
-        Place::File(path) => {
-            read_into(path, buffer).ok()?;
-            needle.may_be_in(buffer).then(|| std::mem::take(buffer))
+/// What is looked through by one thread.
+enum Item {
+    File(Candidate),
+    Database(DatabaseRoot),
+}
+
+/// A search that goes on.
+struct Search<'a> {
+    needle: Needle,
+    query: &'a Query,
+    wanted: Option<Wanted>,
+}
+
+impl Search<'_> {
+    fn in_file(&self, candidate: &Candidate) -> Option<SearchResult> {
+        // One buffer for each thread: most files have no hit, and their bytes are not needed again.
+        thread_local!(static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
+        let bytes = BUFFER.with_borrow_mut(|buffer| {
+            read_into(candidate.place.path(), buffer).ok()?;
+            self.needle.may_be_in(buffer).then(|| std::mem::take(buffer))
+        })?;
+        let mut session = fold_bytes(candidate.agent, candidate.form, bytes);
+        candidate.complete(&mut session.info);
+        self.in_session(&session, candidate.place.clone(), candidate.project.as_ref())
+    }
+
+    fn in_database(&self, agent: &'static dyn Agent, path: &Path) -> Vec<SearchResult> {
+        let Ok(database) = Database::open(path) else { return Vec::new() };
+        let holding = database.holding(|row| self.needle.may_be_partly_in(row));
+        let ids = holding.map(|read| read.value).unwrap_or_default();
+        let in_one = |id: String| {
+            let mut session = database.load(&id).ok()??;
+            agent.card().id.clone_into(&mut session.info.agent);
+            let place = Place::Row { database: path.to_owned(), session: id };
+            self.in_session(&session, place, None)
+        };
+        ids.into_iter().filter_map(in_one).collect()
+    }
+
+    fn in_session(
+        &self,
+        session: &SavedSession,
+        place: Place,
+        project: Option<&ProjectRef>,
+    ) -> Option<SearchResult> {
+        let (info, filter) = (&session.info, &self.query.filter);
+        let told = info.project.as_ref().map(|path| ProjectRef::Path(PathBuf::from(path)));
+        let here = self.wanted.as_ref().is_none_or(|wanted| {
+            let project = told.as_ref().or(project);
+            project.is_some_and(|project| wanted.is(project, &mut RealPaths::default()))
+        });
+        if !here || !filter.in_time(info) || (info.parent.is_some() && !filter.sub_agents) {
+            return None;
         }
-    })?;
-    let mut session = fold_bytes(candidate.agent, candidate.form, bytes);
-    candidate.complete(&mut session.info);
-    Some(session)
+        let hits = locate::hits(session, &self.needle, self.query);
+        if hits.is_empty() {
+            return None;
+        }
+        let facts = Facts::of(session);
+        let title = facts.info.title.clone().or(facts.prompt);
+        Some(SearchResult { info: facts.info, title, place, hits })
+    }
 }

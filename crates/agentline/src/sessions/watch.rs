@@ -2,11 +2,7 @@
 
 mod followed;
 
-use super::{
-    Store,
-    find::{Found, Place},
-    load::fold_together,
-};
+use super::{Store, find::Found, load::fold_together};
 use crate::Error;
 use agentline_core::{Entry, Part, SavedSession, SessionInfo, Tokens};
 use followed::Followed;
@@ -66,11 +62,7 @@ impl Store {
     /// # Errors
     /// One of its files cannot be opened.
     pub fn watch(&self, found: &Found) -> Result<Watch, Error> {
-        let files = found.parts.iter().map(|part| match &part.place {
-            Place::File(path) => {
-                Followed::open(found.agent, path, part.form).map_err(Error::io("read", path))
-            }
-        });
+        let files = found.parts.iter().map(|part| Followed::open(found.agent, part));
         let files = files.collect::<Result<Vec<_>, Error>>()?;
         Ok(Watch { found: found.clone(), files, info: SessionInfo::default(), told: Vec::new() })
     }

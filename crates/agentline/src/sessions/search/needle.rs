@@ -47,6 +47,11 @@ impl Needle {
         Ok(Self { words: compiled, filters })
     }
 
+    /// Whether a row with these bytes may hold a part of it, so that its session may hold all.
+    pub(super) fn may_be_partly_in(&self, bytes: &[u8]) -> bool {
+        self.filters.first().is_none_or(|filter| filter.is_match(bytes))
+    }
+
     /// Whether a file with these bytes may hold it.
     pub(super) fn may_be_in(&self, bytes: &[u8]) -> bool {
         self.filters.iter().all(|filter| filter.is_match(bytes))
@@ -116,4 +121,79 @@ fn as_written(run: &str, insensitive: bool) -> Option<bytes::Regex> {
         pattern.push(')');
     }
     bytes::RegexBuilder::new(&pattern).case_insensitive(insensitive).build().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn needle(words: &[&str], case: Case, regex: bool) -> Needle {
+        Needle::new(&Query::new(words.iter().copied()).case(case).regex(regex)).unwrap()
+    }
+
+    #[test]
+    fn every_way_of_writing_a_text_passes_the_filter() {
+        let texts = [
+            "say \"hi there\"",
+            "a\\q",
+            "größe",
+            "日本語",
+            "tab\there",
+            "one\ntwo",
+            "emoji 😀x",
+            "C:\\new\\u0041",
+        ];
+        for text in texts {
+            let raw = serde_json::to_string(text).unwrap();
+            let nested = serde_json::to_string(&raw).unwrap();
+            let by_number: String = raw
+                .chars()
+                .map(|c| match c {
+                    c if c.is_ascii() => c.to_string(),
+                    c => c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04X}")).collect(),
+                })
+                .collect();
+            for case in [Case::Sensitive, Case::Insensitive, Case::Smart] {
+                let needle = needle(&[text], case, false);
+                for written in [&raw, &nested, &by_number, &by_number.replace("\\uD", "\\ud")] {
+                    assert!(needle.may_be_in(written.as_bytes()), "{text:?} as {written}");
+                }
+                assert!(needle.words.iter().all(|word| word.is_match(text)), "{text:?}");
+                assert!(!needle.may_be_in(b"{\"other\":\"wor*s\"}"), "{text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn case_is_compared_as_asked() {
+        let found = |words: &[&str], case, text: &str| {
+            let needle = needle(words, case, false);
+            needle.may_be_in(text.as_bytes()) && needle.words.iter().all(|word| word.is_match(text))
+        };
+        assert!(found(&["größe"], Case::Smart, "GRÖSSE GRÖßE") && !found(&["Größe"], Case::Smart, "größe"));
+        assert!(
+            found(&["Error"], Case::Insensitive, "eRROR") && !found(&["error"], Case::Sensitive, "Error")
+        );
+        assert!(found(&["two words"], Case::Smart, "Two\n  Words"), "a phrase goes over the end of a line");
+        assert!(found(&["b", "a"], Case::Smart, "a b") && !found(&["b", "c"], Case::Smart, "a b"));
+    }
+
+    #[test]
+    fn an_expression_filters_by_what_every_match_holds() {
+        let holds =
+            |pattern: &str, text: &str| needle(&[pattern], Case::Sensitive, true).may_be_in(text.as_bytes());
+        assert!(holds(r"fn (\w+)_test\(", "xx fn some_test() yy"));
+        assert!(!holds(r"fn (\w+)_test\(", "nothing of it"));
+        assert!(holds("a+(alpha|beta)", "xaxx"), "what may be missing does not filter");
+        assert!(holds(r"\d+", "no digits") && holds("(?i)ABC", "abc"));
+        let wrong = Needle::new(&Query::new(["a(b"]).regex(true)).unwrap_err();
+        assert!(wrong.message.contains("`a(b`") && wrong.hint.is_some(), "{wrong}");
+        assert!(Needle::new(&Query::new([" "])).unwrap_err().message.contains("nothing to look for"));
+    }
+
+    #[test]
+    fn names_of_classes_are_no_capitals() {
+        assert!(needle(&[r"\Sfoo"], Case::Smart, true).words[0].is_match("xFOO"));
+        assert!(!needle(&[r"Foo"], Case::Smart, true).words[0].is_match("foo"));
+    }
 }

@@ -1,14 +1,19 @@
 //! One file that is read as it grows, or again when it was written anew.
 
-use crate::sessions::{
-    load::{HEAD, NOT_UTF8, fold_bytes},
-    scan::Stamp,
+use crate::{
+    Error,
+    sessions::{
+        find::{Part, Place},
+        load::{HEAD, NOT_UTF8, fold_bytes},
+        scan::Stamp,
+        sqlite::Database,
+    },
 };
 use agentline_core::{Agent, Damage, RawJson, SavedForm, SavedSession, SessionFold};
 use std::{
     fs::File,
     io::{Read, Seek, SeekFrom},
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::SystemTime,
 };
 
@@ -20,6 +25,15 @@ pub(super) struct Followed {
     form: Option<SavedForm>,
     stamp: Option<Stamp>,
     state: State,
+    /// Where its rows are, for a session of a database.
+    rows: Option<Rows>,
+}
+
+struct Rows {
+    database: Database,
+    session: String,
+    /// What the database was at the last look.
+    stamp: Option<u64>,
 }
 
 #[derive(Default)]
@@ -36,17 +50,35 @@ struct State {
 }
 
 impl Followed {
-    pub(super) fn open(
-        agent: &'static dyn Agent,
-        path: &Path,
-        form: Option<SavedForm>,
-    ) -> std::io::Result<Self> {
-        File::open(path)?;
-        Ok(Self { agent, path: path.to_owned(), form, stamp: None, state: State::default() })
+    pub(super) fn open(agent: &'static dyn Agent, part: &Part) -> Result<Self, Error> {
+        let path = part.place.path();
+        let rows = match &part.place {
+            Place::File(path) => {
+                File::open(path).map_err(Error::io("read", path))?;
+                None
+            }
+            Place::Row { database, session } => {
+                Some(Rows { database: Database::open(database)?, session: session.clone(), stamp: None })
+            }
+        };
+        let path = path.to_owned();
+        Ok(Self { agent, path, form: part.form, stamp: None, state: State::default(), rows })
     }
 
     /// Reads what is new. Whether there was anything.
     pub(super) fn look(&mut self) -> bool {
+        if let Some(rows) = &mut self.rows {
+            let stamp = rows.database.stamp();
+            // What cannot be read now is read at the next look.
+            if rows.stamp != Some(stamp)
+                && let Ok(Some(session)) = rows.database.load(&rows.session)
+            {
+                rows.stamp = Some(stamp);
+                self.state.whole = session;
+                return true;
+            }
+            return false;
+        }
         let stamp = Stamp::at(&self.path);
         let settled = stamp.is_some_and(|stamp| stamp.is_settled(SystemTime::now()));
         if stamp.is_none() || (stamp == self.stamp && settled) {

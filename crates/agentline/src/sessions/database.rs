@@ -1,0 +1,98 @@
+//! Sessions that are rows of a database: which there are is remembered, so that it need not be opened when nothing changed.
+
+use super::{find::Place, index::Index, scan::Candidate, scan::Stamp, sqlite::Database};
+use crate::Error;
+use agentline_core::{Agent, ProjectRef, SavedForm, SavedSession, SessionFile};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::SystemTime,
+};
+
+/// What is remembered of a row.
+#[derive(Serialize, Deserialize)]
+struct Known {
+    id: String,
+    parent: Option<String>,
+    project: Option<String>,
+    stamp: Stamp,
+}
+
+/// The databases that one call has opened, each once: to open one may mean to copy it.
+#[derive(Debug, Default)]
+pub(super) struct Databases(Mutex<HashMap<PathBuf, Arc<Database>>>);
+
+impl Databases {
+    pub(super) fn open(&self, path: &Path) -> Result<Arc<Database>, Error> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = all.get(path) {
+            return Ok(Arc::clone(known));
+        }
+        let opened = Arc::new(Database::open(path)?);
+        all.insert(path.to_owned(), Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    /// Reads a session; one that is gone says nothing.
+    pub(super) fn load(&self, path: &Path, session: &str) -> Result<SavedSession, Error> {
+        Ok(self.open(path)?.load(session)?.unwrap_or_default())
+    }
+
+    /// The sessions of a database. One that cannot be read has none.
+    pub(super) fn candidates(
+        &self,
+        agent: &'static dyn Agent,
+        path: &Path,
+        index: &mut Index,
+    ) -> Vec<Candidate> {
+        let Some(stamp) = stamp_of(path) else { return Vec::new() };
+        let key = format!("{}\n#", path.to_string_lossy());
+        let known: Option<Vec<Known>> = index.get(&key, stamp);
+        let known = known.unwrap_or_else(|| {
+            let now = SystemTime::now();
+            let rows = self.open(path).and_then(|database| database.sessions());
+            let rows = rows.map(|read| read.value).unwrap_or_default();
+            let known: Vec<Known> = rows
+                .into_iter()
+                .map(|row| {
+                    let inode = row.messages.wrapping_mul(1 << 32).wrapping_add(row.parts);
+                    let changed = row.changed.saturating_mul(1_000_000);
+                    let stamp = Stamp { size: row.size, changed, inode };
+                    Known { id: row.info.id, parent: row.info.parent, project: row.info.project, stamp }
+                })
+                .collect();
+            if stamp.is_settled(now) && stamp_of(path) == Some(stamp) {
+                index.put(key, stamp, &known);
+            }
+            known
+        });
+        known.into_iter().map(|row| row.candidate(agent, path)).collect()
+    }
+}
+
+impl Known {
+    fn candidate(self, agent: &'static dyn Agent, path: &Path) -> Candidate {
+        let mut name = SessionFile::default();
+        (name.form, name.id, name.parent) = (Some(SavedForm::Database), Some(self.id.clone()), self.parent);
+        Candidate {
+            agent,
+            place: Place::Row { database: path.to_owned(), session: self.id },
+            form: name.form,
+            name,
+            project: self.project.map(|path| ProjectRef::Path(path.into())),
+            stamp: self.stamp,
+        }
+    }
+}
+
+/// What changes when a database does: its file, or the log beside it.
+fn stamp_of(path: &Path) -> Option<Stamp> {
+    let beside = |ending: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(ending);
+        Stamp::at(Path::new(&name)).unwrap_or_default()
+    };
+    Some(Stamp::default().with(Stamp::at(path)?).with(beside("-wal")).with(beside("-journal")))
+}
