@@ -86,6 +86,13 @@ impl Query {
         self
     }
 
+    /// Looks through what the agent itself put before the model too.
+    #[must_use]
+    pub fn hidden(mut self, with: bool) -> Self {
+        self.hidden = with;
+        self
+    }
+
     /// Looks only at these sessions.
     #[must_use]
     pub fn filter(mut self, filter: Filter) -> Self {
