@@ -4,7 +4,7 @@ use crate::npm::Package;
 use std::path::PathBuf;
 
 /// The version that its packages for the systems are published at.
-const CCUSAGE: Package = Package { id: "ccusage", name: "ccusage", version: "20.0.24" };
+const CCUSAGE: Package = Package { id: "ccusage", name: "ccusage", version: "20.0.24", beside: &[] };
 
 /// Its program, installed if it was not there.
 ///
