@@ -72,6 +72,11 @@ pub trait Agent: Sync + Send {
         ToolTable::EMPTY
     }
 
+    /// What it offers to whoever uses it, as far as it is known without asking it.
+    fn repertoire(&self) -> Repertoire {
+        Repertoire::default()
+    }
+
     /// Its own name of a canonical tool.
     fn native_tool(&self, tool: &str) -> Option<&'static str> {
         self.tools().natives(tool).next()
@@ -290,6 +295,35 @@ impl Card {
     #[must_use]
     pub const fn home_page(mut self, url: &'static str) -> Self {
         self.home_page = url;
+        self
+    }
+}
+
+/// What an agent offers to whoever uses it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Repertoire {
+    /// It has commands that begin with a slash.
+    pub slash_commands: bool,
+    /// It searches the web.
+    pub web_search: bool,
+    /// It tells its reasoning, live or in what it saves.
+    pub thinking: bool,
+    /// Models that it is used with, by id and name; the agent itself knows more.
+    pub models: &'static [(&'static str, &'static str)],
+}
+
+impl Repertoire {
+    /// An agent with commands, web search and reasoning, used with these models.
+    #[must_use]
+    pub const fn full(models: &'static [(&'static str, &'static str)]) -> Self {
+        Self { slash_commands: true, web_search: true, thinking: true, models }
+    }
+
+    /// Without a search of the web of its own.
+    #[must_use]
+    pub const fn without_web_search(mut self) -> Self {
+        self.web_search = false;
         self
     }
 }

@@ -196,6 +196,28 @@ pub struct Started {
     pub cwd: String,
     /// The caller's name for this prompt.
     pub name: Option<String>,
+    /// The models that the agent offers, told where a session is only opened.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<ModelInfo>,
+}
+
+/// A model that an agent offers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ModelInfo {
+    /// What it is asked for by.
+    pub id: String,
+    /// What people call it.
+    pub name: String,
+}
+
+impl ModelInfo {
+    /// A model; without a name its id is one.
+    #[must_use]
+    pub fn new(id: impl Into<String>, name: Option<String>) -> Self {
+        let id = id.into();
+        Self { name: name.filter(|name| !name.is_empty()).unwrap_or_else(|| id.clone()), id }
+    }
 }
 
 /// The model wants a tool.

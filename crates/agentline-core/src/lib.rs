@@ -61,14 +61,14 @@ mod view;
 mod wire;
 
 pub use acp::acp_dialogue;
-pub use agent::{Abilities, Agent, Card, SessionSpot, SignIn, Talk};
+pub use agent::{Abilities, Agent, Card, Repertoire, SessionSpot, SignIn, Talk};
 pub use change::{Change, ChangeSource, DiskChange, FileRow};
 pub use claude::ClaudeLines;
 pub use config::{Config, Layer};
 pub use connection::Connection;
 pub use dialogue::{Dialogue, End, Line, Room, Say, ToolFact};
 pub use environment::{Divided, Secrets, divide_environment};
-pub use event::{Event, Origin, Record, Started, ToolUse, sample};
+pub use event::{Event, ModelInfo, Origin, Record, Started, ToolUse, sample};
 pub use extract::{extract_json, extract_json_text, json_candidates};
 pub use failure::{Failure, Kind, Phase};
 pub use id::{AskId, Millis, RunId, Surface, Version};

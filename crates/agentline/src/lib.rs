@@ -1,6 +1,7 @@
 //! Drives coding-agent command-line tools and tells the truth about what they did: what was said, which files really
 //! changed, what it cost, and whether it worked.
 
+pub mod agent_cli;
 mod agentline;
 mod answer;
 pub mod attach;

@@ -4,7 +4,7 @@ use crate::{
     agentline::Agentline, error::Error, gear::Sides, live::LiveHandle, options::RunOptions,
     ready::not_started, run::Run, schema::Schema, seat::Tell,
 };
-use agentline_core::{Problem, Problems, RunRequest, Spent, Surface, Tokens, Want};
+use agentline_core::{Event, ModelInfo, Problem, Problems, RunRequest, Spent, Surface, Tokens, Want};
 use std::time::Instant;
 
 /// A conversation with a live agent. Dropping it ends the agent and everything that it started.
@@ -29,6 +29,7 @@ pub struct Session {
     live: LiveHandle,
     id: String,
     request: RunRequest,
+    models: Vec<ModelInfo>,
     options: RunOptions,
     /// What the session was opened with; it is served as long as the session lives.
     sides: Option<Sides>,
@@ -97,7 +98,16 @@ impl Agentline {
         trip.gear.serves_alone = false;
         let live = LiveHandle::start(self.inner(), ready.start, &who.run_id, begun)
             .map_err(|error| Error::NotOpened(Box::new(not_started(&who, agent, &error))))?;
-        let outcome = live.run(trip, Tell::AtOnce).outcome().await;
+        let mut opening = live.run(trip, Tell::AtOnce);
+        let mut models = Vec::new();
+        let outcome = loop {
+            match opening.next().await.map(|record| record.event) {
+                Some(Event::Started(started)) => models = started.models,
+                Some(Event::Outcome { outcome }) => break *outcome,
+                Some(_) => {}
+                None => break opening.outcome().await,
+            }
+        };
         match (&outcome.error, &outcome.session_id) {
             (None, Some(id)) => {
                 let id = id.clone();
@@ -106,6 +116,7 @@ impl Agentline {
                     live,
                     id,
                     request,
+                    models,
                     options,
                     sides,
                     turn: tokio::sync::Mutex::default(),
@@ -124,6 +135,12 @@ impl Session {
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// The models that the agent offers, as it told when the session was opened.
+    #[must_use]
+    pub fn models(&self) -> &[ModelInfo] {
+        &self.models
     }
 
     /// What all prompts so far have used together, as far as it was told.

@@ -146,12 +146,14 @@ impl Acp {
         // What the session is set to is told before it is set.
         let wished =
             self.turns.get(&run).and_then(|turn| turn.order.model.as_ref()).map(|wish| wish.id.clone());
+        let only_opens = self.turns.get(&run).is_some_and(|turn| turn.order.only_open);
         let session = self.sessions.entry(id.clone()).or_default();
         session.run = Some(run);
         let started = Started {
             session_id: Some(id.clone()),
             model: wished.or_else(|| session.models.current.clone()),
             agent_version: self.capabilities.as_ref().and_then(|c| c.version.clone()),
+            models: if only_opens { session.models.named() } else { Vec::new() },
             ..Started::default()
         };
         say.event(run, Event::Started(Box::new(started)));

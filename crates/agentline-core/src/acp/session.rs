@@ -1,7 +1,7 @@
 //! What is known of a session that is open on this connection: its modes, its models, and who is at work in it.
 
 use crate::{
-    McpServer, RunId,
+    McpServer, ModelInfo, RunId,
     wire::{List, Str, wire},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,13 +13,13 @@ wire! { struct Opened<'a> {
 wire! { struct Modes<'a> { current: Option<Str<'a>> = "currentModeId", all: List<Mode<'a>> = "availableModes" } }
 wire! { struct Mode<'a> { id: Str<'a> = "id" } }
 wire! { struct Models<'a> { current: Option<Str<'a>> = "currentModelId", all: List<Model<'a>> = "availableModels" } }
-wire! { struct Model<'a> { id: Str<'a> = "modelId" } }
+wire! { struct Model<'a> { id: Str<'a> = "modelId", name: Option<Str<'a>> = "name" } }
 wire! { struct Config<'a> {
     id: Str<'a> = "id", category: Str<'a> = "category", current: Option<Str<'a>> = "currentValue",
     choices: List<Choice<'a>> = "options",
 } }
-wire! { struct Choice<'a> { value: Option<Str<'a>> = "value", group: List<Value<'a>> = "options" } }
-wire! { struct Value<'a> { value: Str<'a> = "value" } }
+wire! { struct Choice<'a> { value: Option<Str<'a>> = "value", name: Option<Str<'a>> = "name", group: List<Value<'a>> = "options" } }
+wire! { struct Value<'a> { value: Str<'a> = "value", name: Option<Str<'a>> = "name" } }
 
 /// One of a session's choices: the modes, or the models.
 #[derive(Clone, Debug, Default)]
@@ -28,10 +28,29 @@ pub(crate) struct Choices {
     pub(crate) current: Option<String>,
     /// All that there are, as far as the agent says.
     pub(crate) all: Vec<String>,
+    /// What people call them.
+    pub(crate) names: BTreeMap<String, String>,
     /// The agent has a method of its own for it.
     pub(crate) by_method: bool,
     /// The id of the configuration option that sets it.
     pub(crate) option: Option<String>,
+}
+
+impl Choices {
+    fn list(&mut self, listed: impl Iterator<Item = (String, Option<String>)>) {
+        self.all.clear();
+        for (id, name) in listed {
+            if let Some(name) = name {
+                self.names.insert(id.clone(), name);
+            }
+            self.all.push(id);
+        }
+    }
+
+    /// All that there are, with their names.
+    pub(crate) fn named(&self) -> Vec<ModelInfo> {
+        self.all.iter().map(|id| ModelInfo::new(id.clone(), self.names.get(id).cloned())).collect()
+    }
 }
 
 /// A session that is open on this connection.
@@ -72,7 +91,8 @@ impl Session {
         if let Some(models) = opened.models {
             self.models.by_method = true;
             self.models.current = models.current.map(Str::own);
-            self.models.all = models.all.0.into_iter().map(|model| model.id.own()).collect();
+            let named = models.all.0.into_iter().map(|model| (model.id.own(), model.name.map(Str::own)));
+            self.models.list(named);
         }
         self.configured(opened.options);
     }
@@ -94,14 +114,12 @@ impl Session {
             choices.option = Some(option.id.own());
             // Where both tell, the method's own list is the one that its ids are from.
             if !choices.by_method || choices.all.is_empty() {
-                choices.all = option
-                    .choices
-                    .0
-                    .into_iter()
-                    .flat_map(|c| {
-                        c.value.map(Str::own).into_iter().chain(c.group.0.into_iter().map(|v| v.value.own()))
-                    })
-                    .collect();
+                let listed = option.choices.0.into_iter().flat_map(|choice| {
+                    let own = choice.value.map(|value| (value.own(), choice.name.map(Str::own)));
+                    let group = choice.group.0.into_iter().map(|v| (v.value.own(), v.name.map(Str::own)));
+                    own.into_iter().chain(group)
+                });
+                choices.list(listed);
             }
             if !choices.by_method || choices.current.is_none() {
                 choices.current = option.current.map(Str::own);

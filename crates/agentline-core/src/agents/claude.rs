@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     Agent, Card, Decision, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Prospect,
-    Rule, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance, Surface, SystemMode,
-    Talk, ToolTable, Trust, acp::Acp, policy::stands_back,
+    Repertoire, Rule, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance, Surface,
+    SystemMode, Talk, ToolTable, Trust, acp::Acp, policy::stands_back,
 };
 use serde_json::json;
 use std::{collections::BTreeMap, path::Path};
@@ -130,6 +130,10 @@ impl Agent for Claude {
         own.takes_folders = true;
         own.meta = Some(meta);
         adapter::launch(plan, ground, look, own)
+    }
+
+    fn repertoire(&self) -> Repertoire {
+        Repertoire::full(&[("opus", "Opus"), ("sonnet", "Sonnet"), ("haiku", "Haiku")])
     }
 
     fn dialogue(&self, talk: &Talk) -> Box<dyn Dialogue> {

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     Agent, Card, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Prospect,
-    RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance, Surface, Talk, ToolTable,
-    acp::Acp,
+    Repertoire, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance, Surface, Talk,
+    ToolTable, acp::Acp,
 };
 use std::{collections::BTreeMap, path::Path};
 
@@ -76,6 +76,10 @@ impl Agent for Codex {
         });
         own.only_when_asked = true;
         adapter::launch(plan, ground, look, own)
+    }
+
+    fn repertoire(&self) -> Repertoire {
+        Repertoire::full(&[])
     }
 
     fn dialogue(&self, talk: &Talk) -> Box<dyn Dialogue> {

@@ -25,9 +25,9 @@ mod user;
 mod versions;
 
 use crate::{
-    Abilities, Agent, Card, Dialogue, Ground, Launch, Look, Plan, Problem, ProjectRef, Prospect, RunRequest,
-    SavedForm, SessionFile, SessionFold, SessionRoot, SessionSpot, SignIn, Stance, Surface, Talk, ToolTable,
-    Version,
+    Abilities, Agent, Card, Dialogue, Ground, Launch, Look, Plan, Problem, ProjectRef, Prospect, Repertoire,
+    RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SessionSpot, SignIn, Stance, Surface, Talk,
+    ToolTable, Version,
 };
 use std::{
     collections::BTreeMap,
@@ -105,6 +105,14 @@ impl Agent for Gemini {
 
     fn launch(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>> {
         launch::launch(plan, ground, look)
+    }
+
+    fn repertoire(&self) -> Repertoire {
+        Repertoire::full(&[
+            ("auto", "Auto"),
+            ("gemini-2.5-pro", "Gemini 2.5 Pro"),
+            ("gemini-2.5-flash", "Gemini 2.5 Flash"),
+        ])
     }
 
     fn dialogue(&self, talk: &Talk) -> Box<dyn Dialogue> {

@@ -9,9 +9,9 @@ mod tools;
 
 use super::adapter::{self, Own, found, home_folder};
 use crate::{
-    Agent, Card, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Prospect, Rule,
-    RunRequest, SavedForm, SessionFold, SessionRoot, SignIn, Stance, Surface, Talk, ToolTable, Trust,
-    acp::Acp, policy::stands_back,
+    Agent, Card, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Prospect,
+    Repertoire, Rule, RunRequest, SavedForm, SessionFold, SessionRoot, SignIn, Stance, Surface, Talk,
+    ToolTable, Trust, acp::Acp, policy::stands_back,
 };
 use serde_json::{Map, Value, json};
 use std::{
@@ -104,6 +104,10 @@ impl Agent for OpenCode {
         let plans = request.permission_mode == PermissionMode::Plan;
         own.mode = Some(ModeWish::new(if plans { "plan" } else { "build" }, plans));
         adapter::launch(plan, ground, look, own)
+    }
+
+    fn repertoire(&self) -> Repertoire {
+        Repertoire::full(&[])
     }
 
     fn dialogue(&self, talk: &Talk) -> Box<dyn Dialogue> {

@@ -1,0 +1,104 @@
+//! Four functions under the names that programs of an agent-CLI SDK know: find the program, run it, read back what it said, and
+//! tell what it can do. They are short ways through the library; [`Agentline`] can do more.
+//!
+//! ```no_run
+//! use agentline::{Agentline, PermissionMode, RunRequest, agent_cli::{self, Execute}};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let agentline = Agentline::from_env()?;
+//! let request = RunRequest::new("Say hello").permission_mode(PermissionMode::AcceptEdits);
+//! let result = agent_cli::execute(&agentline, Execute::new(request).on_stdout(|record| println!("{record:?}"))).await;
+//! assert!(result.success && !result.messages.is_empty());
+//! let all = agent_cli::load_messages(&agentline, "gemini", None, result.session_id.as_deref())?;
+//! # let _ = all; Ok(()) }
+//! ```
+
+mod capabilities;
+mod execute;
+
+pub use capabilities::{Capabilities, CapabilitySource, capabilities};
+pub use execute::{Execute, Executed, execute};
+
+use crate::{Agentline, Error, sessions::Filter};
+use agentline_core::{Agent, BlockOrder, Message, Problems, unified_view};
+use std::path::{Path, PathBuf};
+
+/// Why messages could not be loaded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The agent has saved none of this project, or none with this id.
+    #[error("No {agent} session found for project: {}", .project.display())]
+    NoSession {
+        /// What people call the agent.
+        agent: String,
+        /// The project.
+        project: PathBuf,
+    },
+    /// The session is damaged, and nothing of it can be read.
+    #[error("the session cannot be read: {0}")]
+    Damaged(String),
+    /// It could not be looked for.
+    #[error(transparent)]
+    Other(#[from] Error),
+}
+
+/// Where an agent's program is: what its variable names, else what the PATH has, else what lies in the usual places. `None`
+/// when it is nowhere. Nothing is started. Blocks for a few milliseconds.
+#[must_use]
+pub fn detect_cli(agentline: &Agentline, agent: &str) -> Option<PathBuf> {
+    let agent = agentline.roster().find(agent).ok()?;
+    agentline.detect(agent).program.map(|program| program.path)
+}
+
+/// The messages of a saved session in the view `unified`: of the session with this id, or of the last one of the project. The
+/// project is the current directory when it is not given. Blocks.
+///
+/// # Errors
+/// There is no such session (see [`load_messages_or_none`]), or it cannot be read at all. What is damaged in part gives
+/// what can be read.
+pub fn load_messages(
+    agentline: &Agentline,
+    agent: &str,
+    project: Option<&Path>,
+    session_id: Option<&str>,
+) -> Result<Vec<Message<'static>>, LoadError> {
+    let known = known(agentline, agent)?;
+    let card = known.card();
+    let project = agentline.here().cwd.join(project.unwrap_or(Path::new("")));
+    let store = agentline.sessions();
+    let filter = Filter::new().agent(card.id);
+    let found =
+        store.find_of(session_id.unwrap_or("latest"), &project, &filter).map_err(|error| match error {
+            Error::NoSession(_) => {
+                let agent = card.title.strip_suffix(" CLI").unwrap_or(card.title).to_owned();
+                LoadError::NoSession { agent, project: project.clone() }
+            }
+            other => LoadError::Other(other),
+        })?;
+    let session = store.load(&found)?;
+    if let (true, Some(damage)) = (session.entries.is_empty(), session.damage.first()) {
+        return Err(LoadError::Damaged(damage.message.clone()));
+    }
+    Ok(unified_view(&session, BlockOrder::Grouped, false).map(Message::into_owned).collect())
+}
+
+/// The same, with an empty list where there is no such session.
+///
+/// # Errors
+/// The session cannot be read at all.
+pub fn load_messages_or_none(
+    agentline: &Agentline,
+    agent: &str,
+    project: Option<&Path>,
+    session_id: Option<&str>,
+) -> Result<Vec<Message<'static>>, LoadError> {
+    match load_messages(agentline, agent, project, session_id) {
+        Err(LoadError::NoSession { .. }) => Ok(Vec::new()),
+        loaded => loaded,
+    }
+}
+
+fn known(agentline: &Agentline, agent: &str) -> Result<&'static dyn Agent, Error> {
+    agentline.roster().find(agent).map_err(|problem| Error::Usage(Problems::from(problem)))
+}
