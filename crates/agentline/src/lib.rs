@@ -64,4 +64,5 @@ pub use typed::{Typed, TypedError, run_typed};
 #[doc = include_str!("../../../docs/conversations.md")]
 #[doc = include_str!("../../../docs/tools.md")]
 #[doc = include_str!("../../../docs/pool.md")]
+#[doc = include_str!("../../../docs/coming-from.md")]
 struct PagesDoctests;
