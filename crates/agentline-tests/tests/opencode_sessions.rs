@@ -1,0 +1,149 @@
+//! What a real OpenCode keeps of its sessions, read while it writes and when it is done: the database as it is, and what
+//! it exports itself.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+
+use agentline::{
+    Agent as _, Part, RawJson, Role, SavedForm, SavedSession, ToolStatus, agents::opencode::OpenCode,
+    sessions::sqlite::Database,
+};
+use agentline_mock::{openai, scripted::Step};
+use agentline_tests::AcpStage;
+use serde_json::json;
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant, SystemTime},
+};
+
+/// Longer than any run of it takes on a busy machine.
+const LIMIT: Duration = Duration::from_secs(240);
+
+fn command(stage: &AcpStage, args: &[&str]) -> Command {
+    let mut command = Command::new(&stage.agent.program);
+    command
+        .args(args)
+        .env_clear()
+        .envs(stage.variables())
+        .current_dir(stage.workspace())
+        .stdin(Stdio::null());
+    command
+}
+
+fn database(stage: &AcpStage) -> PathBuf {
+    stage.home().join(".local/share/opencode/opencode.db")
+}
+
+/// The files of the database with their bytes and the times of their last changes.
+fn files(stage: &AcpStage) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
+    let folder = database(stage).parent().unwrap().to_owned();
+    let all = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let own = all.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("opencode.db"));
+    own.map(|path| {
+        let changed = fs::metadata(&path).unwrap().modified().unwrap();
+        (path.file_name().unwrap().to_string_lossy().into_owned(), (fs::read(&path).unwrap(), changed))
+    })
+    .collect()
+}
+
+/// Everything that was said, on lines.
+fn words(session: &SavedSession) -> Vec<String> {
+    let part = |role: Role, part: &Part| match part {
+        Part::Text { text } => format!("{role:?}: {text}"),
+        Part::Thinking { text, .. } => format!("thinking: {text}"),
+        Part::Tool(tool) => {
+            let result = tool.result.as_ref().map(|result| (result.status, result.content.as_str()));
+            let diff = tool
+                .diff
+                .as_ref()
+                .map_or("", |diff| Path::new(&diff.path).file_name().unwrap().to_str().unwrap());
+            format!("{} {result:?} {diff}", tool.call.name)
+        }
+        other => format!("{other:?}"),
+    };
+    let visible = session.entries.iter().filter(|entry| !entry.context);
+    visible.flat_map(|entry| entry.parts.iter().map(move |p| part(entry.role, p))).collect()
+}
+
+#[test]
+fn what_opencode_writes_is_read_while_it_writes() {
+    let steps = [
+        Step::thought("First the file.")
+            .and_text("I write.")
+            .and_call("write", json!({"filePath": "a.txt", "content": "one\n"})),
+        Step::call("edit", json!({"filePath": "a.txt", "oldString": "one", "newString": "two"})),
+        Step::call("bash", json!({"command": "echo out; exit 3", "description": "d"})).delay(1500),
+        Step::text("All done.").delay(1500),
+    ];
+    let Some(stage) = AcpStage::opencode(openai::model(steps).unwrap()) else { return };
+    let out = stage.home().join("out.jsonl");
+    let mut child = command(&stage, &["run", "--format", "json", "go"])
+        .stdout(File::create(&out).unwrap())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // Its tables are made in the first seconds; from then on what is certain can be read at every moment.
+    let began = Instant::now();
+    let mut seen: Vec<usize> = Vec::new();
+    let status = loop {
+        let ended = child.try_wait().unwrap();
+        if let Ok(open) = Database::open(&database(&stage))
+            && let Some(row) = open.sessions().unwrap().value.first()
+            && let Some(session) = open.load(&row.info.id).unwrap()
+        {
+            seen.push(words(&session).len());
+        }
+        if let Some(status) = ended {
+            break status;
+        }
+        if began.elapsed() > LIMIT {
+            child.kill().ok();
+            panic!("{}", fs::read_to_string(&out).unwrap_or_default());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert!(status.success(), "{}", fs::read_to_string(&out).unwrap_or_default());
+    assert!(seen.iter().any(|n| (1..6).contains(n)), "some of it was seen before the end: {seen:?}");
+    assert!(seen.is_sorted(), "nothing that was seen is lost again: {seen:?}");
+
+    let before = files(&stage);
+    let open = Database::open(&database(&stage)).unwrap();
+    let listed = open.sessions().unwrap();
+    assert_eq!((listed.damage, listed.value.len()), (vec![], 1));
+    let row = &listed.value[0];
+    let session = open.load(&row.info.id).unwrap().unwrap();
+    assert_eq!(session.damage, []);
+    let said = words(&session);
+    assert_eq!(said[..3], ["User: go", "thinking: First the file.", "Assistant: I write."]);
+    assert!(said[3].starts_with("Write Some((Ok, ") && said[3].ends_with("a.txt"), "{said:?}");
+    assert!(said[4].starts_with("Edit Some((Ok, ") && said[4].ends_with("a.txt"), "{said:?}");
+    assert!(said[5].starts_with("Bash Some((Error, \"out"), "{said:?}");
+    assert_eq!(said[6..], ["Assistant: All done."]);
+    let edit = session.entries.iter().flat_map(|e| e.tools()).find(|tool| tool.call.name == "Edit").unwrap();
+    assert_eq!(edit.call.input.as_ref().unwrap().get().matches("old_string").count(), 1);
+    assert!(edit.diff.as_ref().unwrap().unified.as_ref().unwrap().contains("+two"));
+    assert_eq!(edit.result.as_ref().unwrap().status, ToolStatus::Ok);
+    let spent = session
+        .entries
+        .iter()
+        .filter_map(|entry| entry.usage)
+        .fold(agentline::Tokens::default(), |a, b| a.plus(b));
+    assert_eq!(spent.total, row.tokens.unwrap().total, "the steps add up to what the session counts");
+    assert_eq!(session.entries.iter().filter_map(|entry| entry.requests).sum::<u64>(), 4);
+    assert_eq!(session.info.agent_version.as_deref(), Some("1.18.33"));
+    let workspace = fs::canonicalize(stage.workspace()).unwrap();
+    assert_eq!(session.info.project.as_deref().map(Path::new), Some(workspace.as_path()));
+    drop(open);
+    assert!(files(&stage) == before, "reading changed something");
+
+    let exported = command(&stage, &["export", &row.info.id]).output().unwrap();
+    let text = String::from_utf8(exported.stdout).unwrap();
+    assert_eq!(OpenCode.session_form(text.as_bytes()), Some(SavedForm::Whole), "{text:.200}");
+    let mut fold = OpenCode.session_fold(SavedForm::Whole).unwrap();
+    fold.take(RawJson::new(text));
+    let exported = fold.finish();
+    assert_eq!((words(&exported), &exported.damage), (said, &vec![]));
+    assert_eq!(exported.info, session.info);
+}
