@@ -4,7 +4,7 @@ use crate::user::{Done, User};
 use serde_json::Value;
 use std::{
     io::{Read, Write},
-    process::{Command, Stdio},
+    process::Stdio,
 };
 
 #[test]
