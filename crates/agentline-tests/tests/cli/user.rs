@@ -101,7 +101,17 @@ impl User {
 
     /// The program, ready to be started in the workspace without anything on its standard input.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
+        self.program(env!("CARGO_BIN_EXE_agentline-under-test"), args)
+    }
+
+    /// Runs Node.js to its end.
+    #[cfg(unix)]
+    pub(crate) fn node(&self, args: &[&str]) -> Done {
+        self.program("node", args).output().unwrap().into()
+    }
+
+    fn program(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command
             .args(args)
             .current_dir(self.path("."))
