@@ -1,6 +1,7 @@
 //! Sessions that real versions of Gemini CLI saved, read as they were meant.
 
 mod fixtures;
+mod long;
 mod properties;
 
 use crate::saved_text::{load, text_of};

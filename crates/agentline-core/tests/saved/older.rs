@@ -132,3 +132,23 @@ fn tokens_before_the_first_answer_are_not_lost() {
     let usage = session.entries[0].usage.unwrap();
     assert_eq!((usage.input, usage.output, session.entries[0].requests), (Some(30), Some(3), Some(2)));
 }
+
+#[test]
+fn what_cannot_be_read_is_noted_and_the_rest_is_told() {
+    let text = r#"{"type":"summary","summary":"Too early","leafUuid":"zz"}
+{"type":"user","uuid":"u1","parentUuid":null,"message":{"content":"half of a pair: \ud83d"}}
+[1, 2]
+not JSON
+{"type":"assistant","uuid":"a1","parentUuid":"u1","message":{"id":"m1","content":[{"type":"tool_use","id":"t1","name":"Bash","input":{}}]}}
+{"type":"user","uuid":"u2","parentUuid":"a1","message":{"content":{"type":"tool_result","tool_use_id":"t1","content":"one"}}}
+{"type":"user","uuid":"u3","parentUuid":"a1","message":{"content":[{"type":"tool_result","tool_use_id":"t1","content":null},{"type":"odd"}]}}
+{"type":"summary","summary":"Just in time","leafUuid":"u3"}
+{"type":"user","uuid":"u4"#;
+    let session = read("claude", text);
+    let lines: Vec<_> = session.damage.iter().map(|damage| damage.line).collect();
+    assert_eq!(lines, [Some(3), Some(4), Some(9)]);
+    assert_eq!(session.info.title.as_deref(), Some("Just in time"));
+    assert_eq!(session.entries[0].text(), "half of a pair: \u{fffd}");
+    let results: Vec<_> = session.entries[1].tools().filter_map(|tool| tool.result.as_ref()).collect();
+    assert_eq!(results.iter().map(|result| result.content.as_str()).collect::<Vec<_>>(), ["one\n"]);
+}

@@ -76,5 +76,7 @@ pub(super) fn ending(
 pub(super) fn was_cancelled(said: &str, displayed: Option<&str>, error: Option<&str>) -> bool {
     said == "cancelled"
         || displayed.is_some_and(|d| d.trim() == "Command cancelled by user.")
-        || error.is_some_and(|e| e.trim_end().ends_with("was canceled by the user."))
+        || error.is_some_and(|e| {
+            e.starts_with("[Operation Cancelled]") || e.trim_end().ends_with("was canceled by the user.")
+        })
 }

@@ -14,13 +14,17 @@ mod result;
 mod skim;
 mod story;
 
+use super::store;
 use crate::{
     Damage, RawJson, SavedForm, SavedSession, SessionFold, SessionInfo, moment,
     wire::{Str, mend_surrogates},
 };
 use serde_json::{Error, value::RawValue};
 use skim::Skim;
-use std::{cell::OnceCell, collections::HashMap};
+use std::{
+    cell::OnceCell,
+    collections::{HashMap, HashSet},
+};
 use story::Story;
 
 /// How a file is stored whose beginning this is; `None` when it is no session of this agent.
@@ -65,6 +69,18 @@ pub(super) struct GeminiFold {
 struct Record {
     id: String,
     text: RawJson,
+    /// What it was before it was written anew with less: a session that is resumed in the minute in which it was begun
+    /// loses the tokens, the model and the moment of what was said before.
+    older: Option<RawJson>,
+}
+
+impl Record {
+    fn written_anew(self, text: RawJson) -> Self {
+        let has_tokens = |text: &RawJson| text.as_str().contains("\"tokens\":{");
+        let stays = self.text == text || has_tokens(&text);
+        let older = if stays { None } else { self.older.or(Some(self.text)) };
+        Self { id: self.id, text, older }
+    }
 }
 
 /// The records that are left, each at the place where it was first told, and those that are not.
@@ -72,8 +88,10 @@ struct Record {
 struct Kept {
     records: Vec<Record>,
     places: HashMap<String, usize>,
+    /// What a summary took the place of, so that the model need not read it any more. It was said all the same.
+    compacted: Vec<Record>,
     /// Taken back by a rewind or left out of a new list, by their ids, with when that was.
-    gone: HashMap<String, (usize, RawJson)>,
+    gone: HashMap<String, (usize, Record)>,
     drops: usize,
 }
 
@@ -83,9 +101,12 @@ impl Kept {
             self.records[*place].text = text;
             return;
         }
-        self.gone.remove(&id);
-        self.places.insert(id.clone(), self.records.len());
-        self.records.push(Record { id, text });
+        let record = match self.gone.remove(&id) {
+            Some((_, gone)) => gone.written_anew(text),
+            None => Record { id: id.clone(), text, older: None },
+        };
+        self.places.insert(id, self.records.len());
+        self.records.push(record);
     }
 
     /// Drops a record and everything after it; all when there is none of this name.
@@ -97,16 +118,34 @@ impl Kept {
         for record in self.records.drain(place..) {
             self.places.remove(&record.id);
             self.drops += 1;
-            self.gone.insert(record.id, (self.drops, record.text));
+            self.gone.insert(record.id.clone(), (self.drops, record));
         }
     }
 
+    /// Everything that is left out of a new list was put into the summary that stands in it.
+    fn compact(&mut self, stays: &HashSet<&str>) {
+        self.places.clear();
+        for record in std::mem::take(&mut self.records) {
+            if stays.contains(record.id.as_str()) {
+                self.drops += 1;
+                self.gone.insert(record.id.clone(), (self.drops, record));
+            } else {
+                self.compacted.push(record);
+            }
+        }
+    }
+
+    /// Every record that is left, oldest first.
+    fn all(&self) -> impl Iterator<Item = &Record> {
+        let compacted = self.compacted.iter().filter(|record| !self.places.contains_key(&record.id));
+        compacted.chain(&self.records)
+    }
+
     /// What is gone, oldest first.
-    fn gone(&self) -> Vec<(&str, &RawJson)> {
-        let mut gone: Vec<_> =
-            self.gone.iter().map(|(id, (drop, text))| (*drop, id.as_str(), text)).collect();
-        gone.sort_unstable_by_key(|(drop, ..)| *drop);
-        gone.into_iter().map(|(_, id, text)| (id, text)).collect()
+    fn gone(&self) -> Vec<&Record> {
+        let mut gone: Vec<&(usize, Record)> = self.gone.values().collect();
+        gone.sort_unstable_by_key(|(drop, _)| *drop);
+        gone.into_iter().map(|(_, record)| record).collect()
     }
 }
 
@@ -145,8 +184,8 @@ impl GeminiFold {
         } else if let Some(id) = &seen.id {
             self.kept.put(id.to_string(), record.clone());
         } else if let Some(set) = &seen.set {
-            if set.messages.is_some() {
-                self.kept.drop_from(0);
+            if let Some(messages) = &set.messages {
+                self.replace(messages);
             }
             self.learn(record, set);
         } else if seen.session_id.is_some() || seen.messages.is_some() {
@@ -154,6 +193,27 @@ impl GeminiFold {
         } else {
             let what = if seen.is_object { "a record of a kind that is not known" } else { "no record" };
             self.damage.push(Damage::new(Some(self.lines), what));
+        }
+    }
+
+    /// A new list of messages stands for the one that was there.
+    fn replace(&mut self, messages: &[&RawValue]) {
+        let ids: Vec<Option<String>> = messages.iter().map(|message| skim::id_of(message)).collect();
+        let is_new = |id: &Option<String>| {
+            id.as_ref()
+                .is_none_or(|id| !self.kept.places.contains_key(id) && !self.kept.gone.contains_key(id))
+        };
+        let summarises = messages.iter().zip(&ids).any(|(message, id)| {
+            let text = message.get();
+            text.len() < 2000
+                && text.contains(store::SUMMARY_TAKEN)
+                && text.contains("\"gemini\"")
+                && is_new(id)
+        });
+        if summarises {
+            self.kept.compact(&ids.iter().flatten().map(String::as_str).collect());
+        } else {
+            self.kept.drop_from(0);
         }
     }
 
@@ -200,7 +260,7 @@ impl GeminiFold {
             return;
         }
         self.note(self.lines + error.line() as u64 - 1, error);
-        if seen.id.is_none() && seen.set.is_none() {
+        if seen.id.is_none() && seen.set.is_none() && self.info.id.is_empty() {
             // One value a file, cut or damaged: the messages that came before are whole.
             self.learn(record, seen);
         }
@@ -220,11 +280,11 @@ impl GeminiFold {
 fn make(kept: &Kept, mut info: SessionInfo, mut damage: Vec<Damage>) -> SavedSession {
     info.agent = "gemini".to_owned();
     let (mut story, mut abandoned) = (Story::default(), Story::default());
-    for record in &kept.records {
-        story.tell(&record.id, &record.text, &mut damage);
+    for record in kept.all() {
+        story.tell(record, &mut damage);
     }
-    for (id, text) in kept.gone() {
-        abandoned.tell(id, text, &mut damage);
+    for record in kept.gone() {
+        abandoned.tell(record, &mut damage);
     }
     story.into_session(abandoned, info, damage)
 }

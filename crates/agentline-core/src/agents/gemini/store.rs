@@ -167,8 +167,22 @@ fn is_context(message: &Value) -> bool {
     message.get("type").and_then(Value::as_str) == Some("user") && text.is_some_and(is_context_text)
 }
 
+/// How a summary begins that the CLI puts in the place of what was said before it.
+const SUMMARY: &str = "<state_snapshot>";
+
+/// Whether a text of the user's side is the CLI's own: the context at the beginning, what a hook adds, or a summary.
+pub(super) fn is_own_text(text: &str) -> bool {
+    let text = text.trim();
+    is_context_text(text)
+        || text.starts_with("<hook_context>")
+        || text.contains(SUMMARY) && text.ends_with("</state_snapshot>")
+}
+
+/// How the model answers a summary, in the CLI's words.
+pub(super) const SUMMARY_TAKEN: &str = "Got it. Thanks for the additional context!";
+
 /// Whether a text is the context that the CLI itself puts first.
-pub(super) fn is_context_text(text: &str) -> bool {
+fn is_context_text(text: &str) -> bool {
     let text = text.trim();
     text.starts_with("<session_context>") && text.ends_with("</session_context>")
 }
@@ -288,6 +302,49 @@ mod tests {
         }
         let none = resolve("latest", Path::new("/h"), Path::new("/new"), &look()).unwrap_err();
         assert!(none.message.contains("no session of `/new`"));
+    }
+
+    #[test]
+    fn files_are_known_by_their_names() {
+        let named = |path: &str| {
+            let file = named(Path::new(path))?;
+            Some((file.form?, file.id?, file.parent))
+        };
+        let lines = |id: &str, parent: Option<&str>| {
+            Some((SavedForm::Lines, id.to_owned(), parent.map(str::to_owned)))
+        };
+        assert_eq!(named("ws/chats/session-2026-11-15T05-12-186a51d2.jsonl"), lines("186a51d2", None));
+        assert_eq!(named("ws/chats/session-2026-11-15T05-12-my-sessi.jsonl"), lines("my-sessi", None));
+        assert_eq!(named("ws/chats/session-1794719553836-186a51d2.jsonl"), lines("186a51d2", None));
+        assert_eq!(named("/h/.gemini/tmp/ws/chats/aaaa-1/bbbb-2.jsonl"), lines("bbbb-2", Some("aaaa-1")));
+        let old = named("ab/chats/session-2025-10-29T05-12-186a51d2.json");
+        assert_eq!(old, Some((SavedForm::Whole, "186a51d2".into(), None)));
+        for other in [
+            "ws/logs.json",
+            "ws/chats/notes.jsonl",
+            "ws/chats/session-1-a.jsonl.unreadable-1",
+            "session-1-a.jsonl",
+        ] {
+            assert_eq!(named(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_project_is_known_by_the_folder() {
+        let hash = "0".repeat(64);
+        let look = look().plain(&format!("/h/.gemini/tmp/{hash}/chats/session-1-a.json"), "{}");
+        let root = root(Path::new("/h"));
+        assert_eq!(root, SessionRoot::files("/h/.gemini/tmp".into(), 3));
+        let of = |path: &str| project(&root.path, Path::new(path), &look);
+        assert_eq!(of("/h/.gemini/tmp/ws/chats/session-a.jsonl"), Some(ProjectRef::Path("/ws".into())));
+        assert_eq!(of("ws-1/chats/session-a.jsonl"), Some(ProjectRef::Path("/other".into())));
+        assert_eq!(of(&format!("{hash}/chats/session-1-a.json")), Some(ProjectRef::Sha256(hash.clone())));
+        assert_eq!(
+            of("gone/chats/session-a.jsonl"),
+            Some(ProjectRef::Path("/other".into())),
+            "by the registry"
+        );
+        assert_eq!(of("unknown/chats/session-a.jsonl"), None);
     }
 
     #[test]

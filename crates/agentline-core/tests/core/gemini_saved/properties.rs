@@ -1,1 +1,197 @@
-//! What holds for every session, whole or damaged.
+//! What holds for every session, whole or damaged, read at once or followed.
+
+use super::{Saved, files, recordings};
+use crate::{
+    play::Dice,
+    saved_text::{fold, load, take, text_of},
+};
+use agentline_core::{Agent, RawJson, SavedForm, SavedSession, agents};
+use proptest::prelude::*;
+
+/// Every recorded file.
+fn all() -> Vec<Saved> {
+    recordings().iter().flat_map(|recording| files(recording)).collect()
+}
+
+/// Reads the first lines, each whole.
+fn lines(text: &str, many: usize) -> SavedSession {
+    let start: String = text.split_inclusive('\n').take(many).collect();
+    load("gemini", SavedForm::Lines, &start)
+}
+
+#[test]
+fn a_file_that_is_cut_anywhere_yields_every_record_before_the_cut() {
+    for file in all() {
+        let (mut last, mut expected) = (usize::MAX, String::new());
+        // Every byte of the short ones that differ most, and enough of all others to meet each kind of place.
+        let everywhere = file.name.contains("5edacfed") || file.name.contains("284bfdb5");
+        let step = if everywhere { 1 } else { 1 + file.text.len() / 120 };
+        for cut in (0..file.text.len()).filter(|at| file.text.is_char_boundary(*at)).step_by(step) {
+            let start = &file.text[..cut];
+            let session = load("gemini", file.form, start);
+            if file.form == SavedForm::Whole {
+                whole_messages_are_there(&file, start, &session);
+                continue;
+            }
+            let whole = start.matches('\n').count();
+            let rest = start.rsplit('\n').next().unwrap_or_default();
+            // A last line that only lacks its end is whole.
+            let is_whole = serde_json::from_str::<serde::de::IgnoredAny>(rest).is_ok();
+            let damaged = !rest.is_empty() && !is_whole;
+            assert_eq!(
+                session.damage.len(),
+                usize::from(damaged),
+                "{} cut at {cut}: {:?}",
+                file.name,
+                session.damage
+            );
+            if !damaged {
+                continue;
+            }
+            assert_eq!(session.damage[0].line, Some(whole as u64 + 1));
+            if std::mem::replace(&mut last, whole) != whole {
+                expected = text_of(&lines(&file.text, whole));
+            }
+            let mut session = session;
+            session.damage.clear();
+            // The one thing that half a line may tell is whose session it is.
+            if whole > 0 {
+                assert_eq!(text_of(&session), expected, "{} cut at {cut}", file.name);
+            }
+        }
+    }
+}
+
+/// As many messages as end before the cut, and a word about the damage.
+fn whole_messages_are_there(file: &Saved, start: &str, session: &SavedSession) {
+    let wanted = start.matches("\n    },").count() + start.matches("\n    }\n").count();
+    let entries = session.entries.len();
+    assert!(entries == wanted || entries == wanted + 1, "{}: {entries} of {wanted}", file.name);
+    let is_whole = serde_json::from_str::<serde::de::IgnoredAny>(start).is_ok() || start.is_empty();
+    assert_eq!(session.damage.len(), usize::from(!is_whole), "{:?}", session.damage);
+}
+
+#[test]
+fn a_session_is_the_same_whether_it_is_read_at_once_or_followed() {
+    for file in all().into_iter().filter(|file| file.form == SavedForm::Lines) {
+        let mut followed = fold("gemini", SavedForm::Lines);
+        let text = RawJson::new(file.text.as_str());
+        for (number, line) in text.as_str().lines().enumerate() {
+            followed.take(text.part_of(line).expect("a line of it"));
+            let so_far = text_of(followed.session());
+            assert_eq!(so_far, text_of(followed.session()), "looking changes nothing");
+            assert_eq!(
+                so_far,
+                text_of(&lines(&file.text, number + 1)),
+                "{} to line {}",
+                file.name,
+                number + 1
+            );
+        }
+        assert_eq!(text_of(followed.session()), text_of(&file.load()));
+        assert_eq!(text_of(&followed.finish()), text_of(&file.load()));
+    }
+}
+
+#[test]
+fn no_damage_makes_the_reader_fail() {
+    let mut dice = Dice::new(11);
+    for file in all() {
+        for _ in 0..60 {
+            let mut bytes = file.text.clone().into_bytes();
+            for _ in 0..1 + dice.below(6) {
+                let at = dice.below(bytes.len());
+                let end = (at + 1 + dice.below(200)).min(bytes.len());
+                match dice.below(4) {
+                    0 => drop(bytes.drain(at..end)),
+                    1 => {
+                        let piece = bytes[at..end].to_vec();
+                        let to = dice.below(bytes.len());
+                        bytes.splice(to..to, piece);
+                    }
+                    2 => bytes[at] ^= 1 << dice.below(7),
+                    _ => bytes.insert(at, [b'\n', b'{', b'"', b'\\', b'}', b']'][dice.below(6)]),
+                }
+            }
+            let text = String::from_utf8_lossy(&bytes);
+            // Also read as what it is not.
+            let form = if dice.below(8) == 0 { SavedForm::Whole } else { file.form };
+            let session = load("gemini", form, &text);
+            assert!(session.entries.iter().all(|entry| !entry.originals.is_empty()));
+        }
+    }
+}
+
+#[test]
+fn what_lies_anywhere_is_known_by_its_beginning() {
+    let agent: &dyn Agent = agents::find("gemini").expect("it is listed");
+    for file in all() {
+        for most in [200, 4096, usize::MAX] {
+            let head = &file.text.as_bytes()[..file.text.len().min(most)];
+            assert_eq!(agent.session_form(head), Some(file.form), "{} by {} bytes", file.name, head.len());
+        }
+    }
+    for other in ["", "{}", "[1]", "hello", r#"{"type":"user","sessionId":"s","cwd":"/w"}"#, "\u{feff}\n"] {
+        assert_eq!(agent.session_form(other.as_bytes()), None, "{other}");
+    }
+    assert_eq!(agent.session_form(br#"{"$set":{"lastUpdated":"x"}}"#), Some(SavedForm::Lines));
+    assert_eq!(agent.session_form(br#"{"id":"1","type":"gemini","content":""}"#), Some(SavedForm::Lines));
+    assert!(agent.session_fold(SavedForm::Database).is_none());
+}
+
+#[test]
+fn what_was_written_after_a_half_line_is_not_lost() {
+    let said = |id: &str| format!(r#"{{"id":"{id}","type":"user","content":[{{"text":"{id}"}}]}}"#);
+    let session =
+        load("gemini", SavedForm::Lines, &format!("{}\n{{\"id\":\"x\",\"cont{}\n", said("a"), said("b")));
+    let ids: Vec<&str> = session.entries.iter().map(|entry| entry.id.as_str()).collect();
+    assert_eq!(ids, ["a", "b"]);
+    assert_eq!(session.damage.len(), 1);
+    // The messages in half a list are not taken for records.
+    let list = format!("{}\n{{\"$set\":{{\"messages\":[{},{}", said("a"), said("b"), said("c"));
+    let session = load("gemini", SavedForm::Lines, &list);
+    assert_eq!(session.entries.len(), 1);
+    assert_eq!(session.damage[0].message, "it breaks off");
+}
+
+/// One random record of a session.
+fn record() -> impl Strategy<Value = String> {
+    let id = 0..6_u8;
+    prop_oneof![
+        4 => id.clone().prop_map(|id| format!(r#"{{"id":"{id}","type":"user","content":[{{"text":"user {id}"}}]}}"#)),
+        4 => (id.clone(), 0..6_u8).prop_map(|(id, call)| format!(
+            r#"{{"id":"{id}","type":"gemini","content":"answer","tokens":{{"input":1}},"toolCalls":[{{"id":"c{call}","name":"glob","args":{{}},"status":"success","result":"x"}}]}}"#
+        )),
+        2 => (id.clone(), 0..6_u8).prop_map(|(id, call)| format!(
+            r#"{{"id":"{id}","type":"user","content":[{{"functionResponse":{{"id":"c{call}","name":"glob","response":{{"output":"y"}}}}}}]}}"#
+        )),
+        1 => id.clone().prop_map(|id| format!(r#"{{"$rewindTo":"{id}"}}"#)),
+        1 => proptest::collection::vec(id, 0..4).prop_map(|ids| {
+            let list: Vec<String> = ids.iter().map(|id| format!(r#"{{"id":"{id}","type":"gemini","content":[{{"functionCall":{{"id":"c{id}","name":"glob"}}}}]}}"#)).collect();
+            format!(r#"{{"$set":{{"messages":[{}]}}}}"#, list.join(","))
+        }),
+        1 => Just(r#"{"sessionId":"s","projectHash":"h"}"#.to_owned()),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn no_order_of_records_loses_tokens_or_tells_a_call_twice(records in proptest::collection::vec(record(), 0..30)) {
+        let text = records.join("\n");
+        let session = load("gemini", SavedForm::Lines, &text);
+        prop_assert!(session.damage.is_empty(), "{:?}", session.damage);
+        let mut calls: Vec<&str> = session.entries.iter().flat_map(|entry| entry.tools()).map(|tool| tool.call.id.as_str()).collect();
+        calls.sort_unstable();
+        let told = calls.len();
+        calls.dedup();
+        prop_assert_eq!(told, calls.len(), "a call is told twice");
+        let mut ids: Vec<&str> = session.entries.iter().chain(&session.abandoned).map(|entry| entry.id.as_str()).collect();
+        let entries = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        prop_assert_eq!(entries, ids.len(), "an entry is told twice");
+        let mut fold = fold("gemini", SavedForm::Lines);
+        take(fold.as_mut(), SavedForm::Lines, &text);
+        prop_assert_eq!(text_of(fold.session()), text_of(&session));
+    }
+}

@@ -91,7 +91,20 @@ impl Counts<'_> {
     }
 }
 
-impl Message<'_> {
+impl<'a> Message<'a> {
+    /// Takes over what was known before this was written anew.
+    pub(super) fn complete(&mut self, older: Self) {
+        self.timestamp = older.timestamp;
+        self.model = self.model.take().or(older.model);
+        self.tokens = self.tokens.take().or(older.tokens);
+        if self.calls.0.is_empty() {
+            self.calls = older.calls;
+        }
+        if self.thoughts.0.is_empty() {
+            self.thoughts = older.thoughts;
+        }
+    }
+
     /// What a person said: what was shown of it where that differs from what the model got, and every file.
     pub(super) fn prompt(&self) -> Vec<Part> {
         let shown = self.shown.0.iter().any(|piece| piece.said().is_some());
@@ -110,7 +123,13 @@ impl Message<'_> {
     /// Whether the agent put it there for the model to read.
     pub(super) fn is_context(&self) -> bool {
         let mut texts = self.content.0.iter().filter_map(Piece::said);
-        texts.next().is_some_and(store::is_context_text) && texts.next().is_none()
+        texts.next().is_some_and(store::is_own_text) && texts.next().is_none()
+    }
+
+    /// Whether the agent put it there in the model's name.
+    pub(super) fn takes_summary(&self) -> bool {
+        let mut texts = self.content.0.iter().filter_map(Piece::said);
+        self.tokens.is_none() && texts.next() == Some(store::SUMMARY_TAKEN) && texts.next().is_none()
     }
 
     /// What the model said and did: its thoughts, then text and calls in the order of the record.

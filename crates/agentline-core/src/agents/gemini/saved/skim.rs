@@ -46,7 +46,9 @@ pub(super) fn last_record(line: &str) -> Option<&str> {
         let from = at + line.get(at..)?.find('{')?;
         at = from + 1;
         let rest = &line[from..];
-        if HEADS.iter().any(|head| rest.starts_with(head)) {
+        // An object that stands where one is due is a part of the half record.
+        let is_due = line[..from].trim_end().ends_with(['[', ',', ':']);
+        if !is_due && HEADS.iter().any(|head| rest.starts_with(head)) {
             match skim(rest) {
                 (_, None) => return Some(rest),
                 (_, Some(error)) => broken += u32::from(error.is_eof()),

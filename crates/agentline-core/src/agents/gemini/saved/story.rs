@@ -1,12 +1,12 @@
 //! The messages of a session, told in their true order: every tool at the answer that called it, beside its result.
 
 use super::super::{call::FunctionResponse, tools};
-use super::{message::Message, result};
+use super::{Record, message::Message, result};
 use crate::{
     Damage, Entry, Part, RawJson, Role, SavedSession, SavedTool, SessionInfo, moment,
     wire::{Tolerant as _, mend_surrogates},
 };
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
 /// Entries in the making.
 #[derive(Default)]
@@ -26,13 +26,17 @@ struct Told {
 
 impl Story {
     /// Tells one record, in its turn.
-    pub(super) fn tell(&mut self, id: &str, record: &RawJson, damage: &mut Vec<Damage>) {
-        let text = record.as_str();
-        // Half a character, which a JavaScript string may hold and ours may not.
-        let mended = text.contains("\\ud").then(|| mend_surrogates(text)).flatten();
-        match serde_json::from_str::<Message<'_>>(mended.as_deref().unwrap_or(text)) {
-            Ok(message) => self.message(id, record, &message),
-            Err(error) => damage.push(Damage::new(None, format!("message {id}: {error}"))),
+    pub(super) fn tell(&mut self, record: &Record, damage: &mut Vec<Damage>) {
+        let (text, before) = (readable(&record.text), record.older.as_ref().map(readable));
+        let older = before.as_deref().and_then(|text| serde_json::from_str::<Message<'_>>(text).ok());
+        match serde_json::from_str::<Message<'_>>(&text) {
+            Ok(mut message) => {
+                if let Some(older) = older {
+                    message.complete(older);
+                }
+                self.message(&record.id, &record.text, &message);
+            }
+            Err(error) => damage.push(Damage::new(None, format!("message {}: {error}", record.id))),
         }
     }
 
@@ -50,6 +54,7 @@ impl Story {
                 entry.model = message.model.as_ref().map(|m| m.to_string()).filter(|m| !m.is_empty());
                 entry.usage = message.tokens.as_ref().filter(|t| t.is_object()).map(|t| t.tokens());
                 entry.requests = entry.usage.map(|_| 1);
+                entry.context = message.takes_summary();
                 entry.counted_as = entry.usage.map(|_| id.to_owned());
                 self.answer = Some(self.told.len());
                 self.told.push(Told { entry, parts: Vec::new() });
@@ -153,12 +158,11 @@ impl Story {
                 tool.diff = tool.diff.take().or(gone.diff);
             }
         }
-        let entries = self.finish();
+        let (entries, mut abandoned) = (self.finish(), abandoned.finish());
         info.model = entries.iter().rev().find_map(|entry| entry.model.clone());
-        let context = || entries.iter().find(|entry| entry.context).and_then(|entry| folder(&entry.text()));
-        info.project = info.project.or_else(context);
-        let mut abandoned = abandoned.finish();
-        abandoned.retain(|entry| !entry.parts.is_empty() || entry.usage.is_some());
+        let contexts = || entries.iter().chain(&abandoned).filter(|entry| entry.context);
+        info.project = info.project.or_else(|| contexts().find_map(|entry| folder(&entry.text())));
+        abandoned.retain(|entry| !entry.context && (!entry.parts.is_empty() || entry.usage.is_some()));
         SavedSession { info, entries, abandoned, damage }
     }
 
@@ -184,6 +188,13 @@ impl Told {
         }
         entry
     }
+}
+
+/// A record without half characters, which a JavaScript string may hold and ours may not.
+fn readable(record: &RawJson) -> Cow<'_, str> {
+    let text = record.as_str();
+    let mended = text.contains("\\ud").then(|| mend_surrogates(text)).flatten();
+    mended.map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
 fn told_result(
