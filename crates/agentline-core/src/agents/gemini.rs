@@ -8,6 +8,7 @@ mod json;
 mod launch;
 mod live;
 mod overlay;
+mod parts;
 mod pattern;
 mod policy;
 mod prompt;

@@ -2,6 +2,7 @@
 
 mod fixtures;
 mod long;
+mod odd;
 mod properties;
 
 use crate::saved_text::{load, text_of};

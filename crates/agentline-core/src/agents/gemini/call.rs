@@ -1,48 +1,25 @@
 //! A call of a tool as Gemini's session files keep it, and what became of it.
 
-use super::refusal;
+use super::{
+    parts::{self, Content},
+    refusal,
+};
 use crate::{
     ToolStatus,
-    wire::{List, Str, wire},
+    wire::{Str, wire},
 };
 use serde_json::value::RawValue;
 
 wire! { pub(super) struct Call<'a> {
     id: Str<'a> = "id", name: Str<'a> = "name", args: Option<&'a RawValue> = "args", status: Str<'a> = "status",
-    timestamp: Str<'a> = "timestamp", display: Option<&'a RawValue> = "resultDisplay", result: Option<&'a RawValue> = "result",
+    timestamp: Str<'a> = "timestamp", display: Option<&'a RawValue> = "resultDisplay", result: Option<Content<'a>> = "result",
 } }
-wire! { pub(super) struct Response<'a> { response: Option<FunctionResponse<'a>> = "functionResponse" } }
-wire! { pub(super) struct FunctionResponse<'a> {
-    id: Str<'a> = "id", name: Str<'a> = "name", response: Option<&'a RawValue> = "response", parts: Option<&'a RawValue> = "parts",
-} }
-wire! { pub(super) struct Body<'a> { output: Option<&'a RawValue> = "output", error: Option<&'a RawValue> = "error" } }
 
 impl Call<'_> {
     /// What is displayed, where that is text.
-    pub(super) fn displayed(&self) -> Option<Str<'_>> {
-        self.display.filter(|d| d.get().starts_with('"')).and_then(|d| serde_json::from_str(d.get()).ok())
+    pub(super) fn displayed(&self) -> Option<String> {
+        self.display.and_then(parts::text)
     }
-}
-
-impl<'a> FunctionResponse<'a> {
-    pub(super) fn body(&self) -> Body<'a> {
-        self.response.and_then(|r| serde_json::from_str(r.get()).ok()).unwrap_or_default()
-    }
-}
-
-/// The responses in a list of parts, or in one part alone.
-pub(super) fn responses(parts: &RawValue) -> Vec<FunctionResponse<'_>> {
-    let list = match parts.get().as_bytes().first() {
-        Some(b'[') => serde_json::from_str::<List<Response<'_>>>(parts.get()).unwrap_or_default().0,
-        Some(b'{') => serde_json::from_str::<Response<'_>>(parts.get()).into_iter().collect(),
-        _ => Vec::new(),
-    };
-    list.into_iter().filter_map(|part| part.response).collect()
-}
-
-/// The text of a value; `None` for what is no text.
-pub(super) fn text(value: &RawValue) -> Option<String> {
-    value.get().starts_with('"').then(|| serde_json::from_str::<Str<'_>>(value.get()).ok().map(Str::own))?
 }
 
 /// How a call ended, and by what it was refused if it was.

@@ -1,11 +1,12 @@
 //! One line of the session file that Gemini writes while it works: tokens, recorded text, and what became of tools.
 
 use super::{
-    call::{self, Call, FunctionResponse},
+    call::{self, Call},
+    parts::{self, Content, Counts, Thought},
     tools,
 };
 use crate::{
-    Count, Event, RunId, Say, Source, Span, Tokens, ToolFact,
+    Count, Event, RunId, Say, Source, Span, ToolFact,
     acp::manners::Unheard,
     wire::{List, Num, Str, Tolerant as _, wire},
 };
@@ -16,12 +17,8 @@ wire! { struct Rec<'a> {
     id: Str<'a> = "id", kind: Str<'a> = "type", content: Option<&'a RawValue> = "content", model: Option<Str<'a>> = "model",
     tokens: Option<Counts<'a>> = "tokens", calls: List<Call<'a>> = "toolCalls", thoughts: List<Thought<'a>> = "thoughts",
 } }
-wire! { struct Counts<'a> {
-    input: Num = "input", output: Num = "output", cached: Num = "cached", thoughts: Num = "thoughts", tool: Num = "tool", total: Num = "total",
-} }
 wire! { struct Display<'a> { stat: DiffStat<'a> = "diffStat" } }
 wire! { struct DiffStat<'a> { added: Num = "model_added_lines", removed: Num = "model_removed_lines" } }
-wire! { struct Thought<'a> { subject: Str<'a> = "subject", description: Str<'a> = "description" } }
 wire! { struct Text<'a> { text: Str<'a> = "text" } }
 
 /// How much of a session file's story the surface itself does not tell.
@@ -69,16 +66,7 @@ impl SessionFile {
             say.model(run, &**model);
         }
         if let Some(t) = &record.tokens {
-            let tokens = Tokens {
-                input: t.input.0,
-                output: t.output.0,
-                cached: t.cached.0,
-                thoughts: t.thoughts.0,
-                tool: t.tool.0.filter(|n| *n > 0),
-                total: t.total.0,
-                ..Tokens::default()
-            };
-            let mut count = Count::new(Source::SessionFile, Span::Call(record.id.to_string()), tokens);
+            let mut count = Count::new(Source::SessionFile, Span::Call(record.id.to_string()), t.tokens());
             count.model = record.model.as_ref().map(|m| m.to_string());
             say.count(run, count);
         }
@@ -100,9 +88,7 @@ impl SessionFile {
     fn tell(&mut self, run: RunId, record: &Rec<'_>, written: &str, say: &mut Say) {
         if !record.thoughts.0.is_empty() && self.told.insert(format!("thoughts {}", &*record.id)) {
             for thought in &record.thoughts.0 {
-                let parts = [&*thought.subject, &*thought.description];
-                let text: Vec<&str> = parts.into_iter().filter(|p| !p.trim().is_empty()).collect();
-                say.event(run, Event::Thinking { text: text.join(": ") });
+                say.event(run, Event::Thinking { text: thought.text() });
             }
         }
         if !written.trim().is_empty() && self.told.insert(format!("text {}", &*record.id)) {
@@ -129,13 +115,13 @@ pub(super) fn turned_away(text: &str) -> Vec<Unheard> {
     }
     let record = serde_json::from_str::<Rec<'_>>(text).unwrap_or_default();
     let content = record.content.filter(|_| &*record.kind == "user");
-    let answers = content.map(call::responses).unwrap_or_default();
-    answers
-        .into_iter()
+    let content = content.and_then(|c| serde_json::from_str::<Content<'_>>(c.get()).ok()).unwrap_or_default();
+    content
+        .responses()
         .filter_map(|answer| {
-            let message = answer.body().error.and_then(call::text)?;
+            let message = answer.error().and_then(parts::text)?;
             let message = Some(message).filter(|e| e.trim_end().ends_with(NO_SUCH_TOOL))?;
-            Some(Unheard { id: answer.id.own(), name: answer.name.own(), message })
+            Some(Unheard { id: answer.id.to_string(), name: answer.name.to_string(), message })
         })
         .collect()
 }
@@ -166,9 +152,9 @@ fn result_of(call: &Call<'_>) -> Event {
 
 /// Output and error of the first response, where they are text.
 fn first_response(call: &Call<'_>) -> (Option<String>, Option<String>) {
-    let responses = call.result.map(call::responses).unwrap_or_default();
-    let body = responses.first().map(FunctionResponse::body).unwrap_or_default();
-    (body.output.and_then(call::text), body.error.and_then(call::text))
+    let first = call.result.as_ref().and_then(|content| content.responses().next());
+    let text = |value: Option<&RawValue>| value.and_then(parts::text);
+    first.map(|response| (text(response.output()), text(response.error()))).unwrap_or_default()
 }
 
 fn fact_about(call: &Call<'_>) -> Option<ToolFact> {

@@ -1,15 +1,15 @@
 //! One message of a session as it stands there, and what it says in our vocabulary.
 
 use super::super::{
-    call::{Call, FunctionResponse},
+    call::Call,
+    parts::{Content, Counts, Piece, Thought},
     store, tools,
 };
 use super::result;
 use crate::{
-    Media, Part, SavedTool, Tokens, ToolUse,
-    wire::{Flag, List, Num, Str, Tolerant, on_one_line, wire},
+    Part, SavedTool, ToolUse,
+    wire::{List, Str, on_one_line, wire},
 };
-use serde::de::{MapAccess, SeqAccess};
 use serde_json::value::RawValue;
 
 wire! { pub(super) struct Message<'a> {
@@ -17,79 +17,6 @@ wire! { pub(super) struct Message<'a> {
     model: Option<Str<'a>> = "model", tokens: Option<Counts<'a>> = "tokens", calls: List<Call<'a>> = "toolCalls",
     thoughts: List<Thought<'a>> = "thoughts",
 } }
-wire! { pub(super) struct Counts<'a> {
-    input: Num = "input", output: Num = "output", cached: Num = "cached", thoughts: Num = "thoughts", tool: Num = "tool", total: Num = "total",
-} }
-wire! { pub(super) struct Thought<'a> { subject: Str<'a> = "subject", description: Str<'a> = "description" } }
-wire! { pub(super) struct Piece<'a> {
-    text: Option<Str<'a>> = "text", thought: Flag = "thought", signature: Option<Str<'a>> = "thoughtSignature",
-    call: Option<FunctionCall<'a>> = "functionCall", response: Option<FunctionResponse<'a>> = "functionResponse",
-    inline: Option<Blob<'a>> = "inlineData", file: Option<Blob<'a>> = "fileData",
-} }
-wire! { pub(super) struct FunctionCall<'a> { id: Str<'a> = "id", name: Str<'a> = "name", args: Option<&'a RawValue> = "args" } }
-wire! { pub(super) struct Blob<'a> {
-    mime_type: Str<'a> = "mimeType", data: Option<Str<'a>> = "data", uri: Option<Str<'a>> = "fileUri",
-} }
-
-/// What is said: a string, a part, or a list of both.
-#[derive(Debug, Default)]
-pub(super) struct Content<'a>(pub(super) Vec<Piece<'a>>);
-
-impl<'a> Tolerant<'a> for Content<'a> {
-    fn of_borrowed(text: &'a str) -> Self {
-        Self(vec![Piece::plain(Str::of_borrowed(text))])
-    }
-    fn of_str(text: &str) -> Self {
-        Self(vec![Piece::plain(Str::of_str(text))])
-    }
-    fn of_map<A: MapAccess<'a>>(map: A) -> Result<Self, A::Error> {
-        Piece::of_map(map).map(|piece| Self(vec![piece]))
-    }
-    fn of_seq<A: SeqAccess<'a>>(mut seq: A) -> Result<Self, A::Error> {
-        let mut pieces = Vec::new();
-        while let Some(content) = seq.next_element::<Self>()? {
-            pieces.extend(content.0);
-        }
-        Ok(Self(pieces))
-    }
-}
-
-impl<'a> serde::Deserialize<'a> for Content<'a> {
-    fn deserialize<D: serde::Deserializer<'a>>(d: D) -> Result<Self, D::Error> {
-        crate::wire::tolerant(d)
-    }
-}
-
-impl<'a> Piece<'a> {
-    fn plain(text: Str<'a>) -> Self {
-        Self { text: Some(text), ..Self::default() }
-    }
-
-    /// Text that was said, not thought.
-    fn said(&self) -> Option<&str> {
-        self.text.as_deref().filter(|text| !self.thought.0 && !text.trim().is_empty())
-    }
-
-    pub(super) fn media(&self) -> Option<Media> {
-        let blob = self.inline.as_ref().or(self.file.as_ref())?;
-        let own = |text: &Option<Str<'_>>| text.as_ref().map(|t| t.to_string());
-        Some(Media::new(&*blob.mime_type, own(&blob.data), own(&blob.uri)))
-    }
-}
-
-impl Counts<'_> {
-    pub(super) fn tokens(&self) -> Tokens {
-        Tokens {
-            input: self.input.0,
-            output: self.output.0,
-            cached: self.cached.0,
-            thoughts: self.thoughts.0,
-            tool: self.tool.0.filter(|n| *n > 0),
-            total: self.total.0,
-            ..Tokens::default()
-        }
-    }
-}
 
 impl<'a> Message<'a> {
     /// Takes over what was known before this was written anew.
@@ -134,7 +61,8 @@ impl<'a> Message<'a> {
 
     /// What the model said and did: its thoughts, then text and calls in the order of the record.
     pub(super) fn answer(&self) -> Vec<Part> {
-        let mut parts: Vec<Part> = self.thoughts.0.iter().filter_map(Thought::part).collect();
+        let mut parts: Vec<Part> =
+            self.thoughts.0.iter().map(Thought::text).filter(|t| !t.is_empty()).map(Part::thinking).collect();
         let listed = !parts.is_empty();
         let mut left: Vec<&Call<'_>> = self.calls.0.iter().collect();
         for piece in &self.content.0 {
@@ -171,70 +99,9 @@ fn use_of(id: &str, name: &str, args: Option<&RawValue>) -> ToolUse {
     tools::TOOLS.tool_use(id.to_owned(), name, args.map(on_one_line).as_deref())
 }
 
-impl Piece<'_> {
-    fn thinking(&self) -> Option<Part> {
-        let text = thought_text(self.text.as_deref()?);
-        let signature = self.signature.as_ref().map(|s| s.to_string());
-        (!text.is_empty()).then_some(Part::Thinking { text, signature })
-    }
-}
-
-impl Thought<'_> {
-    fn part(&self) -> Option<Part> {
-        let text = joined(&self.subject, &self.description);
-        (!text.is_empty()).then(|| Part::thinking(text))
-    }
-}
-
-/// `**Subject** description`, as the model writes it, without the stars; the subject may be empty.
-fn thought_text(raw: &str) -> String {
-    let Some((before, subject, after)) =
-        raw.split_once("**").and_then(|(b, rest)| rest.split_once("**").map(|(s, a)| (b, s, a)))
-    else {
-        return raw.trim().to_owned();
-    };
-    joined(subject, &format!("{before}{after}"))
-}
-
-/// `subject: description`, or the one of them that says something.
-fn joined(subject: &str, description: &str) -> String {
-    let parts = [subject.trim().trim_matches('*').trim(), without_stars(description)];
-    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-    parts.join(": ")
-}
-
-/// A description may begin with the stars of an empty subject.
-fn without_stars(description: &str) -> &str {
-    let text = description.trim();
-    text.strip_prefix("****").map_or(text, str::trim_start)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn thoughts_are_subject_and_description() {
-        for (subject, description, text) in [
-            ("Plan", "do it", "Plan: do it"),
-            ("", "do it", "do it"),
-            (" ", " ", ""),
-            ("Plan", "", "Plan"),
-            ("", "****\ndo it", "do it"),
-            ("**Plan**", "do it", "Plan: do it"),
-        ] {
-            assert_eq!(joined(subject, description), text);
-        }
-        for (raw, text) in [
-            ("**Plan** do it", "Plan: do it"),
-            ("****\nthinking", "thinking"),
-            ("only words", "only words"),
-            ("half **a subject", "half **a subject"),
-            ("first **Plan** then", "Plan: first  then"),
-        ] {
-            assert_eq!(thought_text(raw), text);
-        }
-    }
 
     fn read(text: &str) -> Message<'_> {
         serde_json::from_str(text).unwrap()

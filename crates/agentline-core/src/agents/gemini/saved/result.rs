@@ -1,7 +1,9 @@
 //! What came of a call of a tool, from the call itself or from the response that the model got.
 
-use super::super::call::{self, Call, FunctionResponse};
-use super::message::Content;
+use super::super::{
+    call::{self, Call},
+    parts::{self, Content, FunctionResponse},
+};
 use crate::{
     Media, SavedDiff, SavedResult, moment,
     wire::{Flag, Str, on_one_line, wire},
@@ -20,8 +22,8 @@ pub(super) fn of_call(call: &Call<'_>) -> Option<SavedResult> {
         return None;
     }
     let mut back = Back::default();
-    if let Some(told) = call.result {
-        back.told(told, Some(&*call.id));
+    if let Some(content) = &call.result {
+        back.content(content, Some(&*call.id));
     }
     let displayed = call.displayed();
     let mut result = back.result(&call.name, &call.status, displayed.as_deref());
@@ -56,21 +58,20 @@ pub(super) fn diff(call: &Call<'_>) -> Option<SavedDiff> {
 
 /// Everything that came back for one call.
 #[derive(Default)]
-struct Back<'a> {
+struct Back {
     outputs: Vec<String>,
     errors: Vec<String>,
     media: Vec<Media>,
-    /// What was no text: the only answer, or all of them together.
-    raw: Option<&'a RawValue>,
+    /// What was no text.
+    odd: Vec<Box<RawValue>>,
 }
 
-impl<'a> Back<'a> {
+impl Back {
     /// A text, a part, or a list of them. A record that was written anew holds the answers to all calls of its turn at
     /// each of them, so those to others are passed over.
-    fn told(&mut self, told: &'a RawValue, id: Option<&str>) {
-        let content = serde_json::from_str::<Content<'a>>(told.get()).unwrap_or_default();
-        let mine = |r: &FunctionResponse<'_>| Some(&*r.id) == id;
-        let has_own = content.0.iter().filter_map(|piece| piece.response.as_ref()).any(mine);
+    fn content(&mut self, content: &Content<'_>, id: Option<&str>) {
+        let mine = |response: &FunctionResponse<'_>| Some(&*response.id) == id;
+        let has_own = content.responses().any(mine);
         for piece in &content.0 {
             match &piece.response {
                 Some(response) if has_own && !mine(response) => {}
@@ -81,46 +82,45 @@ impl<'a> Back<'a> {
                 }
             }
         }
-        if self.raw.is_some() && self.outputs.len() + self.errors.len() > 1 {
-            self.raw = Some(told);
-        }
     }
 
-    fn response(&mut self, response: &FunctionResponse<'a>) {
-        let body = response.body();
-        if let Some(error) = body.error {
+    fn response(&mut self, response: &FunctionResponse<'_>) {
+        let (output, error) = (response.output(), response.error());
+        if let Some(error) = error {
             let text = self.text(error);
             self.errors.push(text);
         }
-        let whole = response.response.filter(|r| body.error.is_none() && r.get().trim() != "{}");
-        if let Some(output) = body.output.or(whole) {
+        let whole = if output.is_none() && error.is_none() { response.whole() } else { None };
+        if let Some(output) = output.or(whole.as_deref()) {
             let text = self.text(output);
             self.outputs.push(text);
         }
-        if let Some(parts) = response.parts {
-            self.told(parts, None);
-        }
+        self.content(&response.parts, None);
     }
 
-    fn text(&mut self, value: &'a RawValue) -> String {
-        call::text(value).unwrap_or_else(|| {
-            self.raw = self.raw.or(Some(value));
+    fn text(&mut self, value: &RawValue) -> String {
+        parts::text(value).unwrap_or_else(|| {
+            self.odd.push(on_one_line(value));
             value.get().to_owned()
         })
     }
 
-    fn result(self, tool: &str, said: &str, displayed: Option<&str>) -> SavedResult {
-        let first = |texts: &[String]| texts.first().cloned();
-        let (output, error) = (first(&self.outputs), first(&self.errors));
-        let (status, _) = call::ending(tool, said, displayed, output.as_deref(), error.as_deref());
-        let mut texts = self.outputs;
-        texts.extend(self.errors);
+    fn result(mut self, tool: &str, said: &str, displayed: Option<&str>) -> SavedResult {
+        let (output, error) =
+            (self.outputs.first().map(String::as_str), self.errors.first().map(String::as_str));
+        let (status, _) = call::ending(tool, said, displayed, output, error);
+        let mut texts = std::mem::take(&mut self.outputs);
+        texts.append(&mut self.errors);
         if texts.is_empty() {
             texts.extend(displayed.map(str::to_owned));
         }
-        let mut result = SavedResult::new(status, texts.join("\n"));
+        let content = if texts.len() == 1 { texts.remove(0) } else { texts.join("\n") };
+        let mut result = SavedResult::new(status, content);
         result.media = self.media;
-        result.raw = self.raw.map(on_one_line);
+        result.raw = match self.odd.len() {
+            0 | 1 => self.odd.pop(),
+            _ => serde_json::value::to_raw_value(&self.odd).ok(),
+        };
         result
     }
 }

@@ -1,6 +1,6 @@
 //! The messages of a session, told in their true order: every tool at the answer that called it, beside its result.
 
-use super::super::{call::FunctionResponse, tools};
+use super::super::{parts::FunctionResponse, tools};
 use super::{Record, message::Message, result};
 use crate::{
     Damage, Entry, Part, RawJson, Role, SavedSession, SavedTool, SessionInfo, moment,
@@ -63,8 +63,7 @@ impl Story {
             Role::User | Role::System => {
                 let parts = message.prompt();
                 entry.context = role == Role::User && message.is_context();
-                let mut responses =
-                    message.content.0.iter().filter_map(|piece| piece.response.as_ref()).peekable();
+                let mut responses = message.content.responses().peekable();
                 let only_responses = responses.peek().is_some() && parts.is_empty();
                 for response in responses {
                     self.responded(response, record, entry.timestamp);

@@ -1,0 +1,212 @@
+//! Records of shapes that are rare: results that are no text, roles of the agent, calls that only their responses tell.
+
+use crate::saved_text::{load, text_of};
+use agentline_core::{Entry, Part, Role, SavedForm, SavedSession, SavedTool, ToolStatus};
+
+fn read(lines: &[&str]) -> SavedSession {
+    load("gemini", SavedForm::Lines, &lines.join("\n"))
+}
+
+/// The one tool of a session with this result.
+fn tool(status: &str, result: &str) -> SavedTool {
+    let call = format!(
+        r#"{{"id":"c","name":"glob","args":{{"pattern":"*"}},"status":"{status}","result":{result}}}"#
+    );
+    let line = format!(r#"{{"id":"1","type":"gemini","content":"","toolCalls":[{call}]}}"#);
+    let session = read(&[&line]);
+    let tools: Vec<SavedTool> = session.entries.iter().flat_map(Entry::tools).cloned().collect();
+    let [tool] = &tools[..] else { panic!("{tools:?}") };
+    tool.clone()
+}
+
+fn response(body: &str) -> String {
+    format!(r#"{{"functionResponse":{{"id":"c","name":"glob","response":{body}}}}}"#)
+}
+
+#[test]
+fn results_that_are_no_text_keep_their_own_form() {
+    for (result, content, raw) in [
+        (response(r#"{"output":"a"}"#), "a", None),
+        (format!("[{},{}]", response(r#"{"output":"a"}"#), response(r#"{"output":"b"}"#)), "a\nb", None),
+        (response(r#"{"output":{"n": 1}}"#), r#"{"n": 1}"#, Some(r#"{"n": 1}"#)),
+        (response(r#"{"output":[1]}"#), "[1]", Some("[1]")),
+        (
+            response(r#"{"result":true,"x":null}"#),
+            r#"{"result":true,"x":null}"#,
+            Some(r#"{"result":true,"x":null}"#),
+        ),
+        (format!("[{},{}]", response(r#"{"output":1}"#), response(r#"{"output":2}"#)), "1\n2", Some("[1,2]")),
+        (response("{}"), "", None),
+        (response(r#"{"output":null}"#), r#"{"output":null}"#, Some(r#"{"output":null}"#)),
+        (r#""plain""#.to_owned(), "plain", None),
+        (r#"[{"text":"part"}]"#.to_owned(), "part", None),
+    ] {
+        let saved = tool("success", &result).result.expect("it is over");
+        assert_eq!((saved.status, saved.content.as_str()), (ToolStatus::Ok, content), "{result}");
+        assert_eq!(saved.raw.as_deref().map(serde_json::value::RawValue::get), raw, "{result}");
+    }
+}
+
+#[test]
+fn results_of_others_in_the_same_turn_are_passed_over() {
+    let other = r#"{"functionResponse":{"id":"d","name":"glob","response":{"output":"not mine"}}}"#;
+    let both = format!("[{},{other}]", response(r#"{"output":"mine"}"#));
+    assert_eq!(tool("success", &both).result.expect("it is over").content, "mine");
+    // One without its own is taken as it is.
+    assert_eq!(tool("success", &format!("[{other}]")).result.expect("it is over").content, "not mine");
+}
+
+#[test]
+fn a_call_ends_as_its_words_tell() {
+    for (status, result, expected) in [
+        ("error", response(r#"{"error":"it broke"}"#), ToolStatus::Error),
+        ("success", response(r#"{"error":"it broke"}"#), ToolStatus::Error),
+        ("cancelled", "null".to_owned(), ToolStatus::Cancelled),
+        ("error", response(r#"{"error":"[Operation Cancelled] Reason: x"}"#), ToolStatus::Cancelled),
+        ("error", response(r#"{"error":"Tool execution denied by policy."}"#), ToolStatus::Denied),
+        ("", response(r#"{"output":"a"}"#), ToolStatus::Ok),
+    ] {
+        assert_eq!(tool(status, &result).result.expect("it is over").status, expected, "{status} {result}");
+    }
+    assert!(tool("executing", "null").result.is_none());
+}
+
+#[test]
+fn files_in_a_result_are_kept() {
+    let image = r#"{"inlineData":{"mimeType":"image/png","data":"AA=="}}"#;
+    let inside = format!(
+        r#"{{"functionResponse":{{"id":"c","name":"glob","response":{{"output":"seen"}},"parts":[{image}]}}}}"#
+    );
+    let beside = format!(
+        r#"[{},{{"fileData":{{"mimeType":"text/plain","fileUri":"gs://a"}}}}]"#,
+        response(r#"{"output":"seen"}"#)
+    );
+    for (result, mime, uri) in [(inside, "image/png", None), (beside, "text/plain", Some("gs://a"))] {
+        let saved = tool("success", &result).result.expect("it is over");
+        assert_eq!(saved.content, "seen");
+        assert_eq!((saved.media[0].mime_type.as_str(), saved.media[0].uri.as_deref()), (mime, uri));
+    }
+}
+
+#[test]
+fn a_diff_without_its_texts_is_unified() {
+    let line = |display: &str| {
+        format!(
+            r#"{{"id":"1","type":"gemini","content":"","toolCalls":[{{"id":"c","name":"replace","status":"success","resultDisplay":{display}}}]}}"#
+        )
+    };
+    let diff = |display: &str| {
+        let session = read(&[&line(display)]);
+        session.entries[0].tools().next().expect("a tool").diff.clone()
+    };
+    let only = diff(r#"{"fileDiff":"--- a","fileName":"a.txt"}"#).expect("a diff");
+    assert_eq!((only.path.as_str(), only.new, only.unified.as_deref()), ("a.txt", None, Some("--- a")));
+    assert_eq!(diff(r#"{"isSubagentProgress":true}"#), None);
+    assert_eq!(diff(r#""text""#), None);
+    // What is displayed stands for a result that is not there.
+    let session = read(&[&line(r#""done""#)]);
+    assert_eq!(
+        session.entries[0].tools().next().expect("a tool").result.as_ref().expect("it is over").content,
+        "done"
+    );
+}
+
+#[test]
+fn the_agent_speaks_for_itself() {
+    let session = read(&[
+        r#"{"id":"1","type":"info","content":"imported"}"#,
+        r#"{"id":"2","type":"warning","content":[{"text":"careful"}]}"#,
+        r#"{"id":"3","type":"error","content":{"text":"broken"}}"#,
+        r#"{"id":"4","type":"user","content":[{"text":"<hook_context>x</hook_context>"}]}"#,
+    ]);
+    let said: Vec<(Role, String)> = session.entries.iter().map(|entry| (entry.role, entry.text())).collect();
+    let system = |text: &str| (Role::System, text.to_owned());
+    assert_eq!(said[..3], [system("imported"), system("careful"), system("broken")]);
+    assert!(session.entries[3].context && !session.entries[3].is_prompt());
+}
+
+#[test]
+fn a_response_alone_tells_its_call() {
+    let answer = r#"{"id":"r","type":"user","content":[{"functionResponse":{"id":"c","name":"write_file","response":{"error":"Tool \"write_file\" was canceled by the user."}}}]}"#;
+    // With an answer before it, that one called; without one, there is an answer that was not recorded.
+    for before in [&[r#"{"id":"a","type":"gemini","content":""}"#][..], &[]] {
+        let mut lines = before.to_vec();
+        lines.push(answer);
+        let session = read(&lines);
+        let [entry] = &session.entries[..] else { panic!("{}", text_of(&session)) };
+        assert_eq!(entry.role, Role::Assistant);
+        let tool = entry.tools().next().expect("the call");
+        assert_eq!((tool.call.name.as_str(), tool.call.input.is_none()), ("Write", true));
+        let result = tool.result.as_ref().expect("its result");
+        assert_eq!(result.status, ToolStatus::Cancelled);
+        assert!(result.original.is_some());
+        // The call may be told after its response.
+        lines.push(r#"{"id":"z","type":"gemini","content":[{"functionCall":{"id":"c","name":"write_file","args":{"file_path":"a"}}}]}"#);
+        let session = read(&lines);
+        let tools: Vec<&SavedTool> = session.entries.iter().flat_map(Entry::tools).collect();
+        assert_eq!(tools.len(), 1);
+        assert_eq!(tools[0].call.path.as_deref(), Some("a"));
+        assert!(tools[0].result.is_some());
+    }
+}
+
+#[test]
+fn a_call_stands_at_the_answer_that_made_it() {
+    // Over ACP the calls of all turns are told in the record of the first.
+    let call =
+        |id: &str| format!(r#"{{"id":"{id}","name":"glob","args":{{}},"status":"success","result":"{id}"}}"#);
+    let answer = |id: &str| {
+        format!(
+            r#"{{"id":"r{id}","type":"user","content":[{{"functionResponse":{{"id":"{id}","name":"glob","response":{{"output":"{id}"}}}}}}]}}"#
+        )
+    };
+    let first =
+        format!(r#"{{"id":"b","type":"gemini","content":"","toolCalls":[{},{}]}}"#, call("1"), call("2"));
+    let session = read(&[
+        &first,
+        &answer("1"),
+        r#"{"id":"c","type":"gemini","content":"","tokens":{"input":1}}"#,
+        &answer("2"),
+        r#"{"id":"d","type":"gemini","content":"done"}"#,
+    ]);
+    let calls: Vec<(&str, Vec<&str>)> = session
+        .entries
+        .iter()
+        .map(|entry| (entry.id.as_str(), entry.tools().map(|tool| tool.call.id.as_str()).collect()))
+        .collect();
+    assert_eq!(calls, [("b", vec!["1"]), ("c", vec!["2"]), ("d", vec![])]);
+    assert_eq!(session.entries[1].originals.len(), 2, "its own record, and the one that told the call");
+    assert_eq!(session.entries[1].stop_reason.as_deref(), Some("tool_use"));
+    assert_eq!(session.entries[2].stop_reason, None);
+}
+
+#[test]
+fn half_a_character_loses_no_record() {
+    let session = read(&[
+        r#"{"sessionId":"s","projectHash":"h","summary":"half \ud83d"}"#,
+        r#"{"id":"1","type":"user","content":[{"text":"half \ud83d"}]}"#,
+        r#"{"id":"2","type":"gemini","content":"","toolCalls":[{"id":"c","name":"glob","status":"success","result":[{"functionResponse":{"id":"c","response":{"output":"\udc00"}}}]}]}"#,
+    ]);
+    assert!(session.damage.is_empty(), "{:?}", session.damage);
+    assert_eq!(session.info.title.as_deref(), Some("half \u{fffd}"));
+    assert_eq!(session.entries[0].text(), "half \u{fffd}");
+    assert!(session.entries[0].originals[0].as_str().contains("\\ud83d"), "as it was written");
+    assert_eq!(
+        session.entries[1].tools().next().expect("a tool").result.as_ref().expect("over").content,
+        "\u{fffd}"
+    );
+}
+
+#[test]
+fn what_is_no_record_is_told() {
+    let session =
+        read(&["", "7", "{}", r#"{"$set":{"messages":[5,{"type":"user","content":"no id"}]}}"#, "{\"id\""]);
+    let damage: Vec<(Option<u64>, &str)> =
+        session.damage.iter().map(|damage| (damage.line, damage.message.as_str())).collect();
+    assert_eq!(damage.len(), 4, "{damage:?}");
+    assert_eq!(damage[1], (Some(3), "a record of a kind that is not known"));
+    assert_eq!(damage[2], (Some(4), "no message: 5"));
+    assert_eq!(damage[3], (Some(5), "it breaks off"));
+    assert!(matches!(&session.entries[0].parts[..], [Part::Text { text }] if text == "no id"));
+    assert_eq!(session.entries[0].id, "message 1");
+}
