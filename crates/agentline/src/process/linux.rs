@@ -2,13 +2,14 @@
 
 #![expect(unsafe_code, reason = "system calls; each is a few lines with its own argument")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use tokio::io::unix::AsyncFd;
 
@@ -69,23 +70,69 @@ pub(super) fn processes() -> Vec<Listed> {
     pids().into_iter().filter_map(|pid| listed(pid, read_proc(pid, "stat", &mut stat)?)).collect()
 }
 
+/// The lists of the children of some processes, one a thread. They stay open between two looks, because to open them is
+/// most of what a look costs.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    opened: BTreeMap<(i32, i32), File>,
+    since: Option<Instant>,
+}
+
+/// A list that was opened for a thread that has ended stays empty when another gets its number, which takes longer.
+const LISTS_LAST: Duration = Duration::from_secs(5);
+
+impl Lists {
+    /// Those who are told by the list of a thread; `None` where there is none.
+    fn children(&mut self, pid: i32, thread: i32, keep: bool, bytes: &mut Vec<u8>) -> Option<Vec<i32>> {
+        let list = match self.opened.entry((pid, thread)) {
+            Entry::Occupied(opened) => opened.into_mut(),
+            Entry::Vacant(place) => {
+                let list = File::open(format!("/proc/{pid}/task/{thread}/children")).ok()?;
+                if !keep {
+                    return numbers(read_all(&list, bytes)?);
+                }
+                place.insert(list)
+            }
+        };
+        numbers(read_all(list, bytes)?)
+    }
+
+    /// Forgets what is too old to be believed, and the threads of a process that have ended.
+    fn refresh(&mut self, pid: i32, threads: &[i32]) {
+        if self.since.is_none_or(|since| since.elapsed() > LISTS_LAST) {
+            self.opened.clear();
+            self.since = Some(Instant::now());
+        }
+        self.opened.retain(|(of, thread), _| *of != pid || threads.contains(thread));
+    }
+}
+
+fn numbers(list: &[u8]) -> Option<Vec<i32>> {
+    let words = std::str::from_utf8(list).ok()?.split_ascii_whitespace();
+    Some(words.filter_map(|word| word.parse().ok()).collect())
+}
+
 /// All that descend from these, the dead that wait to be reaped left out. Where the system lists children, only those
 /// are looked at; else all processes.
-pub(super) fn descendants_of(roots: &BTreeSet<i32>) -> BTreeSet<i32> {
+pub(super) fn descendants_of(roots: &BTreeSet<i32>, lists: &mut Lists) -> BTreeSet<i32> {
     let (mut found, mut open) = (BTreeSet::new(), roots.iter().copied().collect::<Vec<_>>());
     let mut is_new = |child: &i32| !roots.contains(child) && found.insert(*child);
     let mut bytes = Vec::with_capacity(256);
     while let Some(pid) = open.pop() {
-        for thread in numbers_in(&format!("/proc/{pid}/task")) {
-            let Some(children) = read_proc(pid, &format!("task/{thread}/children"), &mut bytes) else {
+        let threads = numbers_in(&format!("/proc/{pid}/task"));
+        let is_root = roots.contains(&pid);
+        if is_root {
+            lists.refresh(pid, &threads);
+        }
+        for thread in threads {
+            let Some(children) = lists.children(pid, thread, is_root, &mut bytes) else {
                 if !children_are_listed() {
                     return super::kill::descendants(&processes(), roots);
                 }
                 // The thread ended meanwhile.
                 continue;
             };
-            let children = std::str::from_utf8(children).unwrap_or_default().split_ascii_whitespace();
-            open.extend(children.filter_map(|child| child.parse().ok()).filter(&mut is_new));
+            open.extend(children.into_iter().filter(&mut is_new));
         }
     }
     found.retain(|pid| {
@@ -101,7 +148,7 @@ fn children_are_listed() -> bool {
 
 /// How much memory a process and all that descend from it have to themselves, in bytes.
 pub(super) fn memory_of(root: i32) -> Option<u64> {
-    let mut all = descendants_of(&BTreeSet::from([root]));
+    let mut all = descendants_of(&BTreeSet::from([root]), &mut Lists::default());
     all.insert(root);
     let mut bytes = Vec::with_capacity(2048);
     let mut resident = |pid: i32| -> Option<u64> {
@@ -128,13 +175,17 @@ pub(super) fn environment_of(pid: i32, ask: impl FnOnce(&[u8]) -> bool) -> bool 
 }
 
 fn read_proc<'a>(pid: i32, what: &str, bytes: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+    read_all(&File::open(format!("/proc/{pid}/{what}")).ok()?, bytes)
+}
+
+/// Reads a file of the system from its beginning.
+fn read_all<'a>(file: &File, bytes: &'a mut Vec<u8>) -> Option<&'a [u8]> {
     bytes.clear();
-    let mut file = File::open(format!("/proc/{pid}/{what}")).ok()?;
     let mut length = 0;
     // Such a file does not know how long it is, so it is not asked.
     loop {
         bytes.resize(bytes.capacity().max(256).max(2 * length), 0);
-        match file.read(&mut bytes[length..]) {
+        match file.read_at(&mut bytes[length..], length as u64) {
             Ok(0) => break,
             Ok(read) => length += read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -277,6 +328,24 @@ mod tests {
         assert_eq!(watch.heard(), 0);
         theirs.write_all(b"text").unwrap();
         assert_eq!(watch.heard(), 1);
+    }
+
+    #[test]
+    fn who_was_started_is_found_in_lists_that_are_open() {
+        let roots = BTreeSet::from([std::process::id().cast_signed()]);
+        let mut lists = Lists::default();
+        let before = descendants_of(&roots, &mut lists);
+        for by_another_thread in [false, true] {
+            let start = || std::process::Command::new("sleep").arg("600").spawn().unwrap();
+            // The child of a thread that ended is that of another one.
+            let mut child =
+                if by_another_thread { std::thread::spawn(start).join().unwrap() } else { start() };
+            let pid = child.id().cast_signed();
+            assert!(!before.contains(&pid) && descendants_of(&roots, &mut lists).contains(&pid));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert!(!descendants_of(&roots, &mut lists).contains(&pid));
+        }
     }
 
     #[test]

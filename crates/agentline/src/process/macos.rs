@@ -76,8 +76,12 @@ fn listed(pid: i32) -> Option<Listed> {
     Some(Listed { pid, parent, zombie: info.pbi_status == libc::SZOMB })
 }
 
+/// Nothing is kept between two looks here.
+#[derive(Debug, Default)]
+pub(super) struct Lists;
+
 /// All that descend from these.
-pub(super) fn descendants_of(roots: &BTreeSet<i32>) -> BTreeSet<i32> {
+pub(super) fn descendants_of(roots: &BTreeSet<i32>, _lists: &mut Lists) -> BTreeSet<i32> {
     super::kill::descendants(&processes(), roots)
 }
 

@@ -1,6 +1,7 @@
 //! Ends what one run left behind on an agent that lives on: everything but the agent and what was there before the run.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::kill::{carries, descendants};
@@ -19,6 +20,8 @@ pub(crate) struct Sweeper {
     pub(super) roots: Vec<i32>,
     /// The mark of the process, looked for where there is no supervisor to adopt orphans.
     pub(super) mark: Option<String>,
+    /// What is kept between two looks.
+    pub(super) lists: Arc<Mutex<os::Lists>>,
 }
 
 /// The processes of an agent at one moment.
@@ -53,7 +56,9 @@ impl Sweeper {
 
     fn present(&self) -> BTreeSet<i32> {
         let roots: BTreeSet<i32> = self.roots.iter().copied().collect();
-        let mut found = os::descendants_of(&roots);
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = os::descendants_of(&roots, &mut lists);
+        drop(lists);
         if let Some(mark) = &self.mark {
             let own = unix::own_pid();
             let marked: BTreeSet<i32> = os::pids()

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::io::Interest;
@@ -82,9 +83,11 @@ impl Tree {
             Self::Supervised(tree) => Sweeper {
                 roots: vec![tree.pid.cast_signed(), tree.supervisor.id().cast_signed()],
                 mark: None,
+                lists: Arc::default(),
             },
             Self::Alone(tree) => {
-                Sweeper { roots: vec![tree.pid.cast_signed()], mark: Some(tree.hunt.mark().to_owned()) }
+                let mark = Some(tree.hunt.mark().to_owned());
+                Sweeper { roots: vec![tree.pid.cast_signed()], mark, lists: Arc::default() }
             }
         }
     }
