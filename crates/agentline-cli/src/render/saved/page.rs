@@ -408,7 +408,8 @@ mod tests {
             !page.contains("<img src=x") && !page.contains("<!--") && !page.contains("href=\"javascript")
         );
         assert!(!page.contains(['\0', '\u{202e}']), "nothing hides or turns text around");
-        for text in ["&lt;script&gt;document.title=", "U+202E", "␀", "Sub-agent", "Find the callers", "$0.01"]
+        for text in
+            ["&lt;script&gt;document.title=", "U+202E", "U+0000", "Sub-agent", "Find the callers", "$0.01"]
         {
             assert!(page.contains(text), "{text}");
         }

@@ -6,9 +6,7 @@ use std::io::{self, Write};
 enum Sign {
     /// A name that the browser reads as the character.
     Name(&'static str),
-    /// A picture of a character that has none.
-    Picture(char),
-    /// The number of a character that turns text around without being seen.
+    /// The number of a character that is not seen, or turns text around.
     Number(u32),
 }
 
@@ -16,7 +14,6 @@ enum Sign {
 pub(super) fn text(out: &mut dyn Write, text: &str) -> io::Result<()> {
     escape(out, text, |out, sign| match sign {
         Sign::Name(name) => out.write_all(name.as_bytes()),
-        Sign::Picture(c) => write!(out, "<i class=ctl>{c}</i>"),
         Sign::Number(n) => write!(out, "<i class=ctl>U+{n:04X}</i>"),
     })
 }
@@ -25,7 +22,6 @@ pub(super) fn text(out: &mut dyn Write, text: &str) -> io::Result<()> {
 pub(super) fn attribute(out: &mut dyn Write, text: &str) -> io::Result<()> {
     escape(out, text, |out, sign| match sign {
         Sign::Name(name) => out.write_all(name.as_bytes()),
-        Sign::Picture(c) => write!(out, "{c}"),
         Sign::Number(n) => write!(out, "U+{n:04X}"),
     })
 }
@@ -86,9 +82,7 @@ fn sign(rest: &str) -> (Option<Sign>, usize) {
         // The end of a line as Windows writes it is no news.
         '\r' if rest[1..].starts_with('\n') => Some(Sign::Name("")),
         '\n' | '\t' => None,
-        '\0'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).map(Sign::Picture),
-        '\u{7f}' => Some(Sign::Picture('␡')),
-        '\u{80}'..='\u{9f}' => Some(Sign::Number(c.into())),
+        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => Some(Sign::Number(c.into())),
         '\u{61c}'
         | '\u{200e}'
         | '\u{200f}'
@@ -116,9 +110,9 @@ mod tests {
         let (text, attribute) = both("<a b=\"c\" d='e'>&\0\u{202e}x\r\ny\tä→\u{85}");
         assert_eq!(
             text,
-            "&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;<i class=ctl>␀</i><i class=ctl>U+202E</i>x\ny\tä→<i class=ctl>U+0085</i>"
+            "&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;<i class=ctl>U+0000</i><i class=ctl>U+202E</i>x\ny\tä→<i class=ctl>U+0085</i>"
         );
-        assert_eq!(attribute, "&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;␀U+202Ex\ny\tä→U+0085");
+        assert_eq!(attribute, "&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;U+0000U+202Ex\ny\tä→U+0085");
     }
 
     #[test]
