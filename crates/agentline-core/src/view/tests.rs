@@ -1,3 +1,5 @@
+//! Both views of a session that was made by hand.
+
 use super::*;
 use crate::{Media, SavedDiff, Tokens, ToolKind, ToolStatus, ToolUse};
 use serde_json::{Value, json, value::to_raw_value};
