@@ -4,13 +4,14 @@ use crate::{
     link::Bell,
     litter::Litter,
     prepare,
-    process::{self, Happening, Process, Signal, Std, Sweeper},
+    process::{Happening, Process, Signal, Std, Sweeper},
     seat::{Boarding, Gone, Seat, Tell, gone_by, lost_answer, refuse},
     tape_file::TapeFile,
+    told::{into_core, line, stream},
 };
 use agentline_core::{
-    Answer, Ask, AskId, Connection, Disk, Event, Exit, Input, LineSplitter, Millis, Notice, Outcome, Output,
-    Piece, RunId, Rung, Side, Spent, Stream, Veil, Want, What,
+    Answer, Ask, AskId, Connection, Disk, Event, Input, LineSplitter, Millis, Notice, Outcome, Output, RunId,
+    Rung, Side, Spent, Stream, Veil, Want, What,
 };
 use std::{
     borrow::Cow,
@@ -574,28 +575,5 @@ async fn until(begun: Instant, deadline: Option<Millis>, blocked: bool) {
     match deadline.into_iter().chain(soon).min() {
         Some(when) => tokio::time::sleep_until(when.into()).await,
         None => std::future::pending().await,
-    }
-}
-
-fn line<'a>(stream: Stream, piece: Piece<'a>) -> What<'a> {
-    match piece {
-        Piece::TooLong { text, length } => What::TooLong { stream, text, length },
-        Piece::Line(text) => What::Line { stream, text },
-        _ => What::Pulse { stream },
-    }
-}
-
-fn stream(from: Std) -> Stream {
-    match from {
-        Std::Out => Stream::Stdout,
-        Std::Err => Stream::Stderr,
-    }
-}
-
-fn into_core(exit: process::Exit) -> Exit {
-    match exit {
-        process::Exit::Code(code) => Exit::Code(code),
-        process::Exit::Signal(signal) => Exit::Signal(signal),
-        process::Exit::Lost => Exit::Lost,
     }
 }

@@ -39,6 +39,7 @@ pub mod sessions;
 pub mod settings;
 pub mod snapshot;
 mod tape_file;
+mod told;
 pub mod tools;
 mod typed;
 pub mod until;

@@ -6,8 +6,10 @@ use crate::{
 };
 use std::io::{self, Write};
 
-/// Which columns give way, one after another, and how narrow they become.
-const SHRINKING: [(fn(&Column) -> bool, usize); 3] =
+/// Which columns give way, and how narrow they become.
+type Shrinking = (fn(&Column) -> bool, usize);
+/// One after another.
+const SHRINKING: [Shrinking; 3] =
     [(|column| column.is_elastic, 24), (|column| column.most.is_some(), 8), (|column| column.is_elastic, 4)];
 /// Spaces between columns.
 const GAP: usize = 2;

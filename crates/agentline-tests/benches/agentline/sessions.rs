@@ -94,7 +94,8 @@ fn search(made: &MadeStore) {
             let mut ids: Vec<(String, String)> =
                 results.into_iter().map(|result| (result.info.agent, result.info.id)).collect();
             let mut expected = made.rare.clone();
-            (ids.sort(), expected.sort());
+            ids.sort();
+            expected.sort();
             ids.dedup();
             assert!(expected.iter().all(|one| ids.contains(one)), "every hit is found");
             ours.push(seconds);
