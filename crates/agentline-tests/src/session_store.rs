@@ -143,14 +143,17 @@ impl MadeStore {
             project: format!("/home/user/projects/project-{}", number % 40),
             bytes,
             start: 1_767_225_600_000 + number as u64 * 3_700_000,
-            rare: number % 701 == 5 || (wish.sessions < 701 && number % 20 == 11),
+            rare: if wish.sessions < RARE_IN { number % 7 == 3 } else { number % RARE_IN == 5 },
             unsaid: number == 4,
         }
     }
 }
 
 /// Changes with what is written, so that what an older version made is made again.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+
+/// One of so many sessions holds the rare word; every agent has some of them.
+const RARE_IN: usize = 373;
 
 /// The agent of a session: of twenty, nine are Claude's, six Gemini's, three Codex's and two OpenCode's.
 fn agent_of(number: usize) -> &'static str {

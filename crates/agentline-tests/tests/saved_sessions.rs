@@ -1,0 +1,204 @@
+//! Saved sessions in homes as the agents lay them out: captures of real runs, and a made-up store of all four agents.
+
+use agentline::{
+    core::agents::AGENTS,
+    sessions::{Filter, Query, Store, UsageBy},
+};
+use agentline_tests::session_store::{MadeStore, RARE, StoreWish, UNSAID};
+use sha2::{Digest, Sha256};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+use tempfile::TempDir;
+
+const CLAUDE: &str = "9112afee-a34c-4f04-b9d3-06e99eab0e3a";
+const CODEX: &str = "01a1dd7a-4281-7e23-9732-0e209f9dc524";
+const GEMINI: &str = "85611794-3609-48ad-94cc-0feefe2222e4";
+const OLD_GEMINI: &str = "c0258c60-a7c1-4bcc-b325-b9b089f0b7f1";
+const PARENT: &str = "ea604f00-19fb-4caa-9912-854ec7499110";
+const HELPER: &str = "284bfdb5-8ced-4092-8708-bd832a1cd1ae";
+/// Where the captures of Claude and Codex were made; it is not there any more.
+const MOVED: &str = "/work/space";
+
+/// A user whose agents keep their sessions where variables say.
+struct User {
+    dir: TempDir,
+}
+
+impl User {
+    fn new() -> Self {
+        let user = Self { dir: tempfile::tempdir().unwrap() };
+        let project = user.project();
+        fs::create_dir_all(&project).unwrap();
+        let tmp = user.path().join("g/.gemini/tmp");
+        let digest: String =
+            Sha256::digest(project.to_str().unwrap()).iter().map(|b| format!("{b:02x}")).collect();
+        let chats = "gemini/saved/0.61.0";
+        for (from, to) in [
+            (format!("{chats}/full_tools/tmp__ws__chats__session-2026-11-15T05-02-85611794.jsonl"),
+             tmp.join("ws/chats/session-2026-11-15T05-02-85611794.jsonl")),
+            (format!("{chats}/subagent/session-2026-11-15T05-11-ea604f00.jsonl"),
+             tmp.join("ws/chats/session-2026-11-15T05-11-ea604f00.jsonl")),
+            (format!("{chats}/subagent/{PARENT}__{HELPER}.jsonl"), tmp.join(format!("ws/chats/{PARENT}/{HELPER}.jsonl"))),
+            ("gemini/saved/0.11.3/full_tools/tmp__136375f9e9e42f1b65b7883271e97b77490af00903e323666520921ee561ef7a__chats__session-2026-11-15T04-58-c0258c60.json".to_owned(),
+             tmp.join(digest).join("chats/session-2026-11-15T04-58-c0258c60.json")),
+            ("claude/saved/full.jsonl".to_owned(), user.path().join(format!("c/projects/-work-space/{CLAUDE}.jsonl"))),
+            ("codex/saved/full.jsonl".to_owned(),
+             user.path().join(format!("x/sessions/2026/11/15/rollout-2026-11-15T04-32-19-{CODEX}.jsonl"))),
+        ] {
+            let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../agentline-core/tests/captures").join(from);
+            fs::create_dir_all(to.parent().unwrap()).unwrap();
+            fs::copy(&from, &to).unwrap_or_else(|e| panic!("{}: {e}", from.display()));
+        }
+        fs::write(tmp.join("ws/.project_root"), project.to_str().unwrap()).unwrap();
+        let registry = serde_json::json!({"projects": {project.to_str().unwrap(): "ws"}});
+        fs::write(user.path().join("g/.gemini/projects.json"), registry.to_string()).unwrap();
+        user
+    }
+
+    fn path(&self) -> PathBuf {
+        fs::canonicalize(self.dir.path()).unwrap()
+    }
+
+    fn project(&self) -> PathBuf {
+        self.path().join("project")
+    }
+
+    fn store(&self) -> Store {
+        let variables = [
+            ("GEMINI_CLI_HOME", "g"),
+            ("CLAUDE_CONFIG_DIR", "c"),
+            ("CODEX_HOME", "x"),
+            ("XDG_DATA_HOME", "d"),
+        ];
+        let env: BTreeMap<String, String> = variables
+            .into_iter()
+            .map(|(name, folder)| (name.to_owned(), self.path().join(folder).to_string_lossy().into_owned()))
+            .collect();
+        Store::new(AGENTS.iter().copied(), env, self.path().join("home"))
+    }
+
+    fn ids(&self, filter: &Filter) -> Vec<String> {
+        let mut ids: Vec<String> =
+            self.store().list(filter).unwrap().into_iter().map(|session| session.info.id).collect();
+        ids.sort();
+        ids
+    }
+}
+
+fn sorted(ids: &[&str]) -> Vec<String> {
+    let mut ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
+    ids.sort();
+    ids
+}
+
+#[test]
+fn sessions_are_found_where_variables_say_and_by_every_path_of_their_project() {
+    let user = User::new();
+    assert_eq!(user.ids(&Filter::new()), sorted(&[CLAUDE, CODEX, GEMINI, OLD_GEMINI, PARENT]));
+    let of_project = sorted(&[GEMINI, OLD_GEMINI, PARENT]);
+    assert_eq!(user.ids(&Filter::new().project(user.project())), of_project, "the old one by its digest");
+    assert_eq!(user.ids(&Filter::new().project(MOVED)), sorted(&[CLAUDE, CODEX]), "a project that is gone");
+    #[cfg(unix)]
+    {
+        let link = user.path().join("link");
+        std::os::unix::fs::symlink(user.project(), &link).unwrap();
+        assert_eq!(user.ids(&Filter::new().project(&link)), of_project);
+        assert_eq!(user.store().find("latest", &link).unwrap().info.id, PARENT);
+    }
+    let old =
+        user.store().list(&Filter::new()).unwrap().into_iter().find(|s| s.info.id == OLD_GEMINI).unwrap();
+    assert_eq!(
+        old.info.project.as_deref(),
+        user.project().to_str(),
+        "another session tells the path of the digest"
+    );
+}
+
+#[test]
+fn sub_agents_belong_to_the_session_that_started_them() {
+    let user = User::new();
+    let store = user.store();
+    let parent = store.find(&PARENT[..8], &user.path()).unwrap();
+    let children = store.children(&parent).unwrap();
+    assert_eq!(children.iter().map(|child| child.info.id.as_str()).collect::<Vec<_>>(), [HELPER]);
+    assert_eq!(store.load(&children[0]).unwrap().info.parent.as_deref(), Some(PARENT));
+    assert!(user.ids(&Filter::new().sub_agents(true)).contains(&HELPER.to_owned()));
+    assert_eq!(store.find(HELPER, &user.path()).unwrap().info.id, HELPER);
+}
+
+#[test]
+fn the_same_words_are_found_whoever_wrote_them() {
+    let user = User::new();
+    for (word, ids) in
+        [("Creating the file", sorted(&[CLAUDE, CODEX])), ("Looking around", sorted(&[GEMINI, OLD_GEMINI]))]
+    {
+        let found = user.store().search(&Query::new([word])).unwrap();
+        let mut found: Vec<String> = found.into_iter().map(|result| result.info.id).collect();
+        found.sort();
+        assert_eq!(found, ids, "{word}");
+    }
+}
+
+/// Every file below a folder, with what would change if somebody wrote to it.
+fn state(folder: &Path) -> BTreeMap<PathBuf, (u64, SystemTime)> {
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let metadata = entry.metadata().unwrap();
+        if metadata.is_dir() {
+            all.extend(state(&entry.path()));
+        }
+        all.insert(entry.path(), (metadata.len(), metadata.modified().unwrap()));
+    }
+    all
+}
+
+#[test]
+fn a_store_of_all_agents_adds_up_and_stays_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("home");
+    let made = MadeStore::make(&home, StoreWish { sessions: 100, bytes: 2_000_000, big: None }).unwrap();
+    let before = state(&home);
+    let cache = dir.path().join("cache");
+    let store = Store::new(AGENTS.iter().copied(), BTreeMap::new(), &home).index(&cache);
+
+    let cold = store.list(&Filter::new()).unwrap();
+    let mut by_agent: BTreeMap<String, u64> = BTreeMap::new();
+    for session in &cold {
+        *by_agent.entry(session.info.agent.clone()).or_default() += 1;
+        assert_eq!(session.damage, 0, "{session:?}");
+        assert!(session.title.is_some() && session.prompts > 0 && session.tool_calls > 0, "{session:?}");
+        assert!(session.used.cost_usd.is_some_and(|usd| usd > 0.0), "{session:?}");
+        let project = session.info.project.as_deref().unwrap_or_default();
+        assert!(project.starts_with("/home/user/projects/project-"), "{session:?}");
+    }
+    assert_eq!(by_agent, made.sessions);
+    let newest_first = cold.windows(2).all(|pair| pair[0].info.updated >= pair[1].info.updated);
+    assert!(newest_first);
+    let with_helpers = store.list(&Filter::new().sub_agents(true)).unwrap().len() as u64;
+    assert_eq!(with_helpers, made.sessions.values().sum::<u64>() + made.sub_agents);
+
+    for row in store.usage(&Filter::new(), UsageBy::Agent).unwrap() {
+        let [fresh, cached, answer] = made.tokens[&row.name];
+        let told = (row.used.tokens.input, row.used.tokens.cached, row.used.tokens.output);
+        assert_eq!(told, (Some(fresh + cached), Some(cached), Some(answer)), "{}", row.name);
+    }
+
+    let found = store.search(&Query::new([RARE])).unwrap();
+    let mut found: Vec<(String, String)> = found.into_iter().map(|r| (r.info.agent, r.info.id)).collect();
+    let mut rare = made.rare.clone();
+    (found.sort(), rare.sort());
+    // A fork has a copy of what was said before it.
+    assert!(rare.len() >= 4 && rare.iter().all(|one| found.contains(one)), "{rare:?} {found:?}");
+    assert!(store.search(&Query::new([UNSAID])).unwrap().is_empty());
+
+    // By now the files are old enough to be remembered.
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    assert_eq!(store.list(&Filter::new()).unwrap(), cold);
+    assert!(cache.join("sessions.index").exists());
+    assert_eq!(store.list(&Filter::new()).unwrap(), cold, "and what is remembered is the same");
+    assert_eq!(state(&home), before, "nothing of the agents was touched");
+}
