@@ -140,7 +140,7 @@ impl MadeStore {
             home,
             number,
             id: words.uuid(),
-            project: format!("/home/user/projects/project-{}", number % 40),
+            project: format!("/home/user/projects/project-{}", number % 39),
             bytes,
             start: 1_767_225_600_000 + number as u64 * 3_700_000,
             rare: if wish.sessions < RARE_IN { number % 7 == 3 } else { number % RARE_IN == 5 },

@@ -14,7 +14,7 @@ use super::{
 use crate::Error;
 use agentline_core::{Agent, Problem, Problems, ProjectRef, SavedSession, SessionInfo, nearest};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
     sync::atomic::{AtomicUsize, Ordering},
     time::SystemTime,
@@ -25,7 +25,8 @@ use std::{
 pub(super) struct Stored {
     pub(super) agent: &'static dyn Agent,
     pub(super) facts: Facts,
-    pub(super) project: Option<ProjectRef>,
+    /// The project as the session tells it, and as its place does: they differ when either was moved.
+    pub(super) projects: Vec<ProjectRef>,
     /// Where it is, oldest first.
     pub(super) parts: Vec<Part>,
     /// How many bytes all of it takes.
@@ -65,9 +66,9 @@ impl Store {
         index.close();
         name_projects(&mut all, filter.project.as_deref());
         all.retain(|stored| {
-            let here = wanted.as_ref().is_none_or(|wanted| {
-                stored.project.as_ref().is_some_and(|project| wanted.is(project, &mut real))
-            });
+            let here = wanted
+                .as_ref()
+                .is_none_or(|wanted| stored.projects.iter().any(|project| wanted.is(project, &mut real)));
             here && filter.in_time(stored.info())
                 && (filter.sub_agents || stored.info().parent.is_none())
                 && (filter.empty || stored.facts.says_something())
@@ -153,13 +154,17 @@ fn session_of(
         [(_, facts)] => facts.clone(),
         many => merged(many, index, databases),
     };
-    let project = group.iter().find_map(|(candidate, _)| candidate.project.clone());
     let told = facts.info.project.as_ref().map(|path| ProjectRef::Path(PathBuf::from(path)));
+    let mut projects: Vec<ProjectRef> = told.into_iter().collect();
+    for project in group.iter().filter_map(|(candidate, _)| candidate.project.as_ref()) {
+        if !projects.contains(project) {
+            projects.push(project.clone());
+        }
+    }
     let size = group.iter().map(|(candidate, _)| candidate.stamp.size).sum();
     let agent = group.first()?.0.agent;
     let parts = group.into_iter().map(|(candidate, _)| candidate.part()).collect();
-    // What the session itself tells is nearer to the truth than the folder that it lies in.
-    Some(Stored { agent, facts, project: told.or(project), parts, size })
+    Some(Stored { agent, facts, projects, parts, size })
 }
 
 impl Candidate {
@@ -219,23 +224,26 @@ fn merged(group: &[&(Candidate, Facts)], index: &mut Index, databases: &Database
 
 /// Gives sessions of which only a digest of the project's path is known that path, where any other tells it.
 fn name_projects(all: &mut [Stored], wanted: Option<&Path>) {
-    if !all.iter().any(|stored| matches!(stored.project, Some(ProjectRef::Sha256(_)))) {
+    let is_nameless = |stored: &Stored| stored.facts.info.project.is_none() && !stored.projects.is_empty();
+    if !all.iter().any(is_nameless) {
         return;
     }
     let mut digests = Digests::default();
     wanted.into_iter().for_each(|path| digests.add(path));
-    for stored in all.iter() {
-        if let Some(ProjectRef::Path(path)) = &stored.project {
+    let mut seen = HashSet::new();
+    for project in all.iter().flat_map(|stored| &stored.projects) {
+        if let ProjectRef::Path(path) = project
+            && seen.insert(path)
+        {
             digests.add(path);
         }
     }
-    for stored in all {
-        if let Some(ProjectRef::Sha256(digest)) = &stored.project
-            && let Some(path) = digests.path(digest)
-        {
-            stored.facts.info.project = Some(path.to_string_lossy().into_owned());
-            stored.project = Some(ProjectRef::Path(path.to_owned()));
-        }
+    for stored in all.iter_mut().filter(|stored| is_nameless(stored)) {
+        let path = stored.projects.iter().find_map(|project| match project {
+            ProjectRef::Sha256(digest) => digests.path(digest),
+            _ => None,
+        });
+        stored.facts.info.project = path.map(|path| path.to_string_lossy().into_owned());
     }
 }
 

@@ -261,10 +261,11 @@ impl Search<'_> {
     ) -> Option<SearchResult> {
         let (info, filter) = (&session.info, &self.query.filter);
         let told = info.project.as_ref().map(|path| ProjectRef::Path(PathBuf::from(path)));
-        let here = self.wanted.as_ref().is_none_or(|wanted| {
-            let project = told.as_ref().or(project);
-            project.is_some_and(|project| wanted.is(project, &mut RealPaths::default()))
-        });
+        let mut projects = told.as_ref().into_iter().chain(project);
+        let here = self
+            .wanted
+            .as_ref()
+            .is_none_or(|wanted| projects.any(|project| wanted.is(project, &mut RealPaths::default())));
         if !here || !filter.in_time(info) || (info.parent.is_some() && !filter.sub_agents) {
             return None;
         }
