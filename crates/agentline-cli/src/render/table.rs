@@ -6,10 +6,11 @@ use crate::{
 };
 use std::io::{self, Write};
 
-/// Which columns give way, and how narrow they become.
-type Shrinking = (fn(&Column) -> bool, usize);
-/// One after another.
-const SHRINKING: [Shrinking; 3] =
+/// Whether a column is one that gives way.
+type Gives = fn(&Column) -> bool;
+
+/// Which columns give way, one after another, and how narrow they become.
+const SHRINKING: [(Gives, usize); 3] =
     [(|column| column.is_elastic, 24), (|column| column.most.is_some(), 8), (|column| column.is_elastic, 4)];
 /// Spaces between columns.
 const GAP: usize = 2;

@@ -48,9 +48,14 @@ impl Facts {
     }
 }
 
-/// What a session is called: its own title, else the beginning of the first prompt.
+/// What a session is called: its own title unless that is data and no words, else the beginning of the first prompt.
 pub(crate) fn title(session: &SavedSession) -> String {
-    let own = session.info.title.as_deref().map(str::trim).filter(|title| !title.is_empty());
+    let own = session
+        .info
+        .title
+        .as_deref()
+        .map(str::trim)
+        .filter(|title| !title.is_empty() && !title.starts_with(['{', '[']));
     let prompt = || session.entries.iter().find(|entry| entry.is_prompt()).map(Entry::text);
     let text = own.map(str::to_owned).or_else(prompt).unwrap_or_default();
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("(nothing was asked)");

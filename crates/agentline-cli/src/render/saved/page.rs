@@ -32,7 +32,7 @@ const OPEN_LINES: usize = 60;
 /// Writes a session as a page.
 pub(crate) fn page(out: &mut dyn Write, story: &Story<'_>, wish: Wish, clock: &Clock) -> io::Result<()> {
     let pieces: Vec<Piece<'_>> = story.pieces(wish).collect();
-    let mut page = Page { out, wish, clock, entries: 0, day: None };
+    let mut page = Page { out, wish, clock, entries: 0, day: None, is_aside: false };
     page.head(&title(story.session))?;
     page.bar()?;
     let entries = page.numbered(&pieces);
@@ -55,6 +55,8 @@ struct Page<'a> {
     entries: usize,
     /// The day of the last one.
     day: Option<String>,
+    /// The work of a sub-agent is told, which another agent asked for.
+    is_aside: bool,
 }
 
 impl Page<'_> {
@@ -223,9 +225,11 @@ impl Page<'_> {
         write!(self.out, "<details class=sub><summary><b>Sub-agent</b> ")?;
         escape::text(self.out, name)?;
         writeln!(self.out, " <small>{count}</small></summary><div>")?;
+        self.is_aside = true;
         for entry in entries {
             self.entry(entry)?;
         }
+        self.is_aside = false;
         writeln!(self.out, "</div></details>")
     }
 
@@ -235,6 +239,7 @@ impl Page<'_> {
         }
         let (class, who) = match entry.role {
             _ if entry.context => ("context", "Context"),
+            Role::User if self.is_aside => ("user", "Task"),
             Role::User => ("user", "You"),
             Role::Assistant => ("model", entry.model.as_deref().unwrap_or("Answer")),
             _ => ("system", "Agent"),
@@ -439,8 +444,14 @@ mod tests {
         let shown = |mime_type: &str, data: &str| {
             let mut out = Vec::new();
             let clock = Clock::utc();
-            let mut page =
-                Page { out: &mut out, wish: Wish::default(), clock: &clock, entries: 0, day: None };
+            let mut page = Page {
+                out: &mut out,
+                wish: Wish::default(),
+                clock: &clock,
+                entries: 0,
+                day: None,
+                is_aside: false,
+            };
             page.media(&Media::new(mime_type, Some(data.into()), None)).unwrap();
             String::from_utf8(out).unwrap().contains("<img")
         };

@@ -170,6 +170,7 @@ impl Teller {
     fn who(&self, out: &mut dyn Write, entry: &Entry) -> io::Result<()> {
         let (paint, who) = match entry.role {
             _ if entry.context => (Paint::Dim, "context"),
+            Role::User if !self.margin.is_empty() => (Paint::Green, "task"),
             Role::User => (Paint::Green, "you"),
             Role::Assistant => (Paint::Bold, entry.model.as_deref().unwrap_or("answer")),
             _ => (Paint::Yellow, "agent"),

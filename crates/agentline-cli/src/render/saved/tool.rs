@@ -63,8 +63,8 @@ impl<'a> Shown<'a> {
         let command = input.command.filter(|_| is_shell).and_then(text);
         let about = [
             input.file_path,
-            input.path,
             input.pattern,
+            input.path,
             input.url,
             input.query,
             input.description,
