@@ -1,4 +1,5 @@
 //! Saved sessions in homes as the agents lay them out: captures of real runs, and a made-up store of all four agents.
+#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
 use agentline::{
     core::agents::AGENTS,
@@ -21,7 +22,7 @@ const OLD_GEMINI: &str = "c0258c60-a7c1-4bcc-b325-b9b089f0b7f1";
 const PARENT: &str = "ea604f00-19fb-4caa-9912-854ec7499110";
 const HELPER: &str = "284bfdb5-8ced-4092-8708-bd832a1cd1ae";
 /// Where the captures of Claude and Codex were made; it is not there any more.
-const MOVED: &str = "/work/space";
+const MOVED: &str = "/srv/space";
 
 /// A user whose agents keep their sessions where variables say.
 struct User {
