@@ -191,7 +191,8 @@ fn a_store_of_all_agents_adds_up_and_stays_as_it_is() {
     let found = store.search(&Query::new([RARE])).unwrap();
     let mut found: Vec<(String, String)> = found.into_iter().map(|r| (r.info.agent, r.info.id)).collect();
     let mut rare = made.rare.clone();
-    (found.sort(), rare.sort());
+    found.sort();
+    rare.sort();
     // A fork has a copy of what was said before it.
     assert!(rare.len() >= 4 && rare.iter().all(|one| found.contains(one)), "{rare:?} {found:?}");
     assert!(store.search(&Query::new([UNSAID])).unwrap().is_empty());
