@@ -70,20 +70,14 @@ pub(super) fn read(
     }
 }
 
-fn bytes_of(path: &Path) -> std::io::Result<Vec<u8>> {
+/// The content of a file, in memory that is as big as it.
+pub(super) fn bytes_of(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    read_into(path, &mut bytes)?;
-    Ok(bytes)
-}
-
-/// Reads a file into a buffer that may be used again.
-pub(super) fn read_into(path: &Path, bytes: &mut Vec<u8>) -> std::io::Result<()> {
-    bytes.clear();
     let mut file = File::open(path)?;
     let size = file.metadata().map_or(0, |m| m.len());
     bytes.try_reserve_exact(usize::try_from(size).unwrap_or(0).saturating_add(1))?;
-    file.read_to_end(bytes)?;
-    Ok(())
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// The beginning of a file, as much as its agent and form are known by.

@@ -10,7 +10,7 @@ use super::{
     find::{Found, Place},
     gather::in_parallel,
     list::newest,
-    load::{fold_bytes, read_into},
+    load::{bytes_of, fold_bytes},
     project::{RealPaths, Wanted},
     scan::{Candidate, DatabaseRoot},
     sqlite::Database,
@@ -22,6 +22,7 @@ use serde::Serialize;
 use std::{
     cell::RefCell,
     collections::HashSet,
+    fs::File,
     ops::Range,
     path::{Path, PathBuf},
 };
@@ -229,12 +230,13 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn in_file(&self, candidate: &Candidate) -> Option<SearchResult> {
-        // One buffer for each thread: most files have no hit, and their bytes are not needed again.
+        // One buffer for each thread, which most files do not fill.
         thread_local!(static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
-        let bytes = BUFFER.with_borrow_mut(|buffer| {
-            read_into(candidate.place.path(), buffer).ok()?;
-            self.needle.may_be_in(buffer).then(|| std::mem::take(buffer))
-        })?;
+        let file = File::open(candidate.place.path()).ok()?;
+        if !BUFFER.with_borrow_mut(|buffer| self.needle.may_be_in(file, buffer)).ok()? {
+            return None;
+        }
+        let bytes = bytes_of(candidate.place.path()).ok()?;
         let mut session = fold_bytes(candidate.agent, candidate.form, bytes);
         candidate.complete(&mut session.info);
         self.in_session(&session, candidate.place.clone(), candidate.project.as_ref())

@@ -4,7 +4,10 @@
 use super::{Case, Problem, Query};
 use regex::{Regex, RegexBuilder, bytes};
 use regex_syntax::hir::{Hir, HirKind};
-use std::fmt::Write;
+use std::{
+    fmt::Write,
+    io::{self, Read},
+};
 
 /// What is looked for.
 #[derive(Debug)]
@@ -13,7 +16,14 @@ pub(super) struct Needle {
     pub(super) words: Vec<Regex>,
     /// What the bytes of a file must hold, the rarest first.
     filters: Vec<bytes::Regex>,
+    /// No filter matches more bytes than this.
+    longest: usize,
 }
+
+/// A letter takes no more bytes than this, however it is written: two numbers of a surrogate pair.
+const LONGEST_LETTER: usize = 12;
+/// How much of a file is looked at at once. It stays in the processor's cache, which a whole file would not.
+const CHUNK: usize = 256 * 1024;
 
 impl Needle {
     pub(super) fn new(query: &Query) -> Result<Self, Problem> {
@@ -43,8 +53,9 @@ impl Needle {
         // The longest is the rarest, as far as one can tell without counting.
         runs.sort_by_key(|run| std::cmp::Reverse(run.chars().count()));
         runs.dedup();
+        let longest = runs.first().map_or(0, |run| run.chars().count() * LONGEST_LETTER);
         let filters = runs.iter().filter_map(|run| as_written(run, insensitive)).collect();
-        Ok(Self { words: compiled, filters })
+        Ok(Self { words: compiled, filters, longest })
     }
 
     /// Whether a row with these bytes may hold a part of it, so that its session may hold all.
@@ -52,9 +63,27 @@ impl Needle {
         self.filters.first().is_none_or(|filter| filter.is_match(bytes))
     }
 
-    /// Whether a file with these bytes may hold it.
-    pub(super) fn may_be_in(&self, bytes: &[u8]) -> bool {
-        self.filters.iter().all(|filter| filter.is_match(bytes))
+    /// Whether a file may hold it. `buffer` may be used again.
+    pub(super) fn may_be_in(&self, mut file: impl Read, buffer: &mut Vec<u8>) -> io::Result<bool> {
+        let mut missing: Vec<&bytes::Regex> = self.filters.iter().collect();
+        buffer.resize(CHUNK.max(self.longest * 2), 0);
+        let mut filled = 0;
+        while !missing.is_empty() {
+            let read = match file.read(&mut buffer[filled..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                other => other?,
+            };
+            if read == 0 {
+                return Ok(false);
+            }
+            filled += read;
+            missing.retain(|filter| !filter.is_match(&buffer[..filled]));
+            // What is cut at the end of this chunk is whole in the next one.
+            let kept = filled.min(self.longest);
+            buffer.copy_within(filled - kept..filled, 0);
+            filled = kept;
+        }
+        Ok(true)
     }
 }
 
@@ -127,6 +156,12 @@ fn as_written(run: &str, insensitive: bool) -> Option<bytes::Regex> {
 mod tests {
     use super::*;
 
+    impl Needle {
+        fn may_be_in_text(&self, text: &str) -> bool {
+            self.may_be_in(text.as_bytes(), &mut Vec::new()).unwrap()
+        }
+    }
+
     fn needle(words: &[&str], case: Case, regex: bool) -> Needle {
         Needle::new(&Query::new(words.iter().copied()).case(case).regex(regex)).unwrap()
     }
@@ -156,10 +191,10 @@ mod tests {
             for case in [Case::Sensitive, Case::Insensitive, Case::Smart] {
                 let needle = needle(&[text], case, false);
                 for written in [&raw, &nested, &by_number, &by_number.replace("\\uD", "\\ud")] {
-                    assert!(needle.may_be_in(written.as_bytes()), "{text:?} as {written}");
+                    assert!(needle.may_be_in_text(written), "{text:?} as {written}");
                 }
                 assert!(needle.words.iter().all(|word| word.is_match(text)), "{text:?}");
-                assert!(!needle.may_be_in(b"{\"other\":\"wor*s\"}"), "{text:?}");
+                assert!(!needle.may_be_in_text("{\"other\":\"wor*s\"}"), "{text:?}");
             }
         }
     }
@@ -168,7 +203,7 @@ mod tests {
     fn case_is_compared_as_asked() {
         let found = |words: &[&str], case, text: &str| {
             let needle = needle(words, case, false);
-            needle.may_be_in(text.as_bytes()) && needle.words.iter().all(|word| word.is_match(text))
+            needle.may_be_in_text(text) && needle.words.iter().all(|word| word.is_match(text))
         };
         assert!(found(&["größe"], Case::Smart, "GRÖSSE GRÖßE") && !found(&["Größe"], Case::Smart, "größe"));
         assert!(
@@ -181,7 +216,7 @@ mod tests {
     #[test]
     fn an_expression_filters_by_what_every_match_holds() {
         let holds =
-            |pattern: &str, text: &str| needle(&[pattern], Case::Sensitive, true).may_be_in(text.as_bytes());
+            |pattern: &str, text: &str| needle(&[pattern], Case::Sensitive, true).may_be_in_text(text);
         assert!(holds(r"fn (\w+)_test\(", "xx fn some_test() yy"));
         assert!(!holds(r"fn (\w+)_test\(", "nothing of it"));
         assert!(holds("a+(alpha|beta)", "xaxx"), "what may be missing does not filter");
@@ -189,6 +224,29 @@ mod tests {
         let wrong = Needle::new(&Query::new(["a(b"]).regex(true)).unwrap_err();
         assert!(wrong.message.contains("`a(b`") && wrong.hint.is_some(), "{wrong}");
         assert!(Needle::new(&Query::new([" "])).unwrap_err().message.contains("nothing to look for"));
+    }
+
+    #[test]
+    fn a_word_is_found_wherever_a_chunk_is_cut() {
+        /// Gives what it has in pieces of its own choice.
+        struct Pieces<'a>(&'a [u8], usize);
+        impl Read for Pieces<'_> {
+            fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+                let size = self.1.min(self.0.len()).min(into.len());
+                into[..size].copy_from_slice(&self.0[..size]);
+                self.0 = &self.0[size..];
+                Ok(size)
+            }
+        }
+        let needle = needle(&["größe", "other"], Case::Smart, false);
+        let text = format!("{}gr\\u00f6\\u00DFe{}other", "x".repeat(40), "y".repeat(40));
+        for size in 1..60 {
+            let mut buffer = Vec::new();
+            assert!(needle.may_be_in(Pieces(text.as_bytes(), size), &mut buffer).unwrap(), "{size}");
+            assert!(!needle.may_be_in(Pieces(&text.as_bytes()[..60], size), &mut buffer).unwrap(), "{size}");
+        }
+        let long = format!("{}größe{}other", "x".repeat(CHUNK - 3), "y".repeat(2 * CHUNK));
+        assert!(needle.may_be_in_text(&long));
     }
 
     #[test]
