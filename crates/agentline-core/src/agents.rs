@@ -45,7 +45,7 @@ impl Roster {
     }
 
     /// All of them, ours first.
-    pub fn all(&self) -> impl Iterator<Item = &'static dyn Agent> {
+    pub fn all(&self) -> impl Iterator<Item = &'static dyn Agent> + Clone {
         AGENTS.iter().copied().chain(self.added.iter().map(|custom| *custom as &'static dyn Agent))
     }
 
@@ -54,20 +54,29 @@ impl Roster {
     /// # Errors
     /// The name is not known; the problem lists the known ones.
     pub fn find(&self, name: &str) -> Result<&'static dyn Agent, Problem> {
-        let matches = |a: &&'static dyn Agent| a.card().id == name || a.card().aliases.contains(&name);
-        self.all().find(matches).ok_or_else(|| {
-            let names: Vec<&str> = self
-                .all()
-                .flat_map(|a| [a.card().id].into_iter().chain(a.card().aliases.iter().copied()))
-                .collect();
-            let meant = nearest(name, names.iter().copied()).map(|n| format!("did you mean `{n}`? "));
-            Problem::new("agent", format!("`{name}` is not an agent that we know")).hint(format!(
-                "{}known: {}",
-                meant.unwrap_or_default(),
-                names.join(", ")
-            ))
-        })
+        find_among(self.all(), name)
     }
+}
+
+/// Finds one of these agents by its id or one of its aliases.
+///
+/// # Errors
+/// The name is none of theirs; the problem lists theirs.
+pub fn find_among(
+    agents: impl Iterator<Item = &'static dyn Agent> + Clone,
+    name: &str,
+) -> Result<&'static dyn Agent, Problem> {
+    let matches = |a: &&'static dyn Agent| a.card().id == name || a.card().aliases.contains(&name);
+    agents.clone().find(matches).ok_or_else(|| {
+        let names: Vec<&str> =
+            agents.flat_map(|a| [a.card().id].into_iter().chain(a.card().aliases.iter().copied())).collect();
+        let meant = nearest(name, names.iter().copied()).map(|n| format!("did you mean `{n}`? "));
+        Problem::new("agent", format!("`{name}` is not an agent that we know")).hint(format!(
+            "{}known: {}",
+            meant.unwrap_or_default(),
+            names.join(", ")
+        ))
+    })
 }
 
 #[cfg(test)]

@@ -112,7 +112,7 @@ impl LedgerRow {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LedgerTurn {
-    /// Which prompt of the session, from 1; 0 is what came before the first.
+    /// Which prompt of the session, from 1; 0 is what belongs to none of them: it came before the first, or was taken back.
     pub turn: u32,
     /// The id of the prompt's entry.
     pub prompt: Option<String>,
@@ -164,6 +164,7 @@ pub struct SessionLedger {
 pub fn ledger(session: &SavedSession, prices: &PriceTable) -> SessionLedger {
     let mut fold = LedgerFold::new(prices);
     session.entries.iter().for_each(|entry| fold.take(entry));
+    session.abandoned.iter().for_each(|entry| fold.take_abandoned(entry));
     fold.finish(&session.info)
 }
 
@@ -212,20 +213,39 @@ impl<'a> LedgerFold<'a> {
                 ..LedgerTurn::default()
             });
         }
+        let at = self.last;
+        self.count(entry, at, |turns| {
+            if turns.is_empty() {
+                turns.push(LedgerTurn { started: entry.timestamp, ..LedgerTurn::default() });
+            }
+            turns.len() - 1
+        });
+    }
+
+    /// Takes an entry that an edit or a rewind took back: it is no part of the conversation any more, but its tokens were
+    /// used.
+    pub fn take_abandoned(&mut self, entry: &Entry) {
+        let at = entry.timestamp.or(self.last);
+        self.count(entry, at, |turns| {
+            if turns.first().is_none_or(|first| first.turn != 0) {
+                turns.insert(0, LedgerTurn { started: entry.timestamp, ..LedgerTurn::default() });
+            }
+            0
+        });
+    }
+
+    /// Counts what an entry used, once, for the turn that it belongs to.
+    fn count(&mut self, entry: &Entry, at: Option<Millis>, turn: impl FnOnce(&mut Vec<LedgerTurn>) -> usize) {
         let Some(tokens) = entry.usage.filter(|tokens| *tokens != Tokens::default()) else { return };
         if entry.counted_as.as_ref().is_some_and(|name| !self.counted.insert(name.clone())) {
             return;
         }
         let model = entry.model.as_deref().unwrap_or(UNNAMED);
         let row = LedgerRow::of(self.prices, Some(model), tokens, entry.requests, entry.cost_usd);
-        if self.turns.is_empty() {
-            self.turns.push(LedgerTurn { started: entry.timestamp, ..LedgerTurn::default() });
-        }
-        if let Some(turn) = self.turns.last_mut() {
-            turn.row.add(&row);
-            add_to(&mut turn.by_model, model, &row);
-        }
-        let day = self.last.map_or(i64::MIN, |at| day_number(at, self.east));
+        let turn = turn(&mut self.turns);
+        self.turns[turn].row.add(&row);
+        add_to(&mut self.turns[turn].by_model, model, &row);
+        let day = at.map_or(i64::MIN, |at| day_number(at, self.east));
         add_to(self.cells.entry(day).or_default(), model, &row);
     }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::{LongPrice, Part, Price, Role};
 
 const DAY: Millis = 86_400_000;
-/// 2026-11-15 at midnight.
+/// 2026-11-15 at noon.
 const NOON: Millis = 20_772 * DAY + DAY / 2;
 
 /// `m` costs 2 and 10, and twice that above 1,000 tokens; `n` costs 1 and 1; other models have no price.
@@ -40,6 +40,18 @@ fn session(entries: Vec<Entry>) -> SavedSession {
 
 fn micros(usd: Option<f64>) -> Option<f64> {
     usd.map(|usd| (usd * 1e6).round())
+}
+
+#[test]
+fn what_was_taken_back_is_counted_and_belongs_to_no_prompt() {
+    let mut session = session(vec![prompt("p1", NOON), answer("n", 10, 1, NOON)]);
+    session.abandoned = vec![prompt("gone", NOON - DAY), answer("n", 300, 50, NOON - DAY)];
+    let ledger = ledger(&session, &prices());
+    assert_eq!((micros(ledger.total.cost_usd), ledger.total.requests), (Some(361.0), 2));
+    let turns: Vec<_> =
+        ledger.turns.iter().map(|t| (t.turn, t.prompt.as_deref(), t.row.tokens.input)).collect();
+    assert_eq!(turns, [(0, None, Some(300)), (1, Some("p1"), Some(10))]);
+    assert_eq!(ledger.by_day.keys().collect::<Vec<_>>(), ["2026-11-14", "2026-11-15"]);
 }
 
 #[test]

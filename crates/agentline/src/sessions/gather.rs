@@ -12,7 +12,7 @@ use super::{
     scan::{Candidate, Stamp},
 };
 use crate::Error;
-use agentline_core::{Agent, Problem, Problems, ProjectRef, SavedSession, SessionInfo, nearest};
+use agentline_core::{Agent, Problems, ProjectRef, SavedSession, SessionInfo, agents::find_among};
 use std::{
     collections::{HashMap, HashSet},
     path::{Path, PathBuf},
@@ -82,16 +82,8 @@ impl Store {
             return Ok(self.agents.clone());
         }
         let named = |name: &String| {
-            let is_it =
-                |a: &&&'static dyn Agent| a.card().id == name || a.card().aliases.contains(&name.as_str());
-            self.agents.iter().find(is_it).copied().ok_or_else(|| {
-                let known: Vec<&str> = self.agents.iter().map(|agent| agent.card().id).collect();
-                let meant = nearest(name, known.iter().copied()).map(|n| format!("did you mean `{n}`? "));
-                let hint = format!("{}known: {}", meant.unwrap_or_default(), known.join(", "));
-                Error::Usage(Problems::from(
-                    Problem::new("agent", format!("`{name}` is not an agent that we know")).hint(hint),
-                ))
-            })
+            find_among(self.agents.iter().copied(), name)
+                .map_err(|problem| Error::Usage(Problems::from(problem)))
         };
         filter.agents.iter().map(named).collect()
     }
