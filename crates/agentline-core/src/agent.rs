@@ -136,6 +136,12 @@ pub trait Agent: Sync + Send {
         None
     }
 
+    /// Whether a later file of a session goes on where an earlier one ended, so that one reader takes them all, in the order
+    /// of their names; else each is read by itself.
+    fn session_files_go_on(&self) -> bool {
+        false
+    }
+
     /// A reader for a session of it.
     fn session_fold(&self, form: SavedForm) -> Option<Box<dyn SessionFold>> {
         let _ = form;

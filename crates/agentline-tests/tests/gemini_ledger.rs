@@ -154,12 +154,13 @@ fn what_a_sub_agent_changed_is_there_and_nobody_claims_to_know_who_did_it() {
 #[test]
 fn two_runs_at_once_in_one_workspace_do_not_take_each_other_s_files_for_their_own() {
     needs_real_gemini!();
-    // Neither run gets its last answer before both have changed everything, so that they overlap on a busy machine too.
-    let arrived = AtomicU32::new(0);
+    // Neither run gets its first answer before both have looked at the workspace, nor its last before both have changed
+    // everything: so they overlap on a busy machine too, where one may start seconds after the other.
+    let arrived = [const { AtomicU32::new(0) }; 3];
     let model = ScriptedModel::by_prompt(move |request| {
         let name = if request.user_texts().iter().any(|t| t.contains("red")) { "red" } else { "blue" };
         let turn = request.turn();
-        if turn == 2 {
+        if let (0 | 2, Some(arrived)) = (turn, arrived.get(turn)) {
             arrived.fetch_add(1, Ordering::SeqCst);
             let since = Instant::now();
             while arrived.load(Ordering::SeqCst) < 2 && since.elapsed() < Duration::from_secs(40) {

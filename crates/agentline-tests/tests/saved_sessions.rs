@@ -204,3 +204,30 @@ fn a_store_of_all_agents_adds_up_and_stays_as_it_is() {
     assert_eq!(store.list(&Filter::new()).unwrap(), cold, "and what is remembered is the same");
     assert_eq!(state(&home), before, "nothing of the agents was touched");
 }
+
+#[test]
+fn a_session_that_goes_on_in_a_second_file_after_a_rewind_is_one() {
+    let user = User::new();
+    let recorded = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../agentline-core/tests/captures/codex/saved/reverted.jsonl");
+    let text = fs::read_to_string(recorded).unwrap();
+    // The recording holds both files, one behind the other.
+    let second = text.match_indices("\"type\":\"session_meta\"").nth(1).unwrap().0;
+    let second = text[..second].rfind('\n').unwrap() + 1;
+    let id = "01a1e028-4dfa-75a2-adcd-efcf14d329b2";
+    let folder = user.path().join("x/sessions/2026/11/15");
+    for (name, part) in [
+        (format!("rollout-2026-11-15T17-01-40-{id}.jsonl"), &text[..second]),
+        (format!("rollout-2026-11-15T17-01-41-{id}_2.jsonl"), &text[second..]),
+    ] {
+        fs::write(folder.join(name), part).unwrap();
+    }
+    let store = user.store();
+    let found = store.find(id, &user.project()).unwrap();
+    assert_eq!(found.places().count(), 2);
+    let session = store.load(&found).unwrap();
+    let prompts: Vec<String> = session.entries.iter().filter(|e| e.is_prompt()).map(|e| e.text()).collect();
+    assert_eq!(prompts, ["one [[hello]]", "three [[hello]]"], "what was taken back is no part of it");
+    let listed = store.list(&Filter::new()).unwrap().into_iter().find(|one| one.info.id == id).unwrap();
+    assert_eq!((listed.prompts, listed.used.requests), (2, 3), "but it was used");
+}

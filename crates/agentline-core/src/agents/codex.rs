@@ -118,6 +118,11 @@ impl Agent for Codex {
         ((enveloped && has("payload")) || bare).then_some(SavedForm::Lines)
     }
 
+    /// What was said after a rewind is in a file of its own, which tells where the first one is to be cut.
+    fn session_files_go_on(&self) -> bool {
+        true
+    }
+
     fn session_fold(&self, form: SavedForm) -> Option<Box<dyn SessionFold>> {
         (form == SavedForm::Lines).then(|| Box::new(saved::CodexFold::new()) as _)
     }

@@ -7,7 +7,7 @@ use super::{
     facts::Facts,
     find::{Part, Place},
     index::Index,
-    load::{fold_together, read},
+    load::{read, read_all},
     project::{Digests, RealPaths, Wanted},
     scan::{Candidate, Stamp},
 };
@@ -207,7 +207,11 @@ fn merged(group: &[&(Candidate, Facts)], index: &mut Index, databases: &Database
         return facts;
     }
     let now = SystemTime::now();
-    let facts = Facts::of(&fold_together(group.iter().map(|(c, _)| read_candidate(c, databases)).collect()));
+    let parts: Vec<Part> = group.iter().map(|(candidate, _)| candidate.clone().part()).collect();
+    let first = &group[0].0;
+    let mut session = read_all(first.agent, &parts, databases).unwrap_or_default();
+    first.complete(&mut session.info);
+    let facts = Facts::of(&session);
     if group.iter().all(|(c, _)| c.is_lasting(now)) {
         index.put(key, stamp, &facts);
     }

@@ -3,7 +3,7 @@
 use super::{
     Store,
     database::Databases,
-    find::{Found, Place},
+    find::{Found, Part, Place},
 };
 use crate::Error;
 use agentline_core::{Agent, Damage, Entry, RawJson, SavedForm, SavedSession, SessionFold, SessionInfo};
@@ -20,23 +20,7 @@ impl Store {
     /// # Errors
     /// None of its files can be opened.
     pub fn load(&self, found: &Found) -> Result<SavedSession, Error> {
-        let mut parts = Vec::new();
-        let mut failed = None;
-        let databases = Databases::default();
-        for part in &found.parts {
-            match read(found.agent, &part.place, part.form, &databases) {
-                Ok(part) => parts.push(part),
-                Err(error) => failed = Some(error),
-            }
-        }
-        let mut session = match (parts.is_empty(), failed) {
-            (true, Some(error)) => return Err(error),
-            (_, failed) => {
-                let mut session = fold_together(parts);
-                session.damage.extend(failed.map(|error| Damage::new(None, error.to_string())));
-                session
-            }
-        };
+        let mut session = read_all(found.agent, &found.parts, &Databases::default())?;
         found.complete(&mut session.info);
         Ok(session)
     }
@@ -52,6 +36,46 @@ impl Store {
         all.sort_by_key(|stored| stored.info().started);
         Ok(all.into_iter().map(Found::from).collect())
     }
+}
+
+/// Reads all parts of a session. What cannot be opened is damage, unless nothing can.
+pub(super) fn read_all(
+    agent: &'static dyn Agent,
+    parts: &[Part],
+    databases: &Databases,
+) -> Result<SavedSession, Error> {
+    if parts.len() > 1 && agent.session_files_go_on() {
+        return read_on(agent, parts);
+    }
+    let (mut sessions, mut failed) = (Vec::new(), None);
+    for part in parts {
+        match read(agent, &part.place, part.form, databases) {
+            Ok(session) => sessions.push(session),
+            Err(error) => failed = Some(error),
+        }
+    }
+    match (sessions.is_empty(), failed) {
+        (true, Some(error)) => Err(error),
+        (_, failed) => {
+            let mut session = fold_together(sessions);
+            session.damage.extend(failed.map(|error| Damage::new(None, error.to_string())));
+            Ok(session)
+        }
+    }
+}
+
+/// Reads files that go on one another as one. Lines are numbered through all of them.
+fn read_on(agent: &'static dyn Agent, parts: &[Part]) -> Result<SavedSession, Error> {
+    let mut paths: Vec<&Path> = parts.iter().map(|part| part.place.path()).collect();
+    paths.sort();
+    let mut all = Vec::new();
+    for path in paths {
+        all.append(&mut bytes_of(path).map_err(Error::io("read", path))?);
+        if all.last().is_some_and(|last| *last != b'\n') {
+            all.push(b'\n');
+        }
+    }
+    Ok(fold_bytes(agent, Some(SavedForm::Lines), all))
 }
 
 /// Reads one file, or one session of a database.
