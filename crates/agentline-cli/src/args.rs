@@ -3,8 +3,8 @@
 use crate::{
     commands::{
         agents::AgentsArgs, completions::CompletionsArgs, config::ConfigArgs, demo::DemoArgs,
-        doctor::DoctorArgs, policy::PolicyArgs, pool::PoolArgs, prices::PricesArgs, replay::ReplayArgs,
-        run::RunArgs, sessions::SessionsArgs,
+        doctor::DoctorArgs, host::HostArgs, policy::PolicyArgs, pool::PoolArgs, prices::PricesArgs,
+        replay::ReplayArgs, run::RunArgs, sessions::SessionsArgs,
     },
     exit,
     ui::Color,
@@ -95,6 +95,8 @@ pub(crate) enum Command {
     Pool(PoolArgs),
     /// Say what tokens cost, and of which day that is
     Prices(PricesArgs),
+    /// Serve a program in any language over standard input and output
+    Host(HostArgs),
     /// Watch a whole run with no account: the real agent against a scripted model
     Demo(DemoArgs),
     /// Show the settings that are in force, or check them

@@ -38,6 +38,7 @@ pub fn main_impl() -> ExitCode {
         Command::Policy(args) => commands::policy::run(&mut ui, &args),
         Command::Pool(args) => commands::pool::run(&mut ui, args),
         Command::Prices(args) => commands::prices::run(&mut ui, &args),
+        Command::Host(args) => commands::host::run(&args),
         Command::Demo(args) => commands::demo::run(&mut ui, &args),
         Command::Config(args) => commands::config::run(&mut ui, &args),
         Command::Completions(args) => commands::completions::run(&mut ui, &args),

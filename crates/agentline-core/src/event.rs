@@ -256,6 +256,31 @@ impl ToolUse {
 }
 
 impl Event {
+    /// The word that stands under `type` in its JSON.
+    #[must_use]
+    pub fn type_word(&self) -> &'static str {
+        match self {
+            Self::Started(_) => "started",
+            Self::Text { .. } => "text",
+            Self::Thinking { .. } => "thinking",
+            Self::ToolUse(_) => "tool_use",
+            Self::ToolResult { .. } => "tool_result",
+            Self::FileChange { .. } => "file_change",
+            Self::Permission { .. } => "permission",
+            Self::Content { .. } => "content",
+            Self::Plan { .. } => "plan",
+            Self::Commands { .. } => "commands",
+            Self::Mode { .. } => "mode",
+            Self::ConfigOption { .. } => "config_option",
+            Self::SessionInfo { .. } => "session_info",
+            Self::Usage(_) => "usage",
+            Self::Warning { .. } => "warning",
+            Self::Unreadable { .. } => "unreadable",
+            Self::Agent { .. } => "agent",
+            Self::Outcome { .. } => "outcome",
+        }
+    }
+
     /// A warning.
     #[must_use]
     pub fn warning(code: impl Into<String>, message: impl Into<String>) -> Self {

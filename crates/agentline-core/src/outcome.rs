@@ -134,19 +134,25 @@ pub struct RunError {
     pub stderr_tail: String,
     /// Whether trying again can help.
     pub retryable: bool,
+    /// How long the service asked to be left in peace, in milliseconds, where it said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
 }
 
 impl RunError {
     /// What went wrong, with the end of the agent's standard error.
     #[must_use]
     pub fn new(failure: Failure, stderr_tail: String) -> Self {
+        let retryable = failure.kind.retryable() && !refused_for_good(failure.status);
+        let asked = || asked_to_wait(&failure.message).or_else(|| asked_to_wait(&stderr_tail));
         Self {
+            retry_after_ms: retryable.then(asked).flatten(),
             kind: failure.kind,
             phase: failure.kind.phase(),
             message: failure.message,
             hint: failure.hint,
             stderr_tail,
-            retryable: failure.kind.retryable() && !refused_for_good(failure.status),
+            retryable,
         }
     }
 }
@@ -154,6 +160,40 @@ impl RunError {
 /// A service that finds a request wrong finds it wrong again; one that is slow or busy does not.
 fn refused_for_good(status: Option<u16>) -> bool {
     status.is_some_and(|s| (400..500).contains(&s) && !matches!(s, 408 | 409 | 425 | 429))
+}
+
+/// The last time that a text asks to wait before another try, as services say it: `Please retry in 2.5s.`, `retry after 30
+/// seconds`, `"retryDelay": "41s"`.
+fn asked_to_wait(text: &str) -> Option<u64> {
+    let mut found = None;
+    for (i, _) in text.match_indices(['r', 'R']) {
+        let Some(rest) = text.get(i + 1..).and_then(|rest| rest.strip_prefix("etry")) else { continue };
+        let rest = rest.trim_start_matches([' ', '-', '_']);
+        let Some(rest) =
+            ["in", "after", "After", "Delay", "delay"].iter().find_map(|word| rest.strip_prefix(word))
+        else {
+            continue;
+        };
+        let rest = rest.trim_start_matches([' ', ':', '"', '=']);
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let Ok(number) = rest[..end].trim_end_matches('.').parse::<f64>() else { continue };
+        let unit = rest[end..].trim_start();
+        let scale = if unit.starts_with("ms") {
+            1.0
+        } else if unit.starts_with('m') {
+            60_000.0
+        } else {
+            1000.0
+        };
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a cast of a float saturates"
+        )]
+        let wait = (number * scale).ceil() as u64;
+        found = Some(wait);
+    }
+    found
 }
 
 /// A tool that was refused or not offered.
@@ -170,4 +210,27 @@ pub struct Denial {
     pub reason: String,
     /// The rule that refused it, where it is known.
     pub rule: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_that_a_service_asks_for_is_read() {
+        for (text, ms) in [
+            ("Please retry in 2s.", Some(2000)),
+            ("quota exceeded. Please retry in 36.5s", Some(36_500)),
+            ("Suggested retry after 30 seconds", Some(30_000)),
+            ("{\"retryDelay\": \"41s\"}", Some(41_000)),
+            ("retry-after: 7", Some(7000)),
+            ("Retry after 250ms", Some(250)),
+            ("retry in 2 minutes", Some(120_000)),
+            ("we retry in vain", None),
+            ("retried 5 times", None),
+            ("", None),
+        ] {
+            assert_eq!(asked_to_wait(text), ms, "{text}");
+        }
+    }
 }

@@ -17,6 +17,7 @@ mod error;
 pub mod files;
 mod follow;
 mod gear;
+pub mod host;
 pub mod install;
 mod link;
 mod litter;

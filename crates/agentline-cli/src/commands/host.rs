@@ -1,0 +1,48 @@
+//! `agentline host`: serves a program in any language, by JSON-RPC over standard input and output.
+
+use crate::{exit, live, setup::Setup, stop::Stop};
+use agentline::host;
+use clap::Args;
+
+const EXAMPLES: &str = "\
+Examples:
+  agentline host                              wait for requests on standard input
+  echo '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"run\",\"params\":{\"prompt\":\"Say hello\"}}' | agentline host --drain
+";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct HostArgs {
+    /// How many agents are alive at once, at most
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
+    processes: u16,
+    /// When standard input ends, finish what was asked for instead of stopping it
+    #[arg(long)]
+    drain: bool,
+}
+
+pub(crate) fn run(args: &HostArgs) -> Result<u8, Stop> {
+    let setup = Setup::read(None, None)?;
+    let config = setup.config()?;
+    let (agentline, _) = setup.equip(&config);
+    let mut options = host::HostOptions::default();
+    options.pool.max_processes = usize::from(args.processes);
+    options.drain = args.drain;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.map_err(|error| Stop::failed(format!("could not start a thread: {error}")))?;
+    let served = runtime.block_on(host::serve(
+        agentline,
+        tokio::io::stdin(),
+        tokio::io::stdout(),
+        options,
+        live::stopped(),
+    ));
+    // A thread may still wait for a line that nobody will read; the end of the program does not wait for it.
+    runtime.shutdown_background();
+    match served {
+        Ok(()) => Ok(exit::DONE),
+        // The host is gone; nobody is there to be told.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(exit::DONE),
+        Err(error) => Err(Stop::failed(format!("the host's streams failed: {error}"))),
+    }
+}

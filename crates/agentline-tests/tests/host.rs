@@ -1,0 +1,427 @@
+//! `agentline host`, as a program in another language would use it, on a fake agent.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+
+use agentline_tests::FakeStage;
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    io::{BufRead as _, BufReader, Write as _},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    time::{Duration, Instant},
+};
+
+/// A program that talks with agentline.
+struct Program {
+    stage: FakeStage,
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<Value>,
+    last_id: u64,
+    /// What came while something else was waited for.
+    kept: Vec<Value>,
+}
+
+/// What everyone in these tests asks for.
+fn common() -> Value {
+    json!({"permission_mode": "bypass", "pass_env": ["*"], "quiet_period_ms": 0, "timeout": 90})
+}
+
+impl Program {
+    fn start() -> Self {
+        let mut program = Self::silent(&[]);
+        program.call("initialize", json!({"defaults": common(), "client": {"name": "test", "version": "1"}}));
+        program
+    }
+
+    fn silent(args: &[&str]) -> Self {
+        let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
+        let mut child = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"))
+            .arg("host")
+            .args(args)
+            .env_clear()
+            .envs(stage.variables())
+            .current_dir(stage.workspace())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines() {
+                let Ok(line) = line else { return };
+                let value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not JSON: {line}"));
+                if send.send(value).is_err() {
+                    return;
+                }
+            }
+        });
+        let stdin = child.stdin.take();
+        Self { stage, child, stdin, lines, last_id: 100, kept: Vec::new() }
+    }
+
+    fn line(&mut self, line: &str) {
+        let stdin = self.stdin.as_mut().unwrap();
+        writeln!(stdin, "{line}").unwrap();
+        stdin.flush().unwrap();
+    }
+
+    fn send(&mut self, method: &str, params: Value) -> u64 {
+        self.last_id += 1;
+        let id = self.last_id;
+        self.line(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string());
+        id
+    }
+
+    fn reply(&mut self, question: &Value, result: Value) {
+        self.line(&json!({"jsonrpc": "2.0", "id": question["id"], "result": result}).to_string());
+    }
+
+    /// The next message that is wanted; the others are kept.
+    fn wait(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        if let Some(at) = self.kept.iter().position(&wanted) {
+            return self.kept.remove(at);
+        }
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(message) if wanted(&message) => return message,
+                Ok(message) => self.kept.push(message),
+                Err(RecvTimeoutError::Timeout) => panic!("no {what} came; came: {:#?}", self.kept),
+                Err(RecvTimeoutError::Disconnected) => {
+                    panic!("the host ended before {what} came: {:#?}", self.kept)
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, id: u64) -> Value {
+        self.wait("answer", |m| m["id"] == id && m.get("method").is_none())
+    }
+
+    fn question(&mut self, method: &str) -> Value {
+        self.wait(method, |m| m["method"] == method)
+    }
+
+    fn call(&mut self, method: &str, params: Value) -> Value {
+        let id = self.send(method, params);
+        let answer = self.answer(id);
+        assert!(answer.get("error").is_none(), "{method}: {answer}");
+        answer["result"].clone()
+    }
+
+    fn run(&mut self, prompt: &str) -> Value {
+        self.call("run", json!({"prompt": prompt}))
+    }
+
+    /// The texts of a run's events, joined.
+    fn texts(&self, run: &str) -> String {
+        let of_run = |m: &&Value| m["method"] == "run/event" && m["params"]["run"] == run;
+        let texts = self.kept.iter().filter(of_run).map(|m| &m["params"]["event"]);
+        texts.filter(|e| e["type"] == "text").filter_map(|e| e["text"].as_str()).collect()
+    }
+
+    /// Waits until nothing of the stage is alive.
+    fn nothing_left(&self, within: Duration) {
+        let until = Instant::now() + within;
+        while !self.stage.living().is_empty() {
+            assert!(Instant::now() < until, "still alive: {:?}", self.stage.living());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn runs_are_told_event_by_event_and_answered_with_their_outcome() {
+    let mut program = Program::start();
+    let id =
+        program.send("run", json!({"prompt": "say Hello\nsay  there.", "run": "mine", "name": "greeting"}));
+    let outcome = program.answer(id)["result"].clone();
+    assert_eq!(outcome["verdict"], "done", "{outcome}");
+    assert_eq!(outcome["name"], "greeting");
+    assert_eq!(outcome["text"], program.texts("mine"));
+    assert!(program.kept.iter().any(|m| m["params"]["event"]["type"] == "started"));
+    // Only what is wanted is told.
+    program.kept.clear();
+    let id = program.send("run", json!({"prompt": "say a\nplan\nsay b", "run": "few", "events": ["plan"]}));
+    program.answer(id);
+    let types: Vec<&str> =
+        program.kept.iter().filter_map(|m| m["params"]["event"]["type"].as_str()).collect();
+    assert_eq!(types, ["plan"]);
+}
+
+#[test]
+fn what_cannot_be_understood_is_answered_and_the_host_lives_on() {
+    let mut program = Program::start();
+    for (line, code) in [
+        ("{not json", -32700),
+        ("\u{1}\u{2}", -32700),
+        ("[]", -32600),
+        ("\"hello\"", -32600),
+        ("{}", -32600),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"fly"}"#, -32601),
+        (r#"{"jsonrpc":"2.0","id":2,"method":"run","params":{"prompt":""}}"#, -32602),
+        (r#"{"jsonrpc":"2.0","id":3,"method":"run","params":{"prompt":"x","timeout":"soon"}}"#, -32602),
+        (r#"{"jsonrpc":"2.0","id":4,"method":"run","params":{"prompt":"x","tools":"none"}}"#, -32602),
+        (
+            r#"{"jsonrpc":"2.0","id":5,"method":"run","params":{"prompt":"x","tools":[{"name":"a b"}]}}"#,
+            -32602,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":6,"method":"session/prompt","params":{"session":"none","prompt":"x"}}"#,
+            -32602,
+        ),
+        (r#"{"jsonrpc":"2.0","id":7,"method":"run","params":{"prompt":"x","agent":"nobody"}}"#, -32602),
+    ] {
+        program.line(line);
+        let error = program.wait("error", |m| m.get("error").is_some())["error"].clone();
+        assert_eq!(error["code"], code, "{line}: {error}");
+        assert!(!error["message"].as_str().unwrap().is_empty(), "{line}");
+    }
+    // A key that is not known is a warning, an answer that nobody waits for is nothing.
+    program.line(r#"{"jsonrpc":"2.0","id":999,"result":{}}"#);
+    let id = program.send("run", json!({"prompt": "say ok", "no_such_key": 1, "future": {"a": []}}));
+    let outcome = program.answer(id)["result"].clone();
+    assert_eq!(outcome["verdict"], "done", "{outcome}");
+    assert!(outcome["warnings"].to_string().contains("no_such_key"), "{}", outcome["warnings"]);
+}
+
+#[test]
+fn a_run_is_cancelled_with_everything_that_it_started() {
+    let mut program = Program::start();
+    let id = program.send("run", json!({"prompt": "say begun\nrun sleep 600", "run": "long"}));
+    program.wait("the tool", |m| m["params"]["event"]["type"] == "tool_use");
+    assert_eq!(program.call("cancel", json!({"run": "long"}))["found"], true);
+    assert_eq!(program.answer(id)["result"]["verdict"], "cancelled");
+    assert_eq!(program.call("cancel", json!({"run": "long"}))["found"], false);
+    assert_eq!(program.run("say still here")["text"], "still here");
+}
+
+#[test]
+fn the_host_is_asked_for_permission_and_silence_refuses() {
+    let mut program = Program::start();
+    let ask = |file: &str, more: Value| {
+        let mut params = json!({"prompt": format!("ask write_file {file} hi\nsay done"),
+            "permission_mode": "default", "ask_permission": true});
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        params
+    };
+    let id = program.send("run", ask("a.txt", json!({})));
+    let question = program.question("permission/ask");
+    assert_eq!(question["params"]["ask"]["tool"], "Write");
+    assert_eq!(question["params"]["ask"]["diffs"][0]["new"], "hi");
+    program.reply(&question, json!({"decision": "allow"}));
+    assert_eq!(program.answer(id)["result"]["files"][0]["path"], "a.txt");
+
+    let id = program.send("run", ask("b.txt", json!({})));
+    let question = program.question("permission/ask");
+    program.reply(&question, json!({"decision": "deny", "reason": "not on a Sunday"}));
+    let outcome = program.answer(id)["result"].clone();
+    assert_eq!(outcome["verdict"], "done_with_denials", "{outcome}");
+    assert!(outcome["denied"].to_string().contains("not on a Sunday"), "{outcome}");
+
+    // A host that says nothing holds up nobody else.
+    let id = program.send("run", ask("c.txt", json!({"answer_timeout_ms": 1500})));
+    program.question("permission/ask");
+    assert_eq!(program.run("say meanwhile")["text"], "meanwhile");
+    assert_eq!(program.answer(id)["result"]["verdict"], "done_with_denials");
+    assert!(!program.stage.workspace().join("c.txt").exists());
+}
+
+#[test]
+fn functions_of_the_host_are_tools() {
+    let mut program = Program::start();
+    let tools = json!([
+        {"name": "add", "description": "Adds", "input_schema": {"type": "object",
+            "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]}},
+        {"name": "slow", "description": "Never answers", "timeout_ms": 700},
+    ]);
+    let prompt = "call agentline add {\"a\": 2, \"b\": 3}\ncall agentline slow {}";
+    let id = program.send("run", json!({"prompt": prompt, "run": "tools", "tools": tools}));
+    let call = program.question("tool/call");
+    assert_eq!((&call["params"]["tool"], &call["params"]["run"]), (&json!("add"), &json!("tools")));
+    assert_eq!(call["params"]["input"], json!({"a": 2, "b": 3}));
+    program.reply(&call, json!({"output": {"sum": 5}}));
+    let slow = program.question("tool/call");
+    assert_eq!(slow["params"]["tool"], "slow");
+    let given_up = program.question("tool/cancel");
+    assert_eq!(given_up["params"]["call"], slow["params"]["call"]);
+    let outcome = program.answer(id)["result"].clone();
+    assert!(program.texts("tools").contains("\"sum\":5"), "{}", program.texts("tools"));
+    assert_eq!(outcome["tool_calls"], 2, "{outcome}");
+}
+
+#[test]
+fn answers_are_held_to_a_schema_and_checked_by_the_host() {
+    let mut program = Program::start();
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let outcome = program.call("run", json!({"prompt": "say {\"n\": 4}", "output_schema": schema}));
+    assert_eq!(outcome["output"], json!({"n": 4}), "{outcome}");
+
+    let id = program.send("run", json!({"prompt": "say first", "check": true, "max_rounds": 3}));
+    let first = program.question("check");
+    assert_eq!(first["params"]["text"], "first");
+    program.reply(&first, json!({"done": false, "message": "say second"}));
+    let second = program.question("check");
+    program.reply(&second, json!({"done": true}));
+    assert_eq!(program.answer(id)["result"]["verdict"], "done");
+    assert!(second["params"]["text"].as_str().unwrap().contains("second"), "{second}");
+}
+
+#[test]
+fn conversations_remember_and_end() {
+    let mut program = Program::start();
+    let opened = program.call("session/open", json!({"prompt": ""}));
+    let session = opened["session"].clone();
+    let say = |p: &mut Program, prompt: &str| {
+        p.call("session/prompt", json!({"session": session, "prompt": prompt}))
+    };
+    assert_eq!(say(&mut program, "say one")["text"], "one");
+    let history = say(&mut program, "history");
+    assert!(history["text"].as_str().unwrap().contains("say one"), "{history}");
+    assert_eq!(history["session_id"], opened["session_id"]);
+    program.call("session/close", json!({"session": session}));
+    let id = program.send("session/prompt", json!({"session": session, "prompt": "say x"}));
+    assert_eq!(program.answer(id)["error"]["code"], -32602);
+}
+
+#[test]
+fn attachments_may_stand_in_the_request() {
+    let mut program = Program::start();
+    let files =
+        json!([{"name": "note.txt", "text": "remember"}, {"name": "dot.png", "data": "iVBORw0KGgo="}]);
+    let outcome = program.call("run", json!({"prompt": "echo_prompt", "attachments": files}));
+    assert!(outcome["text"].as_str().unwrap().contains("image"), "{outcome}");
+    let id = program.send("run", json!({"prompt": "x", "attachments": [{"name": "a", "data": "!"}]}));
+    assert!(program.answer(id)["error"]["message"].as_str().unwrap().contains("attachments.0"));
+}
+
+#[test]
+fn many_runs_go_on_side_by_side_and_no_answer_is_lost() {
+    let mut program = Program::start();
+    let prompt = |n: u64| format!("chunks 50 part{n} {{n}} \nsay end {n}");
+    let ids: BTreeMap<u64, u64> = (0..24)
+        .map(|n| (program.send("run", json!({"prompt": prompt(n), "permission_mode": "plan"})), n))
+        .collect();
+    for (id, n) in ids {
+        let outcome = program.answer(id)["result"].clone();
+        assert_eq!(outcome["verdict"], "done", "{outcome}");
+        let text = program.texts(&id.to_string());
+        assert!(text.ends_with(&format!("end {n}")) && text.contains(&format!("part{n} 50")), "{text}");
+    }
+    let standing = program.call("pool/status", json!({}));
+    assert_eq!(standing["runs"]["active"], 0, "{standing}");
+    assert!(standing["pool"]["started"].as_u64().unwrap() <= 4, "{standing}");
+}
+
+#[test]
+fn a_run_that_was_refused_for_load_is_tried_again_and_told() {
+    let mut program = Program::start();
+    // The first attempt leaves a file by which the second knows that it is one.
+    let refused = "error 429 quota exceeded. Please retry in 1s";
+    let id = program.send("run", json!({"prompt": refused, "max_retries": 1}));
+    let retry = program.question("run/retry");
+    assert_eq!(retry["params"]["attempt"], 2, "{retry}");
+    assert!(retry["params"]["wait_ms"].as_u64().unwrap() >= 1000, "{retry}");
+    let outcome = program.answer(id)["result"].clone();
+    assert_eq!((&outcome["verdict"], &outcome["attempts"]), (&json!("rate_limited"), &json!(2)), "{outcome}");
+    assert_eq!(outcome["error"]["retry_after_ms"], 1000);
+    // Who has changed files is not sent again.
+    let changed = format!("tool write_file x.txt hi\n{refused}");
+    let outcome = program.call("run", json!({"prompt": changed, "max_retries": 2}));
+    assert_eq!(outcome.get("attempts"), None, "{outcome}");
+}
+
+#[test]
+fn a_host_that_goes_away_takes_its_runs_with_it() {
+    let mut program = Program::start();
+    for n in 0..4 {
+        program.send("run", json!({"prompt": "say up\nrun sleep 600", "run": format!("r{n}")}));
+    }
+    for _ in 0..4 {
+        program.wait("a run", |m| m["params"]["event"]["type"] == "tool_use");
+    }
+    assert!(program.stage.living().len() >= 8);
+    drop(program.stdin.take());
+    let ended = Instant::now();
+    assert!(program.child.wait().unwrap().success());
+    assert!(ended.elapsed() < Duration::from_secs(20), "{:?}", ended.elapsed());
+    program.nothing_left(Duration::from_secs(2));
+}
+
+#[test]
+fn killed_in_the_middle_of_four_runs_it_leaves_nothing() {
+    let mut program = Program::start();
+    for n in 0..4 {
+        program.send("run", json!({"prompt": "say up\nrun sleep 600", "run": format!("r{n}")}));
+    }
+    for _ in 0..4 {
+        program.wait("a run", |m| m["params"]["event"]["type"] == "tool_use");
+    }
+    program.child.kill().unwrap();
+    program.child.wait().unwrap();
+    program.nothing_left(Duration::from_secs(10));
+}
+
+#[test]
+fn what_was_asked_for_is_finished_when_the_input_ends_and_that_is_wanted() {
+    let mut program = Program::silent(&["--drain"]);
+    let params =
+        json!({"prompt": "sleep 300\nsay finished", "permission_mode": "bypass", "quiet_period_ms": 0});
+    let id = program.send("run", params);
+    drop(program.stdin.take());
+    assert_eq!(program.answer(id)["result"]["text"], "finished");
+}
+
+#[test]
+fn shutdown_ends_it_in_order() {
+    let mut program = Program::start();
+    assert_eq!(program.run("say hi")["text"], "hi");
+    program.call("shutdown", json!({}));
+    assert!(program.child.wait().unwrap().success());
+    program.nothing_left(Duration::from_secs(2));
+}
+
+/// `UPDATE_DOCS=1 cargo test -p agentline-tests --test host` writes the schema of the page anew.
+#[test]
+fn an_outcome_holds_its_messages_where_they_are_wanted_and_agents_are_looked_up() {
+    let mut program = Program::start();
+    let outcome = program.call("run", json!({"prompt": "Say hello", "messages": true}));
+    let messages = outcome["messages"].as_array().unwrap();
+    assert_eq!(messages.last().unwrap()["role"], "assistant", "{outcome}");
+    assert!(messages.last().unwrap().to_string().contains(outcome["text"].as_str().unwrap()), "{outcome}");
+    let without = program.call("run", json!({"prompt": "Say hello"}));
+    assert!(without.get("messages").is_none(), "{without}");
+    let found = program.call("detect", json!({}));
+    assert!(found["path"].as_str().unwrap().contains("fake-acp"), "{found}");
+    let can = program.call("capabilities", json!({"agent": "gemini"}));
+    assert!(can["models"].is_array() && can["supports_thinking"].is_boolean(), "{can}");
+    let id = program.send("detect", json!({"agent": "geminy"}));
+    let unknown = program.answer(id);
+    assert!(unknown["error"]["message"].as_str().unwrap().contains("gemini"), "{unknown}");
+}
+
+#[test]
+fn the_page_holds_the_schema_of_the_messages() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/host-protocol.md");
+    let written = std::fs::read_to_string(&page).unwrap();
+    let (before, rest) = written.split_once("<!-- schema -->\n").unwrap();
+    let (_, after) = rest.split_once("<!-- end of schema -->").unwrap();
+    let schema = serde_json::to_string_pretty(&agentline::host::messages::schema()).unwrap();
+    let current = format!("{before}<!-- schema -->\n```json\n{schema}\n```\n<!-- end of schema -->{after}");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&page, &current).unwrap();
+    } else {
+        assert!(written == current, "docs/host-protocol.md is out of date; run this test with UPDATE_DOCS=1");
+    }
+}

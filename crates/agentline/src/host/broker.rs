@@ -1,0 +1,227 @@
+//! Lets runs begin: so many at once, in the order in which they came, fewer while the model's service refuses, more again
+//! when it does not.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+use tokio::sync::oneshot;
+
+/// The first wait after a refusal; it doubles with each that follows.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// No wait is longer, unless the service itself asks for more.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Who may begin, and when.
+#[derive(Debug)]
+pub(super) struct Broker {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// As many as the host wants at once.
+    most: usize,
+    /// As many as the service seems to bear, with fractions: it grows by one when all of them went well.
+    bearable: f64,
+    active: usize,
+    /// Nobody begins before this.
+    not_before: Instant,
+    waiting: VecDeque<oneshot::Sender<Place>>,
+}
+
+/// A place for one attempt of a run; dropping it lets the next one in.
+#[derive(Debug)]
+pub(super) struct Place {
+    broker: Arc<Broker>,
+}
+
+/// How the service took an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It answered.
+    Well,
+    /// It refused for load or quota.
+    Refused,
+    /// That is not known: the run failed for another reason.
+    Unknown,
+}
+
+impl Broker {
+    pub(super) fn new(most: usize) -> Arc<Self> {
+        let most = most.max(1);
+        Arc::new(Self {
+            state: Mutex::new(State {
+                most,
+                bearable: bearable(most),
+                active: 0,
+                not_before: Instant::now(),
+                waiting: VecDeque::new(),
+            }),
+        })
+    }
+
+    /// Changes how many may be at work at once.
+    pub(super) fn set_most(self: &Arc<Self>, most: usize) {
+        let mut state = self.lock();
+        let was_full = state.bearable >= bearable(state.most);
+        state.most = most.max(1);
+        if was_full || state.bearable > bearable(state.most) {
+            state.bearable = bearable(state.most);
+        }
+        drop(state);
+        self.admit();
+    }
+
+    /// Waits for a place. First come, first served; who drops the future has left the queue.
+    pub(super) async fn place(self: &Arc<Self>) -> Place {
+        let (give, take) = oneshot::channel();
+        self.lock().waiting.push_back(give);
+        self.admit();
+        match take.await {
+            Ok(place) => place,
+            // The queue lives as long as we do and drops nobody; were it otherwise, a run more is the lesser harm.
+            Err(_) => {
+                self.lock().active += 1;
+                Place { broker: Arc::clone(self) }
+            }
+        }
+    }
+
+    /// Learns how the service took an attempt. Says how long to wait before the next attempt of the same run.
+    pub(super) fn learn(self: &Arc<Self>, taken: Taken, attempt: u32, asked: Option<Duration>) -> Duration {
+        let mut state = self.lock();
+        match taken {
+            Taken::Unknown => return Duration::ZERO,
+            Taken::Well => {
+                state.bearable = (state.bearable + 1.0 / state.bearable).min(bearable(state.most));
+                drop(state);
+                self.admit();
+                return Duration::ZERO;
+            }
+            Taken::Refused => {}
+        }
+        state.bearable = (state.bearable / 2.0).max(1.0);
+        let doubled = FIRST_WAIT * 2u32.saturating_pow(attempt.saturating_sub(1).min(8));
+        let wait = asked.unwrap_or(Duration::ZERO).max(doubled.min(LONGEST_WAIT));
+        let wait = wait.mul_f64(1.0 + jitter() / 4.0);
+        // The service has said how long it wants peace, or has only begun to refuse: others wait for a part of it.
+        let pause = asked.unwrap_or(wait / 4);
+        state.not_before = state.not_before.max(Instant::now() + pause);
+        wait
+    }
+
+    /// How many are at work, wait, and may be at work now.
+    pub(super) fn standing(&self) -> (usize, usize, usize) {
+        let state = self.lock();
+        (state.active, state.waiting.len(), state.allowed())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets in whoever may begin now.
+    fn admit(self: &Arc<Self>) {
+        loop {
+            let mut state = self.lock();
+            let now = Instant::now();
+            if state.waiting.is_empty() || state.active >= state.allowed() {
+                return;
+            }
+            if now < state.not_before {
+                let (later, wait) = (Arc::clone(self), state.not_before - now);
+                drop(state);
+                tokio::spawn(async move {
+                    tokio::time::sleep(wait).await;
+                    later.admit();
+                });
+                return;
+            }
+            let Some(next) = state.waiting.pop_front() else { return };
+            state.active += 1;
+            drop(state);
+            // Who has left gives the place back by dropping it.
+            drop(next.send(Place { broker: Arc::clone(self) }));
+        }
+    }
+}
+
+impl State {
+    fn allowed(&self) -> usize {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it lies between one and the most"
+        )]
+        let bearable = self.bearable as usize;
+        bearable.clamp(1, self.most)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.broker.lock().active -= 1;
+        self.broker.admit();
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nobody runs 2^52 agents")]
+fn bearable(most: usize) -> f64 {
+    most as f64
+}
+
+/// Between 0 and 1, so that many who were refused together do not come back together.
+fn jitter() -> f64 {
+    let (high, _) = uuid::Uuid::new_v4().as_u64_pair();
+    f64::from(u16::try_from(high >> 48).unwrap_or(0)) / f64::from(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn places_are_given_in_order_and_never_too_many() {
+        let broker = Broker::new(2);
+        let (one, two) = (broker.place().await, broker.place().await);
+        let mut third = Box::pin(broker.place());
+        let fourth = Box::pin(broker.place());
+        assert!(tokio::time::timeout(Duration::from_millis(20), &mut third).await.is_err());
+        assert_eq!(broker.standing().0, 2);
+        drop(fourth);
+        drop(one);
+        let third = third.await;
+        assert_eq!(broker.standing(), (2, 0, 2), "who left the queue has no place");
+        drop((two, third));
+        assert_eq!(broker.standing().0, 0);
+    }
+
+    #[tokio::test]
+    async fn refusals_slow_down_and_success_speeds_up_again() {
+        let broker = Broker::new(8);
+        let wait = broker.learn(Taken::Refused, 1, None);
+        assert!(wait >= FIRST_WAIT && wait <= FIRST_WAIT * 2, "{wait:?}");
+        assert_eq!(broker.standing().2, 4);
+        let later = broker.learn(Taken::Refused, 3, Some(Duration::from_secs(20)));
+        assert!(later >= Duration::from_secs(20), "{later:?}");
+        assert_eq!(broker.standing().2, 2);
+        for _ in 0..100 {
+            broker.learn(Taken::Well, 1, None);
+        }
+        assert_eq!(broker.standing().2, 8);
+        let far = broker.learn(Taken::Refused, 30, None);
+        assert!(far <= LONGEST_WAIT * 2, "{far:?}");
+        assert_eq!(broker.learn(Taken::Unknown, 1, None), Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn nobody_begins_while_the_service_wants_peace() {
+        let broker = Broker::new(2);
+        broker.learn(Taken::Refused, 1, Some(Duration::from_millis(80)));
+        let begun = Instant::now();
+        let _place = broker.place().await;
+        assert!(begun.elapsed() >= Duration::from_millis(75), "{:?}", begun.elapsed());
+    }
+}

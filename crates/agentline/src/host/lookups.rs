@@ -1,0 +1,121 @@
+//! What a host may look up: agents, and sessions that they saved.
+
+use super::{
+    messages::{AboutAgent, Detected, RpcError, SessionsLoad, SessionsQuery},
+    serve::Host,
+};
+use crate::{
+    agent_cli::{self, Capabilities},
+    sessions::{Case, Filter, Query},
+};
+use agentline_core::{BlockOrder, Message, RunRequest, claude_view, unified_view};
+use serde_json::{Value, json};
+
+impl Host {
+    /// What each agent can do over each of its surfaces.
+    pub(super) fn agents(&self) -> Value {
+        let agents = self.agentline.roster().all().map(|agent| {
+            let card = agent.card();
+            let surfaces: serde_json::Map<String, Value> = card
+                .surfaces
+                .iter()
+                .map(|surface| (surface.to_string(), json!(agent.abilities(*surface, None))))
+                .collect();
+            json!({"card": card, "surfaces": surfaces})
+        });
+        Value::Array(agents.collect())
+    }
+
+    /// Where the program of an agent is.
+    pub(super) async fn detect(&self, asked: AboutAgent) -> Result<Detected, RpcError> {
+        let id = self.about(&asked)?;
+        let detecting = self.agentline.clone();
+        let agent = id.clone();
+        let found = tokio::task::spawn_blocking(move || agent_cli::detect_cli(&detecting, &id)).await;
+        let path = found.ok().flatten().map(|path| path.to_string_lossy().into_owned());
+        Ok(Detected { agent, path })
+    }
+
+    /// What an agent can do, live where it tells.
+    pub(super) async fn capabilities(&self, asked: AboutAgent) -> Result<Capabilities, RpcError> {
+        Ok(agent_cli::capabilities(&self.agentline, &self.about(&asked)?).await?)
+    }
+
+    /// The agent that is meant, by its id.
+    fn about(&self, asked: &AboutAgent) -> Result<String, RpcError> {
+        let defaults = self.defaults();
+        let ours = RunRequest::default().agent;
+        let meant = asked.agent.as_deref().or_else(|| defaults.get("agent")?.as_str()).unwrap_or(&ours);
+        let agent = self.agentline.roster().find(meant).map_err(|problem| RpcError::usage(&[problem]))?;
+        Ok(agent.card().id.to_owned())
+    }
+
+    /// Sessions, newest first.
+    pub(super) async fn list(&self, asked: SessionsQuery) -> Result<Value, RpcError> {
+        let store = self.agentline.sessions();
+        self.agentline
+            .blocking(move |_| {
+                let mut found = store.list(&filter(&asked))?;
+                found.truncate(asked.limit.unwrap_or(usize::MAX));
+                Ok(json!({"sessions": found}))
+            })
+            .await
+    }
+
+    /// One session with its messages.
+    pub(super) async fn load(&self, asked: SessionsLoad) -> Result<Value, RpcError> {
+        let (store, cwd) = (self.agentline.sessions(), self.agentline.here().cwd.clone());
+        self.agentline
+            .blocking(move |_| {
+                let cwd = asked.project.as_ref().map_or(cwd.clone(), |project| cwd.join(project));
+                let filter =
+                    asked.agent.as_ref().map_or_else(Filter::new, |agent| Filter::new().agent(agent));
+                let which = asked.session.as_deref().unwrap_or("latest");
+                let session = store.load(&store.find_of(which, &cwd, &filter)?)?;
+                let order = if asked.order.as_deref() == Some("turn") {
+                    BlockOrder::Turn
+                } else {
+                    BlockOrder::Grouped
+                };
+                let messages: Vec<Message<'_>> = match asked.view.as_deref() {
+                    Some("claude") => claude_view(&session, asked.context).collect(),
+                    _ => unified_view(&session, order, asked.context).collect(),
+                };
+                Ok(json!({"session": session.info, "messages": messages, "damage": session.damage}))
+            })
+            .await
+    }
+
+    /// Sessions in which something was said.
+    pub(super) async fn search(&self, asked: SessionsQuery) -> Result<Value, RpcError> {
+        let store = self.agentline.sessions();
+        self.agentline
+            .blocking(move |_| {
+                let mut query = Query::new(asked.words.clone()).regex(asked.regex).filter(filter(&asked));
+                if asked.case_sensitive {
+                    query = query.case(Case::Sensitive);
+                }
+                let mut found = store.search(&query.context(asked.context_lines))?;
+                found.truncate(asked.limit.unwrap_or(usize::MAX));
+                Ok(json!({"results": found}))
+            })
+            .await
+    }
+}
+
+fn filter(asked: &SessionsQuery) -> Filter {
+    let mut filter = Filter::new();
+    if let Some(agent) = &asked.agent {
+        filter = filter.agent(agent);
+    }
+    if let Some(project) = &asked.project {
+        filter = filter.project(project);
+    }
+    if let Some(since) = asked.since {
+        filter = filter.since(since);
+    }
+    if let Some(until) = asked.until {
+        filter = filter.until(until);
+    }
+    filter
+}

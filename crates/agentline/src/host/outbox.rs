@@ -1,0 +1,211 @@
+//! Lines that wait for the host to read them. Nobody who puts one there ever waits: a host that reads slowly gets pieces of text
+//! joined, and no run is held up by it.
+
+use super::messages::RunEvent;
+use agentline_core::{Event, Record};
+use serde::Serialize;
+use serde_json::Value;
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::{
+    io::{AsyncWrite, AsyncWriteExt},
+    sync::Notify,
+};
+
+/// How much is written at once. What waits behind it can still be joined.
+const BATCH: usize = 64 << 10;
+
+/// The queue.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    queue: Mutex<Queue>,
+    bell: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    /// How many were taken out since the beginning: the number of the first that waits.
+    taken: u64,
+    /// The last piece of text of each run that waits, by its number.
+    open: HashMap<Arc<str>, u64>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+enum Waiting {
+    Line(String),
+    Event { run: Arc<str>, record: Box<Record>, joined: u64 },
+}
+
+#[derive(Serialize)]
+struct Notification<'a, P> {
+    jsonrpc: &'static str,
+    method: &'a str,
+    params: P,
+}
+
+impl Outbox {
+    /// A message that is not an event.
+    pub(super) fn say(&self, message: &impl Serialize) {
+        let line = serde_json::to_string(message).unwrap_or_default();
+        let mut queue = self.lock();
+        // What comes before an answer stays before it.
+        queue.open.clear();
+        queue.waiting.push_back(Waiting::Line(line));
+        drop(queue);
+        self.bell.notify_one();
+    }
+
+    /// A notification.
+    pub(super) fn notify(&self, method: &str, params: &impl Serialize) {
+        self.say(&Notification { jsonrpc: "2.0", method, params });
+    }
+
+    /// An event of a run.
+    pub(super) fn event(&self, run: &Arc<str>, record: Record) {
+        let mut queue = self.lock();
+        if !queue.join(run, &record) {
+            let number = queue.taken + queue.waiting.len() as u64;
+            if matches!(record.event, Event::Text { .. } | Event::Thinking { .. }) {
+                queue.open.insert(Arc::clone(run), number);
+            } else {
+                queue.open.remove(run);
+            }
+            queue.waiting.push_back(Waiting::Event {
+                run: Arc::clone(run),
+                record: Box::new(record),
+                joined: 1,
+            });
+        }
+        drop(queue);
+        self.bell.notify_one();
+    }
+
+    /// Nothing more comes; what waits is still written.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.bell.notify_one();
+    }
+
+    /// Writes until it is closed and empty.
+    pub(super) async fn write(&self, mut to: impl AsyncWrite + Unpin) -> std::io::Result<()> {
+        let mut bytes = Vec::with_capacity(BATCH);
+        loop {
+            bytes.clear();
+            let closed = self.lock().fill(&mut bytes);
+            if bytes.is_empty() {
+                if closed {
+                    return to.flush().await;
+                }
+                to.flush().await?;
+                self.bell.notified().await;
+                continue;
+            }
+            to.write_all(&bytes).await?;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    /// Adds a piece of text to the last one of its run, when that still waits.
+    fn join(&mut self, run: &Arc<str>, more: &Record) -> bool {
+        let Some(number) = self.open.get(run) else { return false };
+        let place = number.checked_sub(self.taken).and_then(|place| usize::try_from(place).ok());
+        let Some(Waiting::Event { record, joined, .. }) = place.and_then(|place| self.waiting.get_mut(place))
+        else {
+            return false;
+        };
+        match (&mut record.event, &more.event) {
+            (Event::Text { text }, Event::Text { text: piece })
+            | (Event::Thinking { text }, Event::Thinking { text: piece }) => text.push_str(piece),
+            _ => return false,
+        }
+        (record.seq, record.at_ms, record.line) = (more.seq, more.at_ms, more.line);
+        *joined += 1;
+        true
+    }
+
+    /// Takes out what is written next. Says whether nothing more comes.
+    fn fill(&mut self, bytes: &mut Vec<u8>) -> bool {
+        while bytes.len() < BATCH {
+            let Some(next) = self.waiting.pop_front() else { break };
+            self.taken += 1;
+            match next {
+                Waiting::Line(line) => bytes.extend_from_slice(line.as_bytes()),
+                Waiting::Event { run, record, joined } => {
+                    let event = serde_json::to_value(&record).unwrap_or(Value::Null);
+                    let params =
+                        RunEvent { run: run.to_string(), event, joined: (joined > 1).then_some(joined) };
+                    let told = Notification { jsonrpc: "2.0", method: "run/event", params };
+                    // Writing into memory does not fail.
+                    let _ = serde_json::to_writer(&mut *bytes, &told);
+                }
+            }
+            bytes.push(b'\n');
+        }
+        self.closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agentline_core::Origin;
+
+    fn text(seq: u32, text: &str) -> Record {
+        Record::new(seq, u64::from(seq), Origin::Stdout, None, Event::Text { text: text.into() })
+    }
+
+    async fn lines(outbox: &Outbox) -> Vec<Value> {
+        outbox.close();
+        let mut written = Vec::new();
+        outbox.write(&mut written).await.unwrap();
+        String::from_utf8(written).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_joined_run_by_run_and_nothing_is_lost() {
+        let outbox = Outbox::default();
+        let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
+        for seq in 1..=1000 {
+            outbox.event(&a, text(seq, "x"));
+            outbox.event(&b, text(seq, "y"));
+        }
+        outbox.event(&a, Record::new(1001, 0, Origin::Stdout, None, Event::warning("w", "m")));
+        outbox.event(&a, text(1002, "z"));
+        let lines = lines(&outbox).await;
+        let told: Vec<(&str, &str, Option<u64>)> = lines
+            .iter()
+            .map(|l| &l["params"])
+            .map(|p| (p["run"].as_str().unwrap(), p["event"]["type"].as_str().unwrap(), p["joined"].as_u64()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("a", "text", Some(1000)),
+                ("b", "text", Some(1000)),
+                ("a", "warning", None),
+                ("a", "text", None)
+            ]
+        );
+        assert_eq!(lines[0]["params"]["event"]["text"].as_str().unwrap().len(), 1000);
+        assert_eq!(lines[0]["params"]["event"]["seq"], 1000);
+    }
+
+    #[tokio::test]
+    async fn text_is_not_joined_across_an_answer() {
+        let outbox = Outbox::default();
+        let run: Arc<str> = "a".into();
+        outbox.event(&run, text(1, "x"));
+        outbox.say(&serde_json::json!({"id": 1}));
+        outbox.event(&run, text(2, "y"));
+        assert_eq!(lines(&outbox).await.len(), 3);
+    }
+}

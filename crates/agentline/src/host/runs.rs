@@ -1,0 +1,364 @@
+//! One run of a host: made ready from its keys, given a place, told event by event, tried again where that helps.
+
+use super::{
+    broker::Taken,
+    messages::{
+        CheckAnswer, CheckQuestion, EventsWanted, PermissionAnswer, PermissionQuestion, RpcError, RunParams,
+        RunRetry, ToolAnswer, ToolInvocation, ToolSpec,
+    },
+    peer::Peer,
+    serve::Host,
+};
+use crate::{
+    agentline::Agentline,
+    answer::{Judge, Permit},
+    options::RunOptions,
+    ready::stopped_before,
+    run::Run,
+    run_messages::{Completer, RunMessages},
+    schema::Schema,
+    settings,
+    tools::{Tool, ToolError, ToolHost, ToolOutput},
+    until::{Checked, Checker},
+};
+use agentline_core::{
+    Config, Event, Layer, Notice, Outcome, Problem, Problems, Record, RunRequest, Verdict, Who,
+};
+use serde_json::{Map, Value, json};
+use std::{path::PathBuf, sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
+
+/// How long a host may take to answer a question when nothing else is said.
+const ANSWER_TIME: Duration = Duration::from_secs(120);
+
+/// A run as it was asked for, with its settings read.
+pub(super) struct Wanted {
+    pub(super) agentline: Agentline,
+    pub(super) request: RunRequest,
+    pub(super) options: RunOptions,
+    /// What the host should hear about its keys.
+    pub(super) notices: Vec<Notice>,
+    /// Files that were sent with the request; they live as long as the run.
+    pub(super) sent: Option<tempfile::TempDir>,
+}
+
+impl Host {
+    /// Reads the keys of a run: those of the host's own files and environment, its defaults, and the run's on top.
+    pub(super) fn settle(
+        &self,
+        keys: Map<String, Value>,
+    ) -> Result<(Agentline, RunRequest, Vec<Notice>), RpcError> {
+        let here = self.agentline.here();
+        let dir = ["working_dir", "cwd"].iter().find_map(|key| keys.get(*key).and_then(Value::as_str));
+        let workspace = dir.map_or_else(|| here.cwd.clone(), |dir| here.cwd.join(dir));
+        let variables = here.env.iter().map(|(name, value)| (name.into(), value.into()));
+        let mut layers = settings::find_layers(&workspace, Some(&here.home), variables);
+        let defaults = self.defaults();
+        for (name, table) in [("initialize", defaults), ("run", keys)] {
+            layers.push(Layer::map(name, table).base(here.cwd.clone()).home(here.home.clone()));
+        }
+        let mut config = Config::build(&layers).map_err(|problems| RpcError::usage(&problems.0))?;
+        let notices = std::mem::take(&mut config.notices);
+        let (agentline, request) = self.agentline.clone().equip(&config);
+        Ok((agentline, request, notices))
+    }
+
+    /// Makes a run ready.
+    pub(super) fn wanted(&self, run: &Arc<str>, mut params: RunParams) -> Result<Wanted, RpcError> {
+        let sent = files_sent(&mut params.keys)?;
+        let mut schema = None;
+        match params.output_schema.take() {
+            Some(Value::String(path)) => drop(params.keys.insert("output_schema".into(), path.into())),
+            Some(Value::Null) | None => {}
+            Some(document) => schema = Some(Schema::from_value(document).map_err(|p| RpcError::usage(&p.0))?),
+        }
+        let (agentline, request, notices) = self.settle(std::mem::take(&mut params.keys))?;
+        let mut options = RunOptions { schema, ..RunOptions::new() };
+        let time = params.answer_timeout_ms.map_or(ANSWER_TIME, Duration::from_millis);
+        if !params.tools.is_empty() {
+            options.tools = Some(host_tools(&self.peer, run, &params)?);
+        }
+        if params.ask_permission {
+            options.judge = Some(judge(self.peer.clone(), Arc::clone(run), time));
+        }
+        if params.check {
+            options.until = Some(checker(self.peer.clone(), Arc::clone(run), time));
+        }
+        Ok(Wanted { agentline, request, options, notices, sent })
+    }
+
+    /// Runs it to its outcome.
+    pub(super) async fn run(
+        &self,
+        run: &Arc<str>,
+        params: RunParams,
+        stop: &CancellationToken,
+    ) -> Result<Value, RpcError> {
+        let events = params.events.clone();
+        let with_messages = params.messages;
+        let warm = params.warm.unwrap_or(true);
+        let retries = params.max_retries.unwrap_or_else(|| self.retries());
+        let wanted = self.wanted(run, params)?;
+        let mut attempt = 1;
+        let (outcome, messages) = loop {
+            let place = tokio::select! {
+                place = self.broker.place() => place,
+                () = stop.cancelled() => break (stopped_before(&who(run, &wanted.request), 2), None),
+            };
+            let (request, options) = (wanted.request.clone(), wanted.options.clone());
+            let completer = with_messages.then(|| Completer::new(&wanted.agentline, &request.prompt));
+            let begun = if warm {
+                self.pool().run_as(&wanted.agentline, request, options).await
+            } else {
+                wanted.agentline.run_with(request, options).await
+            };
+            let (outcome, messages) = self.follow(run, &events, begun?, completer, stop).await;
+            let taken = taken(&outcome);
+            let wait = self.broker.learn(taken, attempt, asked_to_wait(&outcome));
+            drop(place);
+            let changed = !outcome.files.is_empty() && !wanted.request.temporary_workspace;
+            if taken != Taken::Refused || attempt > retries || changed || stop.is_cancelled() {
+                break (outcome, messages);
+            }
+            attempt += 1;
+            let reason = outcome.error.as_ref().map_or_else(String::new, |error| error.message.clone());
+            let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+            let told = RunRetry { run: run.to_string(), attempt, wait_ms, reason };
+            self.peer.outbox.notify("run/retry", &told);
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = stop.cancelled() => break (outcome, messages),
+            }
+        };
+        drop(wanted.sent);
+        let mut value = told(&outcome, messages.as_ref(), &wanted.notices);
+        if attempt > 1 {
+            value["attempts"] = attempt.into();
+        }
+        Ok(value)
+    }
+
+    /// Tells the events of a run that goes on, and stops it when the host wants it. Its messages come with it where they can
+    /// be completed.
+    pub(super) async fn follow(
+        &self,
+        run: &Arc<str>,
+        events: &EventsWanted,
+        mut going: Run,
+        mut completer: Option<Completer>,
+        stop: &CancellationToken,
+    ) -> (Outcome, Option<RunMessages>) {
+        let mut transcript = completer.as_mut().map(|completer| {
+            completer.begun(&going);
+            completer.transcript()
+        });
+        let canceller = going.canceller();
+        let mut stopping = false;
+        let mut last = None;
+        loop {
+            let record = tokio::select! {
+                record = going.next() => record,
+                () = stop.cancelled(), if !stopping => {
+                    stopping = true;
+                    canceller.cancel();
+                    continue;
+                }
+            };
+            let Some(record) = record else { break };
+            if let Some(transcript) = &mut transcript {
+                transcript.take(&record);
+            }
+            if let Event::Outcome { outcome } = record.event {
+                // It is the answer to the request.
+                last = Some(*outcome);
+            } else if is_wanted(events, &record) {
+                self.peer.outbox.event(run, record);
+            }
+        }
+        // A run ends with its outcome; were it otherwise, the host still needs an answer.
+        let outcome = last.unwrap_or_else(|| stopped_before(&who(run, &RunRequest::default()), 15));
+        let (Some(completer), Some(transcript)) = (completer, transcript) else { return (outcome, None) };
+        let reading = tokio::task::spawn_blocking(move || {
+            let messages = completer.complete(transcript, &outcome);
+            (outcome, Some(messages))
+        });
+        match reading.await {
+            Ok(both) => both,
+            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+        }
+    }
+}
+
+/// The outcome as the host reads it.
+pub(super) fn told(outcome: &Outcome, messages: Option<&RunMessages>, notices: &[Notice]) -> Value {
+    let mut value = serde_json::to_value(outcome).unwrap_or_default();
+    let notices = notices.iter().chain(messages.and_then(|messages| messages.warning.as_ref()));
+    if let Some(warnings) = value["warnings"].as_array_mut() {
+        warnings.extend(notices.map(|notice| serde_json::to_value(notice).unwrap_or_default()));
+    }
+    if let Some(messages) = messages {
+        value["messages"] = serde_json::to_value(&messages.messages).unwrap_or_default();
+    }
+    value
+}
+
+fn who(run: &str, request: &RunRequest) -> Who {
+    let mut who = Who::default();
+    run.clone_into(&mut who.run_id);
+    who.agent.clone_from(&request.agent);
+    who.name.clone_from(&request.name);
+    who
+}
+
+fn is_wanted(events: &EventsWanted, record: &Record) -> bool {
+    match events {
+        EventsWanted::All(all) => *all,
+        EventsWanted::Types(types) => types.iter().any(|wanted| wanted == record.event.type_word()),
+    }
+}
+
+/// How the model's service took an attempt.
+fn taken(outcome: &Outcome) -> Taken {
+    match outcome.verdict {
+        Verdict::RateLimited => Taken::Refused,
+        Verdict::Done | Verdict::DoneWithDenials | Verdict::Empty => Taken::Well,
+        _ => Taken::Unknown,
+    }
+}
+
+/// How long the service asked us to wait, where it said so.
+fn asked_to_wait(outcome: &Outcome) -> Option<Duration> {
+    outcome.error.as_ref()?.retry_after_ms.map(Duration::from_millis)
+}
+
+/// Files that stand in the request itself become files that can be attached.
+fn files_sent(keys: &mut Map<String, Value>) -> Result<Option<tempfile::TempDir>, RpcError> {
+    let Some(list) = keys.get_mut("attachments").and_then(Value::as_array_mut) else { return Ok(None) };
+    if list.iter().all(|one| !one.is_object()) {
+        return Ok(None);
+    }
+    let wrong = |i: usize, what: &str| {
+        let problem = Problem::new(format!("attachments.{i}"), what.to_owned());
+        RpcError::usage(&[problem.hint("write a path, or {\"name\": \"a.png\", \"data\": \"…base64…\"}")])
+    };
+    let failed = |error: std::io::Error| {
+        RpcError::new(RpcError::INTERNAL, format!("an attachment could not be kept: {error}"))
+    };
+    let folder = tempfile::tempdir().map_err(failed)?;
+    for (i, one) in list.iter_mut().enumerate() {
+        let Some(file) = one.as_object() else { continue };
+        let word = |key: &str| file.get(key).and_then(Value::as_str);
+        let name = word("name").unwrap_or("attachment");
+        let name = PathBuf::from(name)
+            .file_name()
+            .map(|name| folder.path().join(format!("{i}-{}", name.to_string_lossy())));
+        let name = name.ok_or_else(|| wrong(i, "has a `name` that is no file name"))?;
+        let bytes = match (word("data"), word("text")) {
+            (Some(data), _) => {
+                use base64::Engine as _;
+                let decoded = base64::engine::general_purpose::STANDARD.decode(data);
+                decoded.map_err(|_| wrong(i, "has `data` that is not base64"))?
+            }
+            (None, Some(text)) => text.as_bytes().to_vec(),
+            (None, None) => return Err(wrong(i, "has neither `data` nor `text`")),
+        };
+        std::fs::write(&name, bytes).map_err(failed)?;
+        *one = Value::String(name.to_string_lossy().into_owned());
+    }
+    Ok(Some(folder))
+}
+
+/// Functions of the host as tools.
+fn host_tools(peer: &Peer, run: &Arc<str>, params: &RunParams) -> Result<ToolHost, RpcError> {
+    let mut tools = ToolHost::new();
+    if let Some(name) = &params.tool_server {
+        tools = tools.server_name(name);
+    }
+    for spec in &params.tools {
+        tools = tools.tool(host_tool(peer.clone(), Arc::clone(run), spec));
+    }
+    tools.check().map_err(|Problems(problems)| RpcError::usage(&problems))?;
+    Ok(tools)
+}
+
+fn host_tool(peer: Peer, run: Arc<str>, spec: &ToolSpec) -> Tool {
+    let schema = spec.input_schema.clone().unwrap_or_else(|| json!({"type": "object"}));
+    let limit = spec.timeout_ms.map(Duration::from_millis);
+    let name = spec.name.clone();
+    let tool = Tool::new(&spec.name, &spec.description, schema, move |input, call| {
+        let (peer, name) = (peer.clone(), name.clone());
+        let asked = ToolInvocation { run: run.to_string(), call: call.number, tool: name, input };
+        async move {
+            // The tool's own time is over before this one is.
+            let given_up = GivenUp { peer: &peer, asked: &asked };
+            let answer = peer.ask::<ToolAnswer>("tool/call", &asked, Duration::from_secs(86_400)).await;
+            std::mem::forget(given_up);
+            match answer {
+                Ok(answer) => {
+                    let text = match answer.output {
+                        Value::String(text) => ToolOutput::text(text),
+                        Value::Null => ToolOutput::text("done"),
+                        object @ Value::Object(_) => ToolOutput::text(object.to_string()).structured(object),
+                        other => ToolOutput::text(other.to_string()),
+                    };
+                    Ok(ToolOutput { is_error: answer.is_error, ..text })
+                }
+                Err(why) => Err(ToolError::from(why.to_string())),
+            }
+        }
+    });
+    match limit {
+        Some(limit) => tool.timeout(limit),
+        None => tool,
+    }
+}
+
+/// Tells the host when nobody wants the answer of its function any more.
+struct GivenUp<'a> {
+    peer: &'a Peer,
+    asked: &'a ToolInvocation,
+}
+
+impl Drop for GivenUp<'_> {
+    fn drop(&mut self) {
+        self.peer.outbox.notify("tool/cancel", self.asked);
+    }
+}
+
+/// Asks the host whether a tool may run. A host that does not answer has refused.
+fn judge(peer: Peer, run: Arc<str>, time: Duration) -> Judge {
+    Judge::new(move |ask| {
+        let peer = peer.clone();
+        let asked =
+            PermissionQuestion { run: run.to_string(), ask: serde_json::to_value(&ask).unwrap_or_default() };
+        async move {
+            match peer.ask::<PermissionAnswer>("permission/ask", &asked, time).await {
+                Ok(answer) if answer.decision == "allow" => Permit::Allow,
+                Ok(answer) => Permit::Deny(answer.reason.unwrap_or_else(|| "refused by the host".into())),
+                Err(why) => Permit::Deny(why.to_string()),
+            }
+        }
+    })
+}
+
+/// Asks the host whether the task is complete. A host that cannot say so ends the rounds with the failure of its check.
+fn checker(peer: Peer, run: Arc<str>, time: Duration) -> Checker {
+    Checker::new(move |input| {
+        let peer = peer.clone();
+        let asked = CheckQuestion {
+            run: run.to_string(),
+            text: input.text,
+            output: input.value.unwrap_or_default(),
+            working_dir: input.workspace.to_string_lossy().into_owned(),
+        };
+        async move {
+            match peer.ask::<CheckAnswer>("check", &asked, time).await {
+                Ok(CheckAnswer { done: true, .. }) => Checked::Done,
+                Ok(answer) => {
+                    Checked::Continue(answer.message.unwrap_or_else(|| "the task is not complete yet".into()))
+                }
+                Err(why) => Checked::Continue(format!("the check could not be made: {why}")),
+            }
+        }
+    })
+}

@@ -1,0 +1,430 @@
+//! Reads what a host sends, line by line, and has it done. Every request gets an answer; a line that is none gets an error.
+
+use super::{
+    broker::Broker,
+    messages::{
+        Cancel, Cancelled, Initialize, Initialized, PROTOCOL, Party, PoolSettings, Prewarm, RpcError,
+        RunParams, SessionClose, SessionPrompt,
+    },
+    peer::Peer,
+    talks::Talks,
+};
+use crate::{
+    agentline::Agentline,
+    pool::{Pool, PoolOptions},
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use std::{
+    collections::HashMap,
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader},
+    sync::mpsc,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// How often a refused run is tried again when nothing else is said.
+const RETRIES: u32 = 3;
+/// A line of a host is not longer than this: attachments stand in it.
+const LONGEST_LINE: usize = 256 << 20;
+
+/// What a host may call.
+const METHODS: &[&str] = &[
+    "initialize",
+    "run",
+    "cancel",
+    "session/open",
+    "session/prompt",
+    "session/close",
+    "agents",
+    "detect",
+    "capabilities",
+    "sessions/list",
+    "sessions/load",
+    "sessions/search",
+    "pool/status",
+    "pool/configure",
+    "pool/prewarm",
+    "shutdown",
+];
+/// What a host may be called by.
+const CALLBACKS: &[&str] = &["permission/ask", "tool/call", "check"];
+
+/// How a host is served.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct HostOptions {
+    /// The pool behind it; the host may say otherwise in `initialize`.
+    pub pool: PoolOptions,
+    /// Runs that go on when the host closes its side are finished, not stopped.
+    pub drain: bool,
+}
+
+/// One host and all that goes on for it.
+pub(super) struct Host {
+    pub(super) agentline: Agentline,
+    pub(super) peer: Peer,
+    pool: Mutex<(Pool, PoolOptions)>,
+    pub(super) broker: Arc<Broker>,
+    pub(super) talks: Talks,
+    settings: Mutex<Settings>,
+    runs: Mutex<HashMap<Arc<str>, CancellationToken>>,
+    ending: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct Settings {
+    defaults: Map<String, Value>,
+    retries: Option<u32>,
+}
+
+/// Serves one host until it closes its side, asks for the end, or `stop` comes. Runs that still go on are stopped then, and
+/// nothing of them is left when this returns.
+///
+/// # Errors
+/// The host's streams failed.
+pub async fn serve(
+    agentline: Agentline,
+    read: impl AsyncRead + Unpin,
+    write: impl AsyncWrite + Unpin + Send + 'static,
+    options: HostOptions,
+    stop: impl Future<Output = ()>,
+) -> std::io::Result<()> {
+    let peer = Peer::default();
+    let places = options.pool.max_processes * options.pool.lanes;
+    let host = Arc::new(Host {
+        pool: Mutex::new((Pool::new(agentline.clone(), options.pool.clone()), options.pool.clone())),
+        agentline,
+        broker: Broker::new(places),
+        talks: Talks::default(),
+        settings: Mutex::default(),
+        runs: Mutex::default(),
+        ending: CancellationToken::new(),
+        peer: peer.clone(),
+    });
+    let (broken, mut is_broken) = mpsc::channel::<()>(1);
+    let outbox = Arc::clone(&peer.outbox);
+    let writer = tokio::spawn(async move {
+        let done = outbox.write(write).await;
+        drop(broken);
+        done
+    });
+    let work = TaskTracker::new();
+    let mut lines = Lines { from: BufReader::new(read), line: Vec::new() };
+    let mut stop = std::pin::pin!(stop);
+    let mut finish = false;
+    loop {
+        tokio::select! {
+            line = lines.next() => match line {
+                Ok(Some(line)) => host.take(line, &work),
+                Ok(None) | Err(_) => {
+                    finish = options.drain;
+                    break;
+                }
+            },
+            () = host.ending.cancelled() => break,
+            () = &mut stop => break,
+            // Nobody reads any more: nobody wants to know.
+            _ = is_broken.recv() => break,
+        }
+    }
+    host.peer.gone();
+    work.close();
+    if finish {
+        tokio::select! {
+            () = work.wait() => {}
+            () = &mut stop => {}
+            _ = is_broken.recv() => {}
+        }
+    }
+    for stop in host.runs().values() {
+        stop.cancel();
+    }
+    work.wait().await;
+    host.talks.close_all().await;
+    host.pool().close().await;
+    host.peer.outbox.close();
+    match writer.await {
+        Ok(done) => done,
+        Err(_) => Ok(()),
+    }
+}
+
+/// Lines of a host, whatever bytes they hold.
+struct Lines<R> {
+    from: BufReader<R>,
+    line: Vec<u8>,
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    /// The next line; what of it came before the wait was given up is kept.
+    async fn next(&mut self) -> std::io::Result<Option<Vec<u8>>> {
+        loop {
+            let (found, used) = {
+                let bytes = self.from.fill_buf().await?;
+                if bytes.is_empty() {
+                    let rest = std::mem::take(&mut self.line);
+                    return Ok(Some(rest).filter(|rest| !rest.is_empty()));
+                }
+                let end = memchr::memchr(b'\n', bytes);
+                self.line.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
+                (end.is_some(), end.map_or(bytes.len(), |end| end + 1))
+            };
+            self.from.consume(used);
+            if self.line.len() > LONGEST_LINE {
+                // It is told as a line that cannot be read; the rest of it will be another.
+                return Ok(Some(std::mem::take(&mut self.line)));
+            }
+            if found {
+                return Ok(Some(std::mem::take(&mut self.line)));
+            }
+        }
+    }
+}
+
+impl Host {
+    pub(super) fn defaults(&self) -> Map<String, Value> {
+        self.settings().defaults.clone()
+    }
+
+    pub(super) fn retries(&self) -> u32 {
+        self.settings().retries.unwrap_or(RETRIES)
+    }
+
+    fn settings(&self) -> MutexGuard<'_, Settings> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn runs(&self) -> MutexGuard<'_, HashMap<Arc<str>, CancellationToken>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes one line.
+    fn take(self: &Arc<Self>, line: Vec<u8>, work: &TaskTracker) {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return;
+        }
+        let message = match serde_json::from_slice::<Value>(&line) {
+            Ok(Value::Object(message)) => message,
+            Ok(_) => {
+                return self.refuse(&Value::Null, RpcError::new(RpcError::INVALID, "a message is an object"));
+            }
+            Err(why) => {
+                let error = RpcError::new(RpcError::PARSE, format!("the line is not JSON: {why}"));
+                return self.refuse(&Value::Null, error);
+            }
+        };
+        let id = message.get("id").cloned();
+        let Some(method) = message.get("method").and_then(Value::as_str) else {
+            return self.take_answer(id, message);
+        };
+        let params = message.get("params").cloned().unwrap_or(Value::Null);
+        let (host, method) = (Arc::clone(self), method.to_owned());
+        // What comes after it may depend on it.
+        if method == "initialize" || method == "pool/configure" || method == "cancel" {
+            let answer = host.settle_now(&method, params);
+            return host.answer(id.as_ref(), answer);
+        }
+        work.spawn(async move {
+            let answer = host.call(&method, params, id.as_ref()).await;
+            host.answer(id.as_ref(), answer);
+            if method == "shutdown" {
+                host.ending.cancel();
+            }
+        });
+    }
+
+    /// What is no request is an answer to one of ours, or nothing.
+    fn take_answer(&self, id: Option<Value>, mut message: Map<String, Value>) {
+        let answer = match (message.remove("error"), message.remove("result")) {
+            (Some(error), _) => {
+                let message = error["message"].as_str().unwrap_or("the host refused").to_owned();
+                Err(RpcError::new(error["code"].as_i64().unwrap_or(RpcError::INTERNAL), message))
+            }
+            (None, Some(result)) => Ok(result),
+            (None, None) => {
+                let error =
+                    RpcError::new(RpcError::INVALID, "a message has a `method`, a `result` or an `error`");
+                return self.refuse(&id.unwrap_or_default(), error);
+            }
+        };
+        // An answer that nobody waits for came too late; that is no fault.
+        let _ = id.is_some_and(|id| self.peer.answered(&id, answer));
+    }
+
+    fn answer(&self, id: Option<&Value>, answer: Result<Value, RpcError>) {
+        // A notification gets no answer.
+        let Some(id) = id else { return };
+        match answer {
+            Ok(result) => self.peer.outbox.say(&json!({"jsonrpc": "2.0", "id": id, "result": result})),
+            Err(error) => self.refuse(id, error),
+        }
+    }
+
+    fn refuse(&self, id: &Value, error: RpcError) {
+        self.peer.outbox.say(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
+    }
+
+    /// What takes no time.
+    fn settle_now(&self, method: &str, params: Value) -> Result<Value, RpcError> {
+        match method {
+            "initialize" => {
+                let asked: Initialize = read(params)?;
+                self.configure(&asked.pool);
+                if let Some(most) = asked.max_concurrent {
+                    self.broker.set_most(most);
+                }
+                *self.settings() = Settings { defaults: asked.defaults, retries: asked.max_retries };
+                let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+                write(&Initialized {
+                    protocol: PROTOCOL,
+                    server: Party::new("agentline", env!("CARGO_PKG_VERSION")),
+                    methods: words(METHODS),
+                    callbacks: words(CALLBACKS),
+                    agents: self.agentline.roster().all().map(|agent| agent.card().id.to_owned()).collect(),
+                })
+            }
+            "pool/configure" => {
+                self.configure(&read(params)?);
+                Ok(json!({}))
+            }
+            _ => {
+                let asked: Cancel = read(params)?;
+                let found = self.runs().get(asked.run.as_str()).map(CancellationToken::cancel).is_some();
+                write(&Cancelled { found })
+            }
+        }
+    }
+
+    /// The pool for runs that begin now.
+    pub(super) fn pool(&self) -> Pool {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// Other settings are another pool; the old one lets its agents go when their runs are over.
+    fn configure(&self, asked: &PoolSettings) {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut options = pool.1.clone();
+        let places = options.max_processes * options.lanes;
+        set(&mut options.max_processes, asked.max_processes.map(|n| n.max(1)));
+        set(&mut options.lanes, asked.lanes.map(|n| n.max(1)));
+        set(&mut options.max_queue, asked.max_queue);
+        set(&mut options.max_sessions, asked.max_sessions.map(|n| n.max(1)));
+        set(&mut options.max_memory, asked.max_memory_mb.map(|mb| mb << 20));
+        set(&mut options.max_age, asked.max_age_s.map(Duration::from_secs));
+        set(&mut options.idle, asked.idle_s.map(Duration::from_secs));
+        if options == pool.1 {
+            return;
+        }
+        let now = options.max_processes * options.lanes;
+        *pool = (Pool::new(self.agentline.clone(), options.clone()), options);
+        drop(pool);
+        if now != places {
+            self.broker.set_most(now);
+        }
+    }
+
+    async fn call(&self, method: &str, params: Value, id: Option<&Value>) -> Result<Value, RpcError> {
+        match method {
+            "run" => {
+                let params: RunParams = read(params)?;
+                let run = self.begin(params.run.as_deref(), id)?;
+                self.run(&run.name, params, &run.stop).await
+            }
+            "session/open" => {
+                let params: RunParams = read(params)?;
+                let run = self.begin(params.run.as_deref(), id)?;
+                write(&self.open(&run.name, params).await?)
+            }
+            "session/prompt" => {
+                let params: SessionPrompt = read(params)?;
+                let run = self.begin(params.run.as_deref(), id)?;
+                self.prompt(&run.name, params, &run.stop).await
+            }
+            "session/close" => {
+                let params: SessionClose = read(params)?;
+                self.close(&params.session).await?;
+                Ok(json!({}))
+            }
+            "agents" => Ok(self.agents()),
+            "detect" => write(&self.detect(read(params)?).await?),
+            "capabilities" => write(&self.capabilities(read(params)?).await?),
+            "sessions/list" => self.list(read(params)?).await,
+            "sessions/load" => self.load(read(params)?).await,
+            "sessions/search" => self.search(read(params)?).await,
+            "pool/status" => {
+                let (active, waiting, allowed) = self.broker.standing();
+                let runs = json!({"active": active, "waiting": waiting, "allowed": allowed});
+                Ok(json!({"pool": self.pool().status(), "runs": runs}))
+            }
+            "pool/prewarm" => {
+                let params: Prewarm = read(params)?;
+                let mut keys = params.keys;
+                keys.entry("prompt").or_insert_with(|| "ready".into());
+                let (_, request, _) = self.settle(keys)?;
+                let ready = self.pool().prewarm(request, params.runs.max(1)).await?;
+                Ok(json!({"ready": ready}))
+            }
+            "shutdown" => Ok(json!({})),
+            _ => {
+                let message = format!("there is no method `{method}`; known: {}", METHODS.join(", "));
+                Err(RpcError::new(RpcError::METHOD, message))
+            }
+        }
+    }
+
+    /// Notes a run under the host's name for it.
+    fn begin(&self, name: Option<&str>, id: Option<&Value>) -> Result<Noted<'_>, RpcError> {
+        let name: Arc<str> = match (name, id) {
+            (Some(name), _) => name.into(),
+            (None, Some(Value::String(id))) => id.as_str().into(),
+            (None, Some(id)) => id.to_string().into(),
+            (None, None) => uuid::Uuid::new_v4().to_string().into(),
+        };
+        let mut runs = self.runs();
+        if runs.contains_key(&name) {
+            let problem = agentline_core::Problem::new("run", format!("a run `{name}` is going on already"));
+            return Err(RpcError::usage(&[
+                problem.hint("give each run a name of its own, or leave `run` out")
+            ]));
+        }
+        let stop = CancellationToken::new();
+        runs.insert(Arc::clone(&name), stop.clone());
+        Ok(Noted { host: self, name, stop })
+    }
+}
+
+/// A run that is noted until this is dropped.
+struct Noted<'a> {
+    host: &'a Host,
+    name: Arc<str>,
+    stop: CancellationToken,
+}
+
+impl Drop for Noted<'_> {
+    fn drop(&mut self) {
+        self.host.runs().remove(&self.name);
+    }
+}
+
+fn set<T>(to: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *to = value;
+    }
+}
+
+fn read<T: DeserializeOwned + Default>(params: Value) -> Result<T, RpcError> {
+    match params {
+        Value::Null => Ok(T::default()),
+        params => serde_json::from_value(params)
+            .map_err(|why| RpcError::new(RpcError::PARAMS, format!("the params do not fit: {why}"))),
+    }
+}
+
+fn write(value: &impl serde::Serialize) -> Result<Value, RpcError> {
+    serde_json::to_value(value).map_err(|why| RpcError::new(RpcError::INTERNAL, why.to_string()))
+}

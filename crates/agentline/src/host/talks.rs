@@ -1,0 +1,91 @@
+//! Conversations of a host: opened, prompted one after another, closed.
+
+use super::{
+    messages::{RpcError, RunParams, SessionOpened, SessionPrompt},
+    runs::told,
+    serve::Host,
+};
+use crate::{run_messages::Completer, session::Session};
+use agentline_core::Problem;
+use serde_json::Value;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio_util::sync::CancellationToken;
+
+/// The conversations that are open, by our name for them.
+#[derive(Debug, Default)]
+pub(super) struct Talks {
+    open: Mutex<HashMap<String, Talk>>,
+}
+
+#[derive(Clone, Debug)]
+struct Talk {
+    session: Arc<Session>,
+    /// Files that were sent when it was opened.
+    _sent: Option<Arc<tempfile::TempDir>>,
+}
+
+impl Talks {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Talk>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, name: &str) -> Result<Talk, RpcError> {
+        self.lock().get(name).cloned().ok_or_else(|| {
+            let problem = Problem::new("session", format!("there is no open conversation `{name}`"));
+            RpcError::usage(&[problem.hint("open one with `session/open`")])
+        })
+    }
+
+    /// Ends all of them.
+    pub(super) async fn close_all(&self) {
+        let all: Vec<Talk> = self.lock().drain().map(|(_, talk)| talk).collect();
+        for talk in all {
+            close(talk).await;
+        }
+    }
+}
+
+async fn close(talk: Talk) {
+    // Whoever still prompts holds it; it ends when they are done.
+    if let Some(session) = Arc::into_inner(talk.session) {
+        session.close().await;
+    }
+}
+
+impl Host {
+    /// Opens a conversation.
+    pub(super) async fn open(&self, run: &Arc<str>, params: RunParams) -> Result<SessionOpened, RpcError> {
+        let wanted = self.wanted(run, params)?;
+        let session = wanted.agentline.session_with(wanted.request, wanted.options).await?;
+        let opened =
+            SessionOpened { session: uuid::Uuid::new_v4().to_string(), session_id: session.id().to_owned() };
+        let talk = Talk { session: Arc::new(session), _sent: wanted.sent.map(Arc::new) };
+        self.talks.lock().insert(opened.session.clone(), talk);
+        Ok(opened)
+    }
+
+    /// Says something in a conversation.
+    pub(super) async fn prompt(
+        &self,
+        run: &Arc<str>,
+        params: SessionPrompt,
+        stop: &CancellationToken,
+    ) -> Result<Value, RpcError> {
+        let talk = self.talks.find(&params.session)?;
+        let completer = params.messages.then(|| Completer::new(&self.agentline, &params.prompt));
+        let going = talk.session.prompt(params.prompt).await?;
+        let (outcome, messages) = self.follow(run, &params.events, going, completer, stop).await;
+        Ok(told(&outcome, messages.as_ref(), &[]))
+    }
+
+    /// Ends a conversation and waits until its agent is gone.
+    pub(super) async fn close(&self, name: &str) -> Result<(), RpcError> {
+        let talk = self.talks.find(name)?;
+        self.talks.lock().remove(name);
+        close(talk).await;
+        Ok(())
+    }
+}
