@@ -27,7 +27,7 @@ pub struct StoreWish {
     pub sessions: usize,
     /// How many bytes all of them take, about.
     pub bytes: u64,
-    /// How many bytes one of Claude's takes, about, beside the others.
+    /// How many bytes one of Claude's and one of Gemini's take, about, beside the others.
     pub big: Option<u64>,
 }
 
@@ -44,8 +44,8 @@ pub struct MadeStore {
     pub tokens: BTreeMap<String, [u64; 3]>,
     /// The agents and ids of the sessions that hold the rare word.
     pub rare: Vec<(String, String)>,
-    /// The file of the big session.
-    pub big: Option<PathBuf>,
+    /// The files of the big sessions by agent.
+    pub big: BTreeMap<String, PathBuf>,
     /// How many bytes all files take.
     pub bytes: u64,
 }
@@ -109,19 +109,24 @@ impl MadeStore {
                     *count += forks;
                     made.sub_agents += helpers;
                 }
-                "gemini" => gemini::write(&plan, &mut words, used, &mut registry)?,
+                "gemini" => drop(gemini::write(&plan, &mut words, used, &mut registry)?),
                 "codex" => codex::write(&plan, &mut words, used)?,
                 _ => database.write(&plan, &mut words, used)?,
             }
         }
-        if let Some(bytes) = wish.big {
+        for (agent, last) in wish.big.iter().flat_map(|_| [("claude", 1), ("gemini", 2)]) {
             let mut plan = made.plan(home, 0, wish, &mut words);
-            (plan.bytes, plan.id) = (bytes, "bbbbbbbb-0000-4000-8000-000000000001".to_owned());
-            (plan.number, plan.rare, plan.unsaid) = (1, false, false);
-            let used = made.tokens.entry("claude".to_owned()).or_default();
-            claude::write(&plan, &mut words, used)?;
-            *made.sessions.entry("claude".to_owned()).or_default() += 1;
-            made.big = Some(claude::file(&plan));
+            plan.id = format!("bbbbbbbb-0000-4000-8000-00000000000{last}");
+            (plan.bytes, plan.number, plan.rare, plan.unsaid) = (wish.big.unwrap_or(0), 1, false, false);
+            let used = made.tokens.entry(agent.to_owned()).or_default();
+            let file = if agent == "claude" {
+                claude::write(&plan, &mut words, used)?;
+                claude::file(&plan)
+            } else {
+                gemini::write(&plan, &mut words, used, &mut registry)?
+            };
+            *made.sessions.entry(agent.to_owned()).or_default() += 1;
+            made.big.insert(agent.to_owned(), file);
         }
         database.finish()?;
         let json = serde_json::json!({ "projects": registry }).to_string();
@@ -150,7 +155,7 @@ impl MadeStore {
 }
 
 /// Changes with what is written, so that what an older version made is made again.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// One of so many sessions holds the rare word; every agent has some of them.
 const RARE_IN: usize = 373;

@@ -178,29 +178,27 @@ fn usage(made: &MadeStore) {
 }
 
 fn show(made: &MadeStore) {
-    let Some(big) = &made.big else { return };
-    let size = std::fs::metadata(big).map_or(0, |m| m.len());
     let store = store(made);
-    let (load, session) = timed(|| {
-        let found = store.find(&big.to_string_lossy(), &made.home).expect("a session");
-        store.load(&found).expect("a session")
-    });
-    row(
-        "load of the big session",
-        load,
-        format!("{:.0} MB, {} entries", size as f64 / 1e6, session.entries.len()),
-    );
-    drop(session);
-    for output in ["text", "json"] {
-        let rounds: Vec<(f64, f64)> =
-            (0..ROUNDS).filter_map(|_| show_once(big, &made.home, output)).collect();
-        if rounds.is_empty() {
-            return;
+    for (agent, big) in &made.big {
+        let size = std::fs::metadata(big).map_or(0, |m| m.len());
+        let (load, session) = timed(|| {
+            let found = store.find(&big.to_string_lossy(), &made.home).expect("a session");
+            store.load(&found).expect("a session")
+        });
+        let note = format!("{:.0} MB, {} entries", size as f64 / 1e6, session.entries.len());
+        row(&format!("load of a big session of {agent}"), load, note);
+        drop(session);
+        for output in ["text", "json"] {
+            let rounds: Vec<(f64, f64)> =
+                (0..ROUNDS).filter_map(|_| show_once(big, &made.home, output)).collect();
+            if rounds.is_empty() {
+                return;
+            }
+            let seconds: Vec<f64> = rounds.iter().map(|round| round.0).collect();
+            let peaks: Vec<f64> = rounds.iter().map(|round| round.1 * 1e6 / size as f64).collect();
+            let note = format!("peak {:.2} times its size; aims: 1 s, 4 times", median(&peaks));
+            row(&format!("show of it, {output}"), median(&seconds), note);
         }
-        let seconds: Vec<f64> = rounds.iter().map(|round| round.0).collect();
-        let peaks: Vec<f64> = rounds.iter().map(|round| round.1 * 1e6 / size as f64).collect();
-        let note = format!("peak {:.2} times its size; aims: 1 s, 4 times", median(&peaks));
-        row(&format!("show of the big session, {output}"), median(&seconds), note);
     }
 }
 

@@ -2,29 +2,32 @@
 
 use super::{Lines, Plan, Turn, count, moment, turns, words::Words};
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, fs, io};
+use std::{collections::BTreeMap, fs, io, path::PathBuf};
 
 const CONTEXT: &str = "<session_context>\nThis is the Gemini CLI. We are setting up the context for our chat.\n</session_context>";
 
-/// Writes a session; one of six in the old form.
+/// Writes a session and tells its file; one of six in the old form.
 pub(super) fn write(
     plan: &Plan<'_>,
     words: &mut Words,
     used: &mut [u64; 3],
     registry: &mut BTreeMap<String, String>,
-) -> io::Result<()> {
+) -> io::Result<PathBuf> {
     let name = format!("session-{}-{}", moment(plan.start)[..16].replace(':', "-"), &plan.id[..8]);
     let tmp = plan.home.join(".gemini/tmp");
     if plan.number % 20 == 14 {
         let folder = tmp.join(digest(&plan.project)).join("chats");
-        return whole(plan, words, used, &folder.join(format!("{name}.json")));
+        let path = folder.join(format!("{name}.json"));
+        whole(plan, words, used, &path)?;
+        return Ok(path);
     }
     let slug = plan.project.rsplit('/').next().unwrap_or_default().to_owned();
     let folder = tmp.join(&slug);
     fs::create_dir_all(&folder)?;
     fs::write(folder.join(".project_root"), &plan.project)?;
     registry.insert(plan.project.clone(), slug);
-    let mut lines = Lines::create(&folder.join("chats").join(format!("{name}.jsonl")))?;
+    let path = folder.join("chats").join(format!("{name}.jsonl"));
+    let mut lines = Lines::create(&path)?;
     lines.line(&json!({
         "sessionId": plan.id, "projectHash": digest(&plan.project), "startTime": moment(plan.start),
         "lastUpdated": moment(plan.start), "kind": "main",
@@ -52,7 +55,8 @@ pub(super) fn write(
         written += lines.line(&back)? + lines.line(&set)?;
         Ok(written)
     })?;
-    lines.finish()
+    lines.finish()?;
+    Ok(path)
 }
 
 fn message(id: &str, at: u64, turn: &Turn) -> Value {

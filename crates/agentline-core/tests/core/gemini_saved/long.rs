@@ -62,39 +62,3 @@ fn check(session: &SavedSession, turns: usize) {
 fn a_session_of_two_thousand_turns_is_read_in_order() {
     check(&load("gemini", SavedForm::Lines, &session(TURNS, 100)), TURNS);
 }
-
-/// Measured by hand in a release build: `cargo test --release -p agentline-core --test core fifty -- --ignored --nocapture`.
-#[test]
-#[ignore = "its time means something in a release build alone"]
-#[expect(clippy::print_stderr, reason = "a measurement is told")]
-fn a_session_of_fifty_megabytes_is_read_at_once() {
-    let text = session(TURNS, 12_500);
-    let (before, start, cpu) = (resident(), std::time::Instant::now(), on_cpu());
-    let read = load("gemini", SavedForm::Lines, &text);
-    let (took, worked) = (start.elapsed(), on_cpu().saturating_sub(cpu));
-    eprintln!(
-        "{} MB: {} ms, {} ms of them at work; {} MB of memory, with the text",
-        text.len() >> 20,
-        took.as_millis(),
-        worked.as_millis(),
-        resident().saturating_sub(before) >> 20
-    );
-    check(&read, TURNS);
-    // Others may be at work on the machine, so the time of this thread alone counts where it is told.
-    let counts = if worked.is_zero() { took } else { worked };
-    assert!(counts.as_millis() < 1000, "{counts:?}");
-}
-
-/// How long this thread has worked; nothing where it is not told.
-fn on_cpu() -> std::time::Duration {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanos = told.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0);
-    std::time::Duration::from_nanos(nanos)
-}
-
-/// Memory in use now, in bytes; nothing where it is not told.
-fn resident() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
-    line.split_whitespace().nth(1).and_then(|kib| kib.parse::<usize>().ok()).unwrap_or(0) * 1024
-}
