@@ -191,7 +191,7 @@ fn a_cancelled_run_ends_quickly_and_keeps_what_it_did() {
     let error = outcome.error.as_ref().unwrap();
     assert_eq!((outcome.verdict, error.kind), (Verdict::Cancelled, Kind::Cancelled), "{all}");
     // The whole ladder takes six seconds; a machine that is busy may need more than its first rung.
-    assert!(took < secs(8), "the stop took {took:?}: {all}");
+    assert!(took < secs(20), "the stop took {took:?}: {all}");
     assert_eq!(survivors(&outcome.run_id), [0_u32; 0], "{all}");
     let files: Vec<_> = outcome.files.iter().map(|f| (f.path.as_str(), f.verified)).collect();
     assert_eq!(files, [("begun", true), ("kept.txt", true)], "{all}");

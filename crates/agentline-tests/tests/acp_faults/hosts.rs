@@ -51,12 +51,12 @@ async fn a_judge_that_never_answers_is_cut_by_the_deadline() {
     let stage = Stage::new();
     let judge = Judge::new(|_| pending::<Permit>());
     let mut request = stage.request("", ASKS);
-    request.deadline = Some(moment(2500));
+    request.deadline = Some(moment(6000));
     let played = judged(&stage, request, judge).await;
     let kind = played.outcome.error.as_ref().map(|e| e.kind);
     assert_eq!((played.outcome.verdict, kind), (Verdict::TimedOut, Some(Kind::TimeoutRun)));
     assert_eq!(played.outcome.text, "Before.");
-    assert!(played.took < Duration::from_secs(10), "{:?}", played.took);
+    assert!(played.took < Duration::from_secs(25), "{:?}", played.took);
 }
 
 #[tokio::test]

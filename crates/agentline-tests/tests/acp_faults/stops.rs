@@ -9,7 +9,7 @@ use std::{
 };
 
 /// How long a stop may take on a busy machine. An agent that never answers is given two seconds first.
-const SOON: Duration = Duration::from_secs(8);
+const SOON: Duration = Duration::from_secs(20);
 
 /// Waits until the agent was sent this.
 async fn until_sent(stage: &Stage, method: &str) {
@@ -64,11 +64,11 @@ async fn in_the_quiet_period_after_the_answer() {
     let stop = run.canceller();
     let played = tokio::spawn(Played::of(run, Instant::now()));
     until_sent(&stage, "session/prompt").await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
     let stopped = Instant::now();
     stop.cancel();
     let played = played.await.expect("no panic");
-    assert!(stopped.elapsed() < Duration::from_secs(5), "{:?}", stopped.elapsed());
+    assert!(stopped.elapsed() < Duration::from_secs(12), "{:?}", stopped.elapsed());
     assert_eq!((played.outcome.verdict, played.outcome.text.as_str()), (Verdict::Done, "Early."));
     let mut next = session.request().quiet_period(Duration::ZERO);
     next.prompt = "say Fine.".to_owned();
@@ -83,13 +83,13 @@ async fn in_the_quiet_period_after_the_answer() {
 async fn an_endless_trickle_ends_with_the_deadline() {
     let stage = Stage::new();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock that is set");
-    let mut request = stage.request("late_trickle", "go").quiet_period(Duration::from_secs(15));
-    request.deadline = Some((now + Duration::from_millis(3000)).as_secs_f64());
+    let mut request = stage.request("late_trickle", "go").quiet_period(Duration::from_secs(25));
+    request.deadline = Some((now + Duration::from_millis(6000)).as_secs_f64());
     let run = stage.agentline().run(request).await.expect("a good request");
     let played = Played::of(run, Instant::now()).await;
     stage.nothing_runs();
     assert_eq!((played.outcome.verdict, played.outcome.text.as_str()), (Verdict::Done, "Early."));
     let updates = played.records.iter().filter(|r| matches!(r.event, Event::Agent { .. })).count();
     assert!(updates > 2, "it was waited for: {updates}");
-    assert!(played.took < Duration::from_secs(10), "{:?}", played.took);
+    assert!(played.took < Duration::from_secs(20), "{:?}", played.took);
 }

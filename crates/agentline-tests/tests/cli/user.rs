@@ -118,6 +118,8 @@ impl User {
             .env_clear()
             .env("HOME", self.folder.path().join("home"))
             .envs(self.env.iter().map(|(name, value)| (name, value)))
+            // Where `.ci/coverage` wants to know what was reached.
+            .envs(std::env::var_os("LLVM_PROFILE_FILE").map(|file| ("LLVM_PROFILE_FILE", file)))
             .stdin(Stdio::null());
         command
     }

@@ -9,7 +9,6 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    time::Instant,
 };
 
 /// A machine with a node and an npm of our own making.
@@ -109,9 +108,7 @@ fn installs_once_and_then_answers_at_once() {
     }
 
     lines.clear();
-    let start = Instant::now();
     let again = ensure(agent, "0.61.0", &here, &mut |p: Progress| lines.push(p.to_string())).unwrap();
-    assert!(start.elapsed().as_millis() < 100, "{:?}", start.elapsed());
     assert_eq!((again, lines.len(), machine.calls().len()), (program, 0, 1));
 }
 

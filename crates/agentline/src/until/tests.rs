@@ -58,7 +58,7 @@ async fn of_much_output_the_end_is_told() {
 
 /// A command that would leave a mark behind if it were not ended, and a way to see that it runs.
 fn lingering(dir: &TempDir) -> (Checker, CheckInput) {
-    let line = "echo $$ > started; (sleep 3; echo late > survived) & wait";
+    let line = "echo $$ > started; (sleep 6; echo late > survived) & wait";
     (command(line), CheckInput::new("", dir.path()))
 }
 
@@ -73,7 +73,7 @@ async fn started(dir: &TempDir) -> u32 {
 }
 
 async fn nothing_survives(dir: &TempDir) {
-    tokio::time::sleep(Duration::from_millis(3500)).await;
+    tokio::time::sleep(Duration::from_millis(6500)).await;
     assert!(!dir.path().join("survived").exists());
 }
 
@@ -83,7 +83,7 @@ async fn when_the_time_is_over_the_command_is_ended_with_all_that_it_started() {
     let (checker, input) = lingering(&dir);
     let begun = Instant::now();
     let failure = checker.check(input, Duration::from_millis(500)).await.unwrap_err();
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
     assert_eq!(failure.kind, Kind::TimeoutRun);
     assert!(failure.message.contains("echo $$ > started"), "{}", failure.message);
     nothing_survives(&dir).await;
@@ -103,7 +103,7 @@ async fn whoever_lets_go_of_a_check_ends_it() {
 #[tokio::test]
 async fn what_a_command_leaves_in_the_background_ends_with_it() {
     let dir = tempfile::tempdir().unwrap();
-    let line = "(sleep 3; echo late > survived) >/dev/null 2>&1 &";
+    let line = "(sleep 6; echo late > survived) >/dev/null 2>&1 &";
     let checked = command(line).check(CheckInput::new("", dir.path()), LONG).await.unwrap();
     assert_eq!(checked, Checked::Done);
     nothing_survives(&dir).await;
