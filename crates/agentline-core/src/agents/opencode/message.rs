@@ -13,6 +13,7 @@ wire! { pub(super) struct InfoWire<'a> {
     role: Str<'a> = "role",
     model_id: Str<'a> = "modelID",
     tokens: Option<TokensWire<'a>> = "tokens",
+    cost: Option<&'a RawValue> = "cost",
     finish: Str<'a> = "finish",
     error: ErrorWire<'a> = "error",
     summary: Str<'a> = "summary",
@@ -42,6 +43,7 @@ wire! { pub(super) struct PartWire<'a> {
     prompt: Str<'a> = "prompt",
     reason: Str<'a> = "reason",
     tokens: Option<TokensWire<'a>> = "tokens",
+    cost: Option<&'a RawValue> = "cost",
 } }
 wire! { pub(super) struct StateWire<'a> {
     status: Str<'a> = "status",
@@ -126,6 +128,7 @@ pub(super) fn entries(record: &RawJson, wire: MessageWire<'_>, which: Which<'_>)
     let mut context = new(format!("{}:context", &*info.id), role);
     context.context = true;
     let mut usage: Option<Tokens> = None;
+    let mut cost: Option<f64> = None;
     let mut requests = 0;
     let mut finish = info.finish;
     let mut compacts = false;
@@ -142,6 +145,7 @@ pub(super) fn entries(record: &RawJson, wire: MessageWire<'_>, which: Which<'_>)
                 requests += 1;
                 let told = part.tokens.map(tokens).unwrap_or_default();
                 usage = Some(usage.unwrap_or_default().plus(told));
+                cost = [cost, part.cost.and_then(dollars)].into_iter().flatten().reduce(|a, b| a + b);
                 if finish.is_empty() {
                     finish = part.reason;
                 }
@@ -154,7 +158,10 @@ pub(super) fn entries(record: &RawJson, wire: MessageWire<'_>, which: Which<'_>)
         entry.model = Some(info.model_id.own()).filter(|model| !model.is_empty());
         let spent = |tokens: &Tokens| tokens.sum() > 0;
         // Where steps are not told apart, all of it is counted where the message begins.
-        let of_message = info.tokens.filter(|_| !matches!(which, Which::From(_)));
+        let is_first = !matches!(which, Which::From(_));
+        let of_message = info.tokens.filter(|_| is_first);
+        entry.cost_usd =
+            if usage.is_some() { cost } else { info.cost.filter(|_| is_first).and_then(dollars) };
         entry.usage = usage.or_else(|| of_message.map(tokens).filter(spent));
         entry.requests = (requests > 0).then_some(requests);
         entry.counted_as = copied_name(&entry, info.time.completed.0);
@@ -188,6 +195,10 @@ fn copied_name(entry: &Entry, completed: Option<u64>) -> Option<String> {
     let (created, completed) = (entry.timestamp?, completed?);
     let sum = entry.usage?.sum();
     Some(format!("{created}-{completed}-{sum}-{}", entry.model.as_deref().unwrap_or_default()))
+}
+
+pub(super) fn dollars(cost: &RawValue) -> Option<f64> {
+    cost.get().parse().ok()
 }
 
 /// Its input leaves the cached ones out, ours does not.

@@ -142,7 +142,7 @@ impl SavedFold {
         info.title = filled(wire.title).filter(|t| !NO_TITLES.iter().any(|no| t.starts_with(no)));
         info.started = wire.time.created.0;
         info.updated = wire.time.updated.0;
-        info.cost_usd = wire.cost.and_then(|cost| cost.get().parse().ok());
+        info.cost_usd = wire.cost.and_then(message::dollars);
         let undone = filled(wire.revert.message).map(|message| (message, wire.revert.part.own()));
         if undone != self.undone_from {
             self.undone_from = undone;

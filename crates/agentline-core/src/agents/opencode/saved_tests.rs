@@ -104,10 +104,30 @@ fn the_export_of_a_real_run_is_read_whole() {
     let counted = (spent.input, spent.output, spent.thoughts, spent.cached);
     assert_eq!(counted, (Some(495 + 120), Some(150), Some(30), Some(120)));
     assert_eq!(session.entries.iter().filter_map(|e| e.requests).sum::<u64>(), 6);
+    let cost: f64 = session.entries.iter().filter_map(|e| e.cost_usd).sum();
+    assert!((cost - 0.000_867).abs() < 1e-9, "its answers cost what the session does: {cost}");
     assert_eq!(session.entries[1].stop_reason.as_deref(), Some("tool_use"));
     assert_eq!(session.entries.last().unwrap().stop_reason.as_deref(), Some("end_turn"));
     let original = session.entries[1].originals[0].as_str();
     assert!(EXPORT.contains(original) && original.contains("msg_1dd7b0ed0001bUXVlPVWCQp1xJ"));
+}
+
+#[test]
+fn an_answer_costs_what_the_agent_says_whether_by_step_or_in_all() {
+    let message = |parts: Value| {
+        let info = json!({"id": "msg_1", "role": "assistant", "modelID": "claude-sonnet-4-5", "cost": 0.5,
+            "tokens": {"input": 1000, "output": 10, "reasoning": 0, "cache": {"read": 0, "write": 0}}});
+        json!({"message": {"info": info, "parts": parts}}).to_string()
+    };
+    let step =
+        |cost: Value| json!({"type": "step-finish", "tokens": {"input": 500, "output": 5}, "cost": cost});
+    let cost = |parts: Value| fold(&[message(parts)]).entries[0].cost_usd;
+    assert_eq!(cost(json!([step(json!(0.25)), step(json!(0.125))])), Some(0.375));
+    assert_eq!(cost(json!([step(json!("odd"))])), None, "a step that does not tell it");
+    assert_eq!(cost(json!([])), Some(0.5), "steps are not told apart");
+    let ledger = crate::ledger(&fold(&[message(json!([]))]), &crate::PriceTable::built_in());
+    assert_eq!(ledger.total.cost_usd, Some(0.5), "its own word counts before a list price");
+    assert_eq!(ledger.total.cost_source, Some(crate::CostSource::Agent));
 }
 
 #[test]
