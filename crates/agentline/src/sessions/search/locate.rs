@@ -105,17 +105,18 @@ fn in_piece(
     let lines = lines_of(text);
     let mut next = 0;
     for (number, line) in lines.iter().enumerate() {
-        let of_line: Vec<Range<usize>> = spans[next..]
-            .iter()
-            .take_while(|span| span.start < line.end.max(line.start + 1))
-            .map(|span| span.start - line.start..span.end.min(line.end) - line.start)
-            .collect();
-        next += of_line.len();
-        if of_line.is_empty() {
+        // A match may begin with the end of a line, which is part of no line.
+        let behind = lines.get(number + 1).map_or(usize::MAX, |line| line.start);
+        let begun = spans[next..].iter().take_while(|span| span.start < behind).count();
+        if begun == 0 {
             continue;
         }
+        let inside = |at: usize| at.min(line.end) - line.start;
+        let of_line = spans[next..next + begun].iter().map(|span| inside(span.start)..inside(span.end));
+        let of_line = apart(of_line);
+        next += begun;
         let whole = |range: &Range<usize>| shortened(&text[range.clone()], 0).0.to_owned();
-        let (shown, from) = shortened(&text[line.clone()], of_line[0].start);
+        let (shown, from) = shortened(&text[line.clone()], of_line.first().map_or(0, |span| span.start));
         let spans = of_line.iter().filter(|s| s.start >= from && s.end <= from + shown.len());
         hits.push(Hit {
             entry: at,
@@ -131,6 +132,18 @@ fn in_piece(
             after: lines[number + 1..].iter().take(context).map(whole).collect(),
         });
     }
+}
+
+/// Spans in order, with what two words share in one.
+fn apart(spans: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
+    let mut all: Vec<Range<usize>> = Vec::new();
+    for span in spans.filter(|span| !span.is_empty()) {
+        match all.last_mut() {
+            Some(last) if span.start < last.end => last.end = last.end.max(span.end),
+            _ => all.push(span),
+        }
+    }
+    all
 }
 
 /// The lines of a text without their ends.
@@ -161,4 +174,39 @@ fn boundary(line: &str, mut at: usize) -> usize {
         at -= 1;
     }
     at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agentline_core::{Role, SavedSession};
+
+    fn found(text: &str, words: &[&str], regex: bool) -> Vec<(usize, String, Vec<Range<usize>>)> {
+        let mut session = SavedSession::default();
+        let mut entry = Entry::new("e".to_owned(), Role::User);
+        entry.parts.push(Part::Text { text: text.to_owned() });
+        session.entries.push(entry);
+        let query = Query::new(words.iter().copied()).regex(regex);
+        let all = hits(&session, &Needle::new(&query).unwrap(), &query);
+        all.into_iter().map(|hit| (hit.line, hit.text, hit.spans)).collect()
+    }
+
+    #[test]
+    fn a_match_may_begin_with_the_end_of_a_line() {
+        let line = |number, text: &str, spans: &[Range<usize>]| (number, text.to_owned(), spans.to_vec());
+        for text in ["one\ntwo three\n", "one\r\ntwo three\r\n"] {
+            let expected = [line(1, "one", &[]), line(2, "two three", &[3..4])];
+            assert_eq!(found(text, &[r"\s"], true), expected, "{text:?}");
+            assert_eq!(found(text, &[r"\ntwo"], true), [line(1, "one", &[])], "{text:?}");
+        }
+        assert_eq!(found("\n\nx", &[r"\s+x"], true), [line(1, "", &[])]);
+    }
+
+    #[test]
+    fn words_that_share_letters_are_marked_as_one() {
+        let spans = |words: &[&str]| found("say hello world now", words, false)[0].2.clone();
+        assert_eq!(spans(&["hello", "hello world"]), vec![4..15]);
+        assert_eq!(spans(&["hello world", "world now"]), vec![4..19]);
+        assert_eq!(spans(&["say", "now"]), [0..3, 16..19]);
+    }
 }
