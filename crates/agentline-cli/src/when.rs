@@ -1,7 +1,11 @@
 //! Moments as people write and read them, in the time zone of this machine.
 
 use agentline::{Millis, Problem};
-use jiff::{Span, Timestamp, Zoned, civil::Date, tz::TimeZone};
+use jiff::{
+    Span, Timestamp, Zoned,
+    civil::{Date, DateTime},
+    tz::TimeZone,
+};
 
 /// Turns moments into words and words into moments.
 #[derive(Clone, Debug)]
@@ -55,7 +59,7 @@ impl Clock {
         Some(at.to_zoned(self.zone.clone()))
     }
 
-    /// The beginning of what was typed: a day, `today`, `yesterday`, or a time ago such as `7d`, `12h`, `2w`.
+    /// The beginning of what was typed: a day, `today`, `yesterday`, a moment, or a time ago such as `7d`, `12h`, `2w`.
     pub(crate) fn since(&self, flag: &str, text: &str) -> Result<Millis, Problem> {
         self.edge(text, Timestamp::now().to_zoned(self.zone.clone()), false).ok_or_else(|| wrong(flag, text))
     }
@@ -66,20 +70,20 @@ impl Clock {
     }
 
     fn edge(&self, text: &str, now: Zoned, is_end: bool) -> Option<Millis> {
-        let day = match text.trim() {
+        let text = text.trim();
+        let day = match text {
             "now" => return millis(&now),
             "today" => Some(now.date()),
             "yesterday" => now.date().yesterday().ok(),
+            // A day would also be read from a moment, and its time of day forgotten.
+            moment if moment.contains(':') => return self.moment(moment),
             other => other.parse::<Date>().ok(),
         };
         if let Some(day) = day {
             let day = if is_end { day.tomorrow().ok()? } else { day };
             return millis(&day.to_zoned(self.zone.clone()).ok()?);
         }
-        if let Ok(moment) = text.parse::<Timestamp>() {
-            return Millis::try_from(moment.as_millisecond()).ok();
-        }
-        let (number, unit) = text.trim().split_at_checked(text.trim().len().checked_sub(1)?)?;
+        let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
         let number: i64 = number.parse().ok().filter(|n| (0..100_000).contains(n))?;
         let ago = match unit {
             "m" => Span::new().try_minutes(number),
@@ -90,6 +94,14 @@ impl Clock {
         };
         millis(&now.checked_sub(ago.ok()?).ok()?)
     }
+
+    /// A day with a time, in this zone unless it names another.
+    fn moment(&self, text: &str) -> Option<Millis> {
+        if let Ok(moment) = text.parse::<Timestamp>() {
+            return Millis::try_from(moment.as_millisecond()).ok();
+        }
+        millis(&text.parse::<DateTime>().ok()?.to_zoned(self.zone.clone()).ok()?)
+    }
 }
 
 fn millis(at: &Zoned) -> Option<Millis> {
@@ -98,7 +110,7 @@ fn millis(at: &Zoned) -> Option<Millis> {
 
 fn wrong(flag: &str, text: &str) -> Problem {
     Problem::new(flag, format!("`{text}` is not a day or a time ago")).hint(
-        "write a day such as `2026-11-01`, `today`, `yesterday`, or a time ago such as `7d`, `12h`, `2w`",
+        "write a day such as `2026-11-01`, `today`, `yesterday`, a moment such as `2026-11-01 13:30`, or a time ago such as `7d`, `12h`, `2w`",
     )
 }
 
@@ -123,7 +135,15 @@ mod tests {
         assert_eq!(edge("yesterday", true).as_deref(), Some("2026-11-15T00:00:00"));
         assert_eq!(edge("7d", false).as_deref(), Some("2026-11-08T13:04:05"));
         assert_eq!(edge("2026-11-01T10:00:00Z", false).as_deref(), Some("2026-11-01T10:00:00"));
-        for bad in ["", "soon", "-1d", "2026-13-01", "7y", "99999999999999999999d", "ä"] {
+        for moment in
+            ["2026-11-01T10:30:00", "2026-11-01 10:30", "2026-11-01T12:30:00+02:00", " 2026-11-01 10:30 "]
+        {
+            assert_eq!(edge(moment, false).as_deref(), Some("2026-11-01T10:30:00"), "{moment}");
+            assert_eq!(edge(moment, true).as_deref(), Some("2026-11-01T10:30:00"), "{moment}");
+        }
+        for bad in
+            ["10:30", "2026-11-01 25:00", "", "soon", "-1d", "2026-13-01", "7y", "99999999999999999999d", "ä"]
+        {
             assert_eq!(edge(bad, false), None, "{bad}");
         }
     }
