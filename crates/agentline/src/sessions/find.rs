@@ -183,6 +183,13 @@ impl Store {
     /// Finds what is in a file, by its name below a root or by its content.
     fn find_file(&self, path: &Path, filter: &Filter) -> Result<Found, Error> {
         let agents = self.agents_of(filter)?;
+        // A folder has no content, and a pipe could be read only once.
+        if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+            return Err(problem(
+                format!("`{}` is no file", path.display()),
+                "give a file that an agent wrote about a session, or an id of `agentline sessions list`",
+            ));
+        }
         let head = head_of(path).map_err(Error::io("read", path))?;
         let told = agents.iter().find_map(|agent| Some((*agent, agent.session_form(&head)?)));
         let Some((agent, form)) = told else {

@@ -142,6 +142,7 @@ fn a_session_is_found_by_id_beginning_latest_and_file() {
     fs::write(&stranger, "{\"a\":1}").unwrap();
     assert!(message(&find(stranger.to_str().unwrap()).unwrap_err()).contains("is no session of"));
     assert!(matches!(find("./missing.jsonl").unwrap_err(), Error::Io { .. }));
+    assert!(message(&find(home.path().to_str().unwrap()).unwrap_err()).contains("is no file"));
     let copy = home.path().join("copied-elsewhere");
     fs::copy(&file, &copy).unwrap();
     let found = home.store().find("copied-elsewhere", &home.path()).unwrap();
