@@ -133,6 +133,10 @@ impl Ui {
     /// A line on standard error.
     pub(crate) fn line(&mut self, line: impl AsRef<str>) {
         let line = line.as_ref();
+        if self.shares_terminal {
+            // What was written before stands above it. A reader that is gone is noticed by the next flush.
+            let _ = self.out.flush();
+        }
         // Nothing is left to tell it to when standard error cannot be written.
         let write = || drop(writeln!(io::stderr().lock(), "{line}"));
         match &self.spinner {
