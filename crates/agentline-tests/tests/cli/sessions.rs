@@ -321,6 +321,11 @@ fn a_session_is_exported_and_nothing_is_overwritten() {
     }
     let page = home.run(&["export", GEMINI, "--html", "-o", "-"]).out;
     assert_eq!(page, home.user.read("a.html"));
+    // What is no file is written to, not replaced by one.
+    if cfg!(unix) {
+        let page = home.run(&["export", GEMINI, "--html", "-o", "/dev/stdout"]).out;
+        assert_eq!(page, home.user.read("a.html"));
+    }
     assert_eq!(home.run(&["export", GEMINI, "--format", "md", "-o", "notes"]).code, 0);
     assert_eq!(home.user.read("notes"), home.user.read("a.md"));
     let left: Vec<_> = fs::read_dir(home.user.path(".")).unwrap().flatten().map(|e| e.file_name()).collect();

@@ -74,7 +74,10 @@ pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &ExportArgs) -> Result<u8, Sto
     let format = args.wanted()?;
     let is_stdout = args.output == Path::new("-");
     let path = desk.cwd.join(&args.output);
-    if !is_stdout && !args.force && path.exists() {
+    // Such as `/dev/stdout`, or a pipe: it is written to, and never replaced.
+    let is_device =
+        !is_stdout && std::fs::metadata(&path).is_ok_and(|there| !there.is_file() && !there.is_dir());
+    if !is_stdout && !is_device && !args.force && path.exists() {
         return Err(there_already(&args.output).into());
     }
     let found = desk.find(&args.which)?;
@@ -100,12 +103,20 @@ pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &ExportArgs) -> Result<u8, Sto
         write(ui.out())?;
         return Ok(exit::DONE);
     }
-    save(&path, args.force, write).map_err(|error| match error.kind() {
+    let saved = if is_device { write_to(&path, write) } else { save(&path, args.force, write) };
+    saved.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => there_already(&args.output).into(),
         _ => Stop::failed(format!("could not write {}: {error}", args.output.display())),
     })?;
     ui.say(format!("wrote {}", args.output.display()));
     Ok(exit::DONE)
+}
+
+/// Writes to what is no file.
+fn write_to(path: &Path, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut out = BufWriter::new(std::fs::OpenOptions::new().write(true).open(path)?);
+    write(&mut out)?;
+    out.flush()
 }
 
 /// Writes a file whole or not at all, and never over another one unless that is wished.
