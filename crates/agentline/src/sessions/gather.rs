@@ -57,6 +57,7 @@ impl Store {
         let mut index = Index::open(self.index.as_deref());
         let databases = Databases::default();
         let mut candidates = self.scan(&agents, &mut index, &databases);
+        let mut digests = Digests::of(&candidates);
         candidates.retain(|candidate| {
             let both = wanted.as_ref().zip(candidate.project.as_ref());
             wants(candidate) && both.is_none_or(|(wanted, project)| wanted.is(project, &mut real))
@@ -64,7 +65,7 @@ impl Store {
         let parts = self.facts_of(&candidates, &mut index, &databases);
         let mut all = sessions_of(candidates, parts, &mut index, &databases);
         index.close();
-        name_projects(&mut all, filter.project.as_deref());
+        name_projects(&mut all, filter.project.as_deref(), &mut digests);
         all.retain(|stored| {
             let here = wanted
                 .as_ref()
@@ -219,12 +220,11 @@ fn merged(group: &[&(Candidate, Facts)], index: &mut Index, databases: &Database
 }
 
 /// Gives sessions of which only a digest of the project's path is known that path, where any other tells it.
-fn name_projects(all: &mut [Stored], wanted: Option<&Path>) {
+fn name_projects(all: &mut [Stored], wanted: Option<&Path>, digests: &mut Digests) {
     let is_nameless = |stored: &Stored| stored.facts.info.project.is_none() && !stored.projects.is_empty();
     if !all.iter().any(is_nameless) {
         return;
     }
-    let mut digests = Digests::default();
     wanted.into_iter().for_each(|path| digests.add(path));
     let mut seen = HashSet::new();
     for project in all.iter().flat_map(|stored| &stored.projects) {

@@ -1,9 +1,10 @@
 //! Whether two paths mean the same project, also when it was moved, linked to, or only the digest of its path is known.
 
+use super::scan::Candidate;
 use agentline_core::ProjectRef;
 use sha2::{Digest, Sha256};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
 };
 
@@ -57,6 +58,23 @@ impl RealPaths {
 pub(super) struct Digests(HashMap<String, PathBuf>);
 
 impl Digests {
+    /// Those of the projects that places stand for, where the digest is all that another place tells.
+    pub(super) fn of(candidates: &[Candidate]) -> Self {
+        let mut digests = Self::default();
+        let projects = || candidates.iter().filter_map(|candidate| candidate.project.as_ref());
+        if projects().any(|project| matches!(project, ProjectRef::Sha256(_))) {
+            let mut seen = HashSet::new();
+            for project in projects() {
+                if let ProjectRef::Path(path) = project
+                    && seen.insert(path)
+                {
+                    digests.add(path);
+                }
+            }
+        }
+        digests
+    }
+
     pub(super) fn add(&mut self, path: &Path) {
         self.0.entry(digest(path)).or_insert_with(|| path.to_owned());
     }

@@ -11,7 +11,7 @@ use super::{
     gather::in_parallel,
     list::newest,
     load::{bytes_of, fold_bytes},
-    project::{RealPaths, Wanted},
+    project::{Digests, RealPaths, Wanted},
     scan::{Candidate, DatabaseRoot},
     sqlite::Database,
 };
@@ -169,6 +169,7 @@ impl Store {
         let needle = Needle::new(query).map_err(|problem| Error::Usage(Problems::from(problem)))?;
         let wanted = query.filter.project.as_deref().map(Wanted::new);
         let (mut files, databases) = self.scan_files(&self.agents_of(&query.filter)?);
+        let digests = Digests::of(&files);
         let mut real = RealPaths::default();
         files.retain(|file| {
             let both = wanted.as_ref().zip(file.project.as_ref());
@@ -178,7 +179,7 @@ impl Store {
         let files = files.into_iter().map(Item::File);
         // A database is one piece of work, and the longest.
         let items: Vec<Item> = databases.into_iter().map(Item::Database).chain(files).collect();
-        let search = Search { needle, query, wanted };
+        let search = Search { needle, query, wanted, digests };
         let found = in_parallel(self.threads, &items, |item| match item {
             Item::File(candidate) => search.in_file(candidate).into_iter().collect(),
             Item::Database((agent, path)) => search.in_database(*agent, path),
@@ -226,6 +227,7 @@ struct Search<'a> {
     needle: Needle,
     query: &'a Query,
     wanted: Option<Wanted>,
+    digests: Digests,
 }
 
 impl Search<'_> {
@@ -275,7 +277,11 @@ impl Search<'_> {
         if hits.is_empty() {
             return None;
         }
-        let facts = Facts::of(session);
+        let mut facts = Facts::of(session);
+        if let (None, Some(ProjectRef::Sha256(digest))) = (&facts.info.project, project) {
+            let path = self.digests.path(digest);
+            facts.info.project = path.map(|path| path.to_string_lossy().into_owned());
+        }
         let title = facts.info.title.clone().or(facts.prompt);
         Some(SearchResult { info: facts.info, title, place, hits })
     }

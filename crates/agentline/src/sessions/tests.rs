@@ -335,3 +335,31 @@ fn the_files_of_one_session_are_folded_together() {
     assert!(!watch.look().is_empty());
     assert_eq!(format!("{:?}", watch.finish().entries), format!("{:?}", session.entries));
 }
+
+#[test]
+fn a_project_known_by_its_digest_has_its_name_however_a_session_is_asked_for() {
+    use sha2::{Digest as _, Sha256};
+    let home = Home::new();
+    let project = home.project();
+    let digest: String =
+        Sha256::digest(project.to_str().unwrap()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let tmp = home.path().join(".gemini/tmp");
+    let session = |id: &str| {
+        serde_json::json!({"sessionId": id, "projectHash": digest, "startTime": "2026-11-15T04:00:00.000Z",
+            "lastUpdated": "2026-11-15T04:00:00.000Z", "messages": [{"id": "m", "type": "user",
+            "timestamp": "2026-11-15T04:00:00.000Z", "content": "an oldword"}]})
+    };
+    for (folder, name, id) in [(digest.as_str(), "11111111", ID), ("ws", "22222222", "22222222-c")] {
+        fs::create_dir_all(tmp.join(folder).join("chats")).unwrap();
+        let file = tmp.join(folder).join(format!("chats/session-2026-11-15T04-00-{name}.json"));
+        fs::write(file, session(id).to_string()).unwrap();
+    }
+    let projects = serde_json::json!({"projects": {project.to_str().unwrap(): "ws"}});
+    fs::write(home.path().join(".gemini/projects.json"), projects.to_string()).unwrap();
+    let store = home.store();
+    let told = store.load(&store.find(ID, &home.path()).unwrap()).unwrap().info.project;
+    assert_eq!(told.as_deref(), project.to_str());
+    let found = store.search(&Query::new(["oldword"])).unwrap();
+    assert_eq!(found.len(), 2);
+    assert!(found.iter().all(|result| result.info.project.as_deref() == project.to_str()), "{found:?}");
+}
