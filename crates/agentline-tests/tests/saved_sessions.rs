@@ -2,8 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
 use agentline::{
+    SavedSession,
     core::agents::AGENTS,
-    sessions::{Filter, Query, Store, UsageBy},
+    sessions::{Change, Filter, Query, Store, UsageBy},
 };
 use agentline_tests::session_store::{MadeStore, RARE, StoreWish, UNSAID};
 use sha2::{Digest, Sha256};
@@ -11,7 +12,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    time::SystemTime,
+    time::{Duration, Instant, SystemTime},
 };
 use tempfile::TempDir;
 
@@ -205,29 +206,77 @@ fn a_store_of_all_agents_adds_up_and_stays_as_it_is() {
     assert_eq!(state(&home), before, "nothing of the agents was touched");
 }
 
-#[test]
-fn a_session_that_goes_on_in_a_second_file_after_a_rewind_is_one() {
-    let user = User::new();
+const REVERTED: &str = "01a1e028-4dfa-75a2-adcd-efcf14d329b2";
+
+/// The two files of a session that was taken back and went on, and what is in them.
+fn reverted(user: &User) -> [(PathBuf, String); 2] {
     let recorded = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../agentline-core/tests/captures/codex/saved/reverted.jsonl");
     let text = fs::read_to_string(recorded).unwrap();
     // The recording holds both files, one behind the other.
     let second = text.match_indices("\"type\":\"session_meta\"").nth(1).unwrap().0;
     let second = text[..second].rfind('\n').unwrap() + 1;
-    let id = "01a1e028-4dfa-75a2-adcd-efcf14d329b2";
     let folder = user.path().join("x/sessions/2026/11/15");
-    for (name, part) in [
-        (format!("rollout-2026-11-15T17-01-40-{id}.jsonl"), &text[..second]),
-        (format!("rollout-2026-11-15T17-01-41-{id}_2.jsonl"), &text[second..]),
-    ] {
-        fs::write(folder.join(name), part).unwrap();
+    [
+        (folder.join(format!("rollout-2026-11-15T17-01-40-{REVERTED}.jsonl")), text[..second].to_owned()),
+        (folder.join(format!("rollout-2026-11-15T17-01-41-{REVERTED}_2.jsonl")), text[second..].to_owned()),
+    ]
+}
+
+fn prompts(session: &SavedSession) -> Vec<String> {
+    session.entries.iter().filter(|e| e.is_prompt()).map(|e| e.text()).collect()
+}
+
+#[test]
+fn a_session_that_goes_on_in_a_second_file_after_a_rewind_is_one() {
+    let user = User::new();
+    for (path, text) in reverted(&user) {
+        fs::write(path, text).unwrap();
     }
     let store = user.store();
-    let found = store.find(id, &user.project()).unwrap();
+    let found = store.find(REVERTED, &user.project()).unwrap();
     assert_eq!(found.places().count(), 2);
     let session = store.load(&found).unwrap();
-    let prompts: Vec<String> = session.entries.iter().filter(|e| e.is_prompt()).map(|e| e.text()).collect();
-    assert_eq!(prompts, ["one [[hello]]", "three [[hello]]"], "what was taken back is no part of it");
-    let listed = store.list(&Filter::new()).unwrap().into_iter().find(|one| one.info.id == id).unwrap();
+    let said = ["one [[hello]]", "three [[hello]]"];
+    assert_eq!(prompts(&session), said, "what was taken back is no part of it");
+    let listed = store.list(&Filter::new()).unwrap().into_iter().find(|one| one.info.id == REVERTED).unwrap();
     assert_eq!((listed.prompts, listed.used.requests), (2, 3), "but it was used");
+    let hits = |word: &str| {
+        let found = store.search(&Query::new([word]).filter(Filter::new().agent("codex"))).unwrap();
+        found.into_iter().flat_map(|result| result.hits).map(|hit| (hit.entry, hit.text)).collect::<Vec<_>>()
+    };
+    let at = session.entries.iter().position(|entry| entry.text() == said[1]).unwrap();
+    assert_eq!(hits("three"), [(at, said[1].to_owned())], "a hit is counted through both files");
+    assert_eq!(hits("two [[again]]"), [], "what was taken back is not found");
+    // Without its first file what is in the second is still told.
+    let [(first, _), _] = reverted(&user);
+    fs::remove_file(first).unwrap();
+    let rest = store.load(&found).unwrap();
+    assert_eq!((prompts(&rest).last().map(String::as_str), rest.damage.len()), (Some(said[1]), 1));
+}
+
+#[test]
+fn a_session_is_followed_into_its_next_file() {
+    let user = User::new();
+    let [(first, began), (second, went_on)] = reverted(&user);
+    fs::write(first, began).unwrap();
+    let store = user.store();
+    let found = store.find(REVERTED, &user.project()).unwrap();
+    let mut watch = store.watch(&found).unwrap();
+    assert!(!watch.look().is_empty());
+    assert_eq!(prompts(&watch.session()), ["one [[hello]]", "two [[again]]"]);
+    fs::write(second, went_on).unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    let changes = loop {
+        let changes = watch.look();
+        if !changes.is_empty() || Instant::now() > until {
+            break changes;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert!(changes.iter().any(|change| matches!(change, Change::Cut { .. })), "{changes:?}");
+    let whole = store.load(&store.find(REVERTED, &user.project()).unwrap()).unwrap();
+    assert_eq!(prompts(&whole), ["one [[hello]]", "three [[hello]]"]);
+    assert_eq!(prompts(&watch.session()), prompts(&whole));
+    assert_eq!(format!("{:?}", watch.finish()), format!("{whole:?}"));
 }

@@ -73,6 +73,8 @@ pub struct Found {
     /// Whose it is.
     pub(super) agent: &'static dyn Agent,
     pub(super) parts: Vec<Part>,
+    /// It was asked for as a session, so that all of its files are meant; else as a file.
+    pub(super) is_whole: bool,
 }
 
 impl Found {
@@ -107,7 +109,7 @@ impl fmt::Debug for Found {
 
 impl From<Stored> for Found {
     fn from(stored: Stored) -> Self {
-        Self { info: stored.facts.info, agent: stored.agent, parts: stored.parts }
+        Self { info: stored.facts.info, agent: stored.agent, parts: stored.parts, is_whole: true }
     }
 }
 
@@ -135,15 +137,7 @@ impl Store {
         }
         let filter = filter.clone().sub_agents(true).empty(true);
         let long_enough = wanted.chars().count() >= SHORTEST_PREFIX;
-        // The names of most files tell the beginning of the id, so that the others need not be read.
-        let may_be = |candidate: &Candidate| {
-            candidate
-                .name
-                .id
-                .as_ref()
-                .is_none_or(|id| id.starts_with(wanted) || wanted.starts_with(id.as_str()))
-        };
-        let mut all = self.gather_where(&filter, may_be)?;
+        let mut all = self.gather_where(&filter, |candidate| candidate.may_be(wanted))?;
         if let Some(at) = all.iter().position(|stored| stored.info().id == wanted) {
             return Ok(all.swap_remove(at).into());
         }
@@ -208,7 +202,7 @@ impl Store {
         if info.id.is_empty() {
             info.id = place.name();
         }
-        Ok(Found { info, agent, parts: vec![Part { place, form: Some(form) }] })
+        Ok(Found { info, agent, parts: vec![Part { place, form: Some(form) }], is_whole: false })
     }
 }
 
@@ -224,7 +218,7 @@ impl Store {
                 let candidate = all.swap_remove(0);
                 let mut info = SessionInfo::default();
                 candidate.complete(&mut info);
-                Ok(Found { info, agent, parts: vec![candidate.part()] })
+                Ok(Found { info, agent, parts: vec![candidate.part()], is_whole: false })
             }
             0 => Err(problem(
                 format!("there is no session in `{}`", path.display()),
@@ -235,6 +229,15 @@ impl Store {
                 "give the id of one",
             )),
         }
+    }
+}
+
+impl Candidate {
+    /// Whether it may hold a session of this id, or one that begins so. The names of most files tell the beginning of the
+    /// id, so that the others need not be read.
+    pub(super) fn may_be(&self, wanted: &str) -> bool {
+        let told = self.name.id.as_ref();
+        told.is_none_or(|id| id.starts_with(wanted) || wanted.starts_with(id.as_str()))
     }
 }
 

@@ -67,15 +67,26 @@ pub(super) fn read_all(
 /// Reads files that go on one another as one. Lines are numbered through all of them.
 fn read_on(agent: &'static dyn Agent, parts: &[Part]) -> Result<SavedSession, Error> {
     let mut paths: Vec<&Path> = parts.iter().map(|part| part.place.path()).collect();
-    paths.sort();
-    let mut all = Vec::new();
-    for path in paths {
-        all.append(&mut bytes_of(path).map_err(Error::io("read", path))?);
+    // Their names begin with the moment at which they were begun.
+    paths.sort_by_key(|path| path.file_name());
+    let (mut all, mut failed) = (Vec::new(), Vec::new());
+    for path in &paths {
+        match bytes_of(path).map_err(Error::io("read", path)) {
+            Ok(mut bytes) => all.append(&mut bytes),
+            Err(error) => failed.push(error),
+        }
         if all.last().is_some_and(|last| *last != b'\n') {
             all.push(b'\n');
         }
     }
-    Ok(fold_bytes(agent, Some(SavedForm::Lines), all))
+    if failed.len() == paths.len()
+        && let Some(error) = failed.pop()
+    {
+        return Err(error);
+    }
+    let mut session = fold_bytes(agent, Some(SavedForm::Lines), all);
+    session.damage.extend(failed.into_iter().map(|error| Damage::new(None, error.to_string())));
+    Ok(session)
 }
 
 /// Reads one file, or one session of a database.

@@ -6,11 +6,12 @@ mod needle;
 
 use super::{
     Filter, Store,
+    database::Databases,
     facts::Facts,
-    find::{Found, Place},
+    find::{Found, Part, Place},
     gather::in_parallel,
     list::newest,
-    load::{bytes_of, fold_bytes},
+    load::read_all,
     project::{Digests, RealPaths, Wanted},
     scan::{Candidate, DatabaseRoot},
     sqlite::Database,
@@ -21,7 +22,7 @@ use needle::Needle;
 use serde::Serialize;
 use std::{
     cell::RefCell,
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     fs::File,
     ops::Range,
     path::{Path, PathBuf},
@@ -175,13 +176,12 @@ impl Store {
             let both = wanted.as_ref().zip(file.project.as_ref());
             both.is_none_or(|(wanted, project)| wanted.is(project, &mut real))
         });
-        files.sort_by_key(|file| std::cmp::Reverse(file.stamp.size));
-        let files = files.into_iter().map(Item::File);
+        let files = works_of(files).into_iter().map(Item::Files);
         // A database is one piece of work, and the longest.
         let items: Vec<Item> = databases.into_iter().map(Item::Database).chain(files).collect();
         let search = Search { needle, query, wanted, digests };
         let found = in_parallel(self.threads, &items, |item| match item {
-            Item::File(candidate) => search.in_file(candidate).into_iter().collect(),
+            Item::Files(candidates) => search.in_files(candidates).into_iter().collect(),
             Item::Database((agent, path)) => search.in_database(*agent, path),
         });
         Ok(in_order(found.into_iter().flatten().collect()))
@@ -218,8 +218,28 @@ fn in_order(mut all: Vec<SearchResult>) -> Vec<SearchResult> {
 
 /// What is looked through by one thread.
 enum Item {
-    File(Candidate),
+    /// One, or several that go on one another.
+    Files(Vec<Candidate>),
     Database(DatabaseRoot),
+}
+
+/// What is read together, the biggest first.
+fn works_of(files: Vec<Candidate>) -> Vec<Vec<Candidate>> {
+    let mut works: Vec<Vec<Candidate>> = Vec::new();
+    let mut begun: HashMap<(&'static str, String), usize> = HashMap::new();
+    for file in files {
+        let id = file.name.id.clone().filter(|_| file.agent.session_files_go_on());
+        let at = match id {
+            Some(id) => *begun.entry((file.agent.card().id, id)).or_insert(works.len()),
+            None => works.len(),
+        };
+        match works.get_mut(at) {
+            Some(work) => work.push(file),
+            None => works.push(vec![file]),
+        }
+    }
+    works.sort_by_key(|work| std::cmp::Reverse(work.iter().map(|file| file.stamp.size).sum::<u64>()));
+    works
 }
 
 /// A search that goes on.
@@ -231,15 +251,18 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn in_file(&self, candidate: &Candidate) -> Option<SearchResult> {
+    fn in_files(&self, candidates: &[Candidate]) -> Option<SearchResult> {
         // One buffer for each thread, which most files do not fill.
         thread_local!(static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
-        let file = File::open(candidate.place.path()).ok()?;
-        if !BUFFER.with_borrow_mut(|buffer| self.needle.may_be_in(file, buffer)).ok()? {
-            return None;
-        }
-        let bytes = bytes_of(candidate.place.path()).ok()?;
-        let mut session = fold_bytes(candidate.agent, candidate.form, bytes);
+        let may_be_in = |candidate: &&Candidate| {
+            let file = File::open(candidate.place.path());
+            let read =
+                file.and_then(|file| BUFFER.with_borrow_mut(|buffer| self.needle.may_be_in(file, buffer)));
+            read.unwrap_or(false)
+        };
+        let candidate = candidates.iter().find(may_be_in)?;
+        let parts: Vec<Part> = candidates.iter().map(|candidate| candidate.clone().part()).collect();
+        let mut session = read_all(candidate.agent, &parts, &Databases::default()).ok()?;
         candidate.complete(&mut session.info);
         self.in_session(&session, candidate.place.clone(), candidate.project.as_ref())
     }

@@ -2,17 +2,25 @@
 
 mod followed;
 
-use super::{Store, find::Found, load::fold_together};
+use super::{
+    Store,
+    database::Databases,
+    find::{Found, Place},
+    load::{beginning, fold_together, head_of, read_all},
+    scan::Candidate,
+};
 use crate::Error;
 use agentline_core::{Entry, Part, SavedSession, SessionInfo, Tokens};
 use followed::Followed;
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// How often the files are looked at.
 const PAUSE: Duration = Duration::from_millis(150);
+/// How often new files of the session are looked for.
+const MORE_FILES: Duration = Duration::from_secs(1);
 
 /// Something new in a session that is followed.
 #[derive(Clone, Debug)]
@@ -43,8 +51,11 @@ pub enum Change {
 
 /// A session that is followed.
 pub struct Watch {
+    store: Store,
     found: Found,
     files: Vec<Followed>,
+    /// When new files were last looked for.
+    looked: Instant,
     info: SessionInfo,
     /// The entries as they were last told: their ids, and what they were.
     told: Vec<(String, u64)>,
@@ -64,13 +75,23 @@ impl Store {
     pub fn watch(&self, found: &Found) -> Result<Watch, Error> {
         let files = found.parts.iter().map(|part| Followed::open(found.agent, part));
         let files = files.collect::<Result<Vec<_>, Error>>()?;
-        Ok(Watch { found: found.clone(), files, info: SessionInfo::default(), told: Vec::new() })
+        Ok(Watch {
+            store: self.clone(),
+            found: found.clone(),
+            files,
+            looked: Instant::now(),
+            info: SessionInfo::default(),
+            told: Vec::new(),
+        })
     }
 }
 
 impl Watch {
     /// What is new since the last look; empty when nothing is. Does not wait.
     pub fn look(&mut self) -> Vec<Change> {
+        if self.looked.elapsed() >= MORE_FILES {
+            self.find_more();
+        }
         // All are looked at, also when the first has news.
         let news = self.files.iter_mut().filter_map(|file| file.look().then_some(())).count();
         if news == 0 {
@@ -89,6 +110,35 @@ impl Watch {
         changes
     }
 
+    /// Takes up files in which the agent went on with the session since it was found.
+    fn find_more(&mut self) {
+        self.looked = Instant::now();
+        // Who asked for a file asked for no other, and a database has all of a session.
+        if !self.found.is_whole || self.found.places().any(|place| matches!(place, Place::Row { .. })) {
+            return;
+        }
+        let (files, _) = self.store.scan_files(&[self.found.agent]);
+        for file in files {
+            let known = self.found.places().any(|place| *place == file.place);
+            if known || !file.may_be(&self.found.info.id) || !self.is_of_this_session(&file) {
+                continue;
+            }
+            let part = file.part();
+            // What cannot be opened now is taken up at a later look.
+            if let Ok(followed) = Followed::open(self.found.agent, &part) {
+                self.files.push(followed);
+                self.found.parts.push(part);
+            }
+        }
+    }
+
+    fn is_of_this_session(&self, file: &Candidate) -> bool {
+        let Ok(head) = head_of(file.place.path()) else { return false };
+        let form = file.form.or_else(|| file.agent.session_form(&head));
+        let id = form.map(|form| beginning(file.agent, form, &head).id).unwrap_or_default();
+        id == self.found.info.id
+    }
+
     /// Waits for what is new.
     pub async fn next(&mut self) -> Vec<Change> {
         loop {
@@ -103,16 +153,24 @@ impl Watch {
     /// The session as far as it was told.
     #[must_use]
     pub fn session(&self) -> SavedSession {
-        let mut session = fold_together(self.files.iter().map(|file| file.session().clone()).collect());
+        let parts = || self.files.iter().map(|file| file.session().clone()).collect();
+        let mut session = self.read_on().unwrap_or_else(|| fold_together(parts()));
         self.found.complete(&mut session.info);
         session
+    }
+
+    /// Files that go on one another cannot be folded by themselves.
+    fn read_on(&self) -> Option<SavedSession> {
+        let go_on = self.files.len() > 1 && self.found.agent.session_files_go_on();
+        go_on.then(|| read_all(self.found.agent, &self.found.parts, &Databases::default()).ok())?
     }
 
     /// The session with all that is there now, a last line without its end included.
     #[must_use]
     pub fn finish(mut self) -> SavedSession {
+        self.find_more();
         let parts = self.files.iter_mut().map(Followed::finish).collect();
-        let mut session = fold_together(parts);
+        let mut session = self.read_on().unwrap_or_else(|| fold_together(parts));
         self.found.complete(&mut session.info);
         session
     }
