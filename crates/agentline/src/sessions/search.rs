@@ -151,6 +151,8 @@ pub struct Hit {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum HitPlace {
+    /// The title that the agent gave the session. It belongs to no entry: `entry` is 0 and `entry_id` empty.
+    Title,
     /// What was said.
     Text,
     /// Reasoning.

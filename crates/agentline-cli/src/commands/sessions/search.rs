@@ -84,7 +84,8 @@ pub(super) fn run(ui: &mut Ui, desk: &Desk, args: SearchArgs) -> Result<u8, Stop
             writeln!(ui.out(), "{line}")?;
         }
     }
-    ui.say(format!("{hits} hits in {total} sessions"));
+    let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    ui.say(format!("{} in {}", many(hits, "hit"), many(total, "session")));
     Ok(code)
 }
 
@@ -110,7 +111,11 @@ fn hit(ui: &mut Ui, hit: &Hit, width: Option<usize>) -> io::Result<()> {
         (None, Role::Assistant) => "answer".into(),
         _ => "agent".into(),
     };
-    let about = ui.paint_out(Paint::Dim, &format!("  {} (message {})", words::plain(&who), hit.entry + 1));
+    let about = match hit.place {
+        HitPlace::Title => "  title".to_owned(),
+        _ => format!("  {} (message {})", words::plain(&who), hit.entry + 1),
+    };
+    let about = ui.paint_out(Paint::Dim, &about);
     writeln!(ui.out(), "{about}")?;
     let around = |ui: &mut Ui, lines: &[String]| -> io::Result<()> {
         for line in lines {

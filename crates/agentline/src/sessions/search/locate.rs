@@ -1,7 +1,7 @@
 //! Where in a session the hits are: line by line of what was said, thought, given to tools and given back.
 
 use super::{Hit, HitPlace, Query, needle::Needle};
-use agentline_core::{Entry, Part, SavedSession};
+use agentline_core::{Entry, Part, Role, SavedSession};
 use serde_json::value::RawValue;
 use std::{borrow::Cow, ops::Range};
 
@@ -17,7 +17,7 @@ struct Piece<'a> {
 
 /// All hits in a session.
 pub(super) fn hits(session: &SavedSession, needle: &Needle, query: &Query) -> Vec<Hit> {
-    let mut hits = Vec::new();
+    let mut hits = in_title(session, needle);
     for (at, entry) in session.entries.iter().enumerate() {
         if entry.context && !query.hidden {
             continue;
@@ -29,6 +29,19 @@ pub(super) fn hits(session: &SavedSession, needle: &Needle, query: &Query) -> Ve
                 in_piece(piece, (at, entry), needle, query.context, &mut hits);
             }
         }
+    }
+    hits
+}
+
+/// Hits in the title that the agent gave the session; what a prompt says is found there.
+fn in_title(session: &SavedSession, needle: &Needle) -> Vec<Hit> {
+    let mut hits = Vec::new();
+    if let Some(title) = &session.info.title
+        && needle.words.iter().all(|word| word.is_match(title))
+    {
+        let piece = Piece { place: HitPlace::Title, tool: None, text: title.into() };
+        let nobody = Entry::new(String::new(), Role::System);
+        in_piece(&piece, (0, &nobody), needle, 0, &mut hits);
     }
     hits
 }
@@ -179,23 +192,26 @@ fn boundary(line: &str, mut at: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agentline_core::{Role, SavedSession};
 
-    fn found(text: &str, words: &[&str], regex: bool) -> Vec<(usize, String, Vec<Range<usize>>)> {
+    /// The number of a line, its text, and where the hits in it begin and end.
+    type Line = (usize, String, Vec<(usize, usize)>);
+
+    fn found(text: &str, words: &[&str], regex: bool) -> Vec<Line> {
         let mut session = SavedSession::default();
         let mut entry = Entry::new("e".to_owned(), Role::User);
         entry.parts.push(Part::Text { text: text.to_owned() });
         session.entries.push(entry);
         let query = Query::new(words.iter().copied()).regex(regex);
         let all = hits(&session, &Needle::new(&query).unwrap(), &query);
-        all.into_iter().map(|hit| (hit.line, hit.text, hit.spans)).collect()
+        let ends = |hit: &Hit| hit.spans.iter().map(|span| (span.start, span.end)).collect();
+        all.into_iter().map(|hit| (hit.line, hit.text.clone(), ends(&hit))).collect()
     }
 
     #[test]
     fn a_match_may_begin_with_the_end_of_a_line() {
-        let line = |number, text: &str, spans: &[Range<usize>]| (number, text.to_owned(), spans.to_vec());
+        let line = |number, text: &str, spans: &[(usize, usize)]| (number, text.to_owned(), spans.to_vec());
         for text in ["one\ntwo three\n", "one\r\ntwo three\r\n"] {
-            let expected = [line(1, "one", &[]), line(2, "two three", &[3..4])];
+            let expected = [line(1, "one", &[]), line(2, "two three", &[(3, 4)])];
             assert_eq!(found(text, &[r"\s"], true), expected, "{text:?}");
             assert_eq!(found(text, &[r"\ntwo"], true), [line(1, "one", &[])], "{text:?}");
         }
@@ -203,10 +219,23 @@ mod tests {
     }
 
     #[test]
+    fn the_title_of_the_agent_is_looked_through_too() {
+        let mut session = SavedSession::default();
+        session.info.title = Some("Mend the parser".to_owned());
+        let places = |words: &[&str]| {
+            let query = Query::new(words.iter().copied());
+            let all = hits(&session, &Needle::new(&query).unwrap(), &query);
+            all.into_iter().map(|hit| (hit.place, hit.text)).collect::<Vec<_>>()
+        };
+        assert_eq!(places(&["parser", "mend"]), [(HitPlace::Title, "Mend the parser".to_owned())]);
+        assert_eq!(places(&["parser", "other"]), []);
+    }
+
+    #[test]
     fn words_that_share_letters_are_marked_as_one() {
         let spans = |words: &[&str]| found("say hello world now", words, false)[0].2.clone();
-        assert_eq!(spans(&["hello", "hello world"]), vec![4..15]);
-        assert_eq!(spans(&["hello world", "world now"]), vec![4..19]);
-        assert_eq!(spans(&["say", "now"]), [0..3, 16..19]);
+        assert_eq!(spans(&["hello", "hello world"]), [(4, 15)]);
+        assert_eq!(spans(&["hello world", "world now"]), [(4, 19)]);
+        assert_eq!(spans(&["say", "now"]), [(0, 3), (16, 19)]);
     }
 }
