@@ -284,7 +284,7 @@ fn words_are_found_in_all_sessions() {
     home.claude(&[home.claude_line("user", json!("line one\nthe Needle is here\nline three"))]);
     let found = home.run(&["search", "needle"]);
     assert!(found.out.contains("    line one\n    the Needle is here\n    line three\n"), "{}", found.out);
-    assert!(found.err.contains("1 hits in 1 sessions") && found.code == 0, "{}", found.err);
+    assert!(found.err.contains("1 hit in 1 session") && found.code == 0, "{}", found.err);
     let hits = |args: &[&str]| {
         let all: Vec<&str> = ["search", "-o", "json"].iter().chain(args).copied().collect();
         let done = home.run(&all);
