@@ -90,9 +90,10 @@ pub(crate) fn seconds(ms: u64) -> String {
     }
 }
 
-/// Text of an agent without what would steer the terminal.
+/// Text of an agent without what would steer the terminal, or turn around what is read there.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
-    let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
+    let turns = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let steers = |c: char| (c.is_control() && c != '\n' && c != '\t') || turns(c);
     if text.contains(steers) { text.replace(steers, "").into() } else { text.into() }
 }
 
@@ -144,6 +145,8 @@ mod tests {
         assert_eq!(call(&tool), "Bash ls…");
         tool.path = Some("a\u{1b}[2Jb".into());
         assert_eq!(call(&tool), "Bash a[2Jb");
+        tool.path = Some("a\u{202e}txt.exe\u{2069}".into());
+        assert_eq!(call(&tool), "Bash atxt.exe");
     }
 
     #[test]
