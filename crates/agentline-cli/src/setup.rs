@@ -4,6 +4,12 @@ use crate::stop::Stop;
 use agentline::{Agentline, Config, Layer, Problems, RunRequest, settings};
 use std::path::{Path, PathBuf};
 
+/// What is said about prices on a command line, as a layer.
+pub(crate) fn prices_flag(file: Option<&Path>) -> Option<Layer> {
+    let file = file?.to_string_lossy().into_owned();
+    Some(Layer::flags([("prices_file".to_owned(), file.into())].into_iter().collect()))
+}
+
 /// Who asks, and the layers of settings that count here.
 #[derive(Debug)]
 pub(crate) struct Setup {
@@ -28,7 +34,7 @@ impl Setup {
 
     /// The settings that are in force.
     pub(crate) fn config(&self) -> Result<Config, Problems> {
-        Config::build(&self.layers)
+        settings::build(&self.layers)
     }
 
     /// The handle that starts runs and the run itself, with what the settings say about both.

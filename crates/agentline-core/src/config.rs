@@ -60,6 +60,8 @@ pub struct Config {
     pub agents: BTreeMap<String, AgentSettings>,
     /// What tokens cost.
     pub prices: PriceTable,
+    /// A file with more prices, which the caller reads and gives as [`Layer::prices`].
+    pub prices_file: Option<PathBuf>,
     /// The program that ends an agent's processes when this one dies.
     pub supervisor: Option<PathBuf>,
     /// What was wrong but not fatal: keys that are not known, may not stand where they stand, or do nothing yet.
@@ -123,6 +125,7 @@ impl Config {
             request: RunRequest::default(),
             agents: BTreeMap::new(),
             prices: PriceTable::default(),
+            prices_file: None,
             supervisor: None,
             notices: Vec::new(),
             origins: BTreeMap::new(),

@@ -25,7 +25,7 @@ pub use metadata::{CONFIG_KEYS, Metadata};
 pub use result::{Gathered, ProviderResult};
 
 use crate::agentline::Agentline;
-use agentline_core::{Agent, Config, Event, Layer, Notice, Problem, RunRequest, agents};
+use agentline_core::{Agent, Event, Layer, Notice, Problem, RunRequest, agents};
 use serde_json::{Map, Value, json};
 use std::fmt;
 
@@ -52,7 +52,7 @@ impl Provider {
         let defaults = json!({"permission_mode": "bypass", "pass_env": ["*"]});
         let defaults = defaults.as_object().cloned().unwrap_or_default();
         let given = Layer::map("configuration", config).home(agentline.here().home.clone());
-        let mut config = Config::build(&[Layer::map("provider", defaults), given])?;
+        let mut config = crate::settings::build(&[Layer::map("provider", defaults), given])?;
         let agent = agents::find(&config.request.agent).map_err(ProviderError::from)?;
         let warnings = std::mem::take(&mut config.notices);
         let (agentline, request) = agentline.equip(&config);

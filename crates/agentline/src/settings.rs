@@ -1,6 +1,6 @@
 //! Finds the files and variables that hold settings, and hands them to the core as layers.
 
-use agentline_core::{Layer, Problem};
+use agentline_core::{Config, Layer, Problem, Problems};
 use std::{
     collections::BTreeMap,
     ffi::OsString,
@@ -25,10 +25,9 @@ const LONGEST_FILE: u64 = 1 << 20;
 /// with all others.
 ///
 /// ```no_run
-/// use agentline_core::Config;
 /// let home = std::env::home_dir();
 /// let layers = agentline::settings::find_layers(&std::env::current_dir()?, home.as_deref(), std::env::vars_os());
-/// let config = Config::build(&layers)?;
+/// let config = agentline::settings::build(&layers)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn find_layers(
@@ -46,6 +45,28 @@ pub fn find_layers(
     );
     layers.extend(environment_layers(variables));
     layers
+}
+
+/// The configuration of layers, with the file of prices read that they name.
+///
+/// # Errors
+/// Everything that is wrong in any layer and in that file, at once.
+pub fn build(layers: &[Layer]) -> Result<Config, Problems> {
+    let config = Config::build(layers)?;
+    let Some(file) = &config.prices_file else { return Ok(config) };
+    let name = file.display().to_string();
+    let prices = match read_text(file, MayBe::OnlyFile) {
+        Ok(text) => Layer::prices(name, text),
+        Err(fault) => {
+            let (message, hint) = match fault {
+                Fault::Missing => (format!("there is no file `{name}`"), "create it, or name another".into()),
+                Fault::Other { message, hint } => (format!("`{name}` {message}"), hint),
+            };
+            Layer::broken(name, Problem::new("prices_file", message).hint(hint))
+        }
+    };
+    let all: Vec<Layer> = std::iter::once(prices).chain(layers.iter().cloned()).collect();
+    Config::build(&all)
 }
 
 /// Where the user's file is looked for, whether or not it is there.

@@ -132,6 +132,25 @@ fn a_byte_order_mark_is_no_problem() {
     assert_eq!((config.request.model.as_deref(), config.request.name.as_deref()), (Some("m"), Some("n")));
 }
 
+#[test]
+fn a_file_of_prices_is_read_from_where_a_setting_names_it() {
+    let machine = Machine::new();
+    machine.write("home/project/agentline.toml", "prices_file = 'my/prices.toml'");
+    let build = || {
+        let layers = find_layers(&machine.path("home/project"), Some(&machine.path("home")), []);
+        agentline::settings::build(&layers)
+    };
+    let missing = build().unwrap_err().to_string();
+    assert!(missing.contains("there is no file") && missing.contains("prices.toml"), "{missing}");
+    machine.write("home/project/my/prices.toml", "[models.'my-model']\ninput = 1\noutput = 2");
+    let config = build().unwrap();
+    assert_eq!(config.prices.of("my-model").map(|price| price.output), Some(2.0));
+    assert!(config.prices.is_yours("my-model") && !config.prices.is_yours("gemini-2.5-pro"));
+    machine.write("home/project/my/prices.toml", "[models.'my-model']\ninput = 'much'\noutput = 2");
+    let wrong = build().unwrap_err().to_string();
+    assert!(wrong.contains("prices.toml") && wrong.contains("my-model"), "{wrong}");
+}
+
 #[cfg(unix)]
 mod unix {
     use super::*;

@@ -3,7 +3,7 @@
 use crate::{
     args::ReportOutput,
     exit,
-    setup::Setup,
+    setup::{Setup, prices_flag},
     stop::Stop,
     ui::{Paint, Ui},
 };
@@ -19,6 +19,9 @@ pub(crate) struct PricesArgs {
     /// The workspace whose settings count [default: the current directory]
     #[arg(short = 'C', long, value_name = "DIR")]
     cwd: Option<PathBuf>,
+    /// A TOML file with prices of yours, above those that are built in
+    #[arg(long, value_name = "FILE")]
+    prices: Option<PathBuf>,
     /// What standard output holds
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     output: ReportOutput,
@@ -41,7 +44,7 @@ struct Row<'a> {
 const YOURS: &str = "your settings";
 
 pub(crate) fn run(ui: &mut Ui, args: &PricesArgs) -> Result<u8, Stop> {
-    let table = Setup::read(args.cwd.as_deref(), None)?.config()?.prices;
+    let table = Setup::read(args.cwd.as_deref(), prices_flag(args.prices.as_deref()))?.config()?.prices;
     let mut rows: Vec<Row<'_>> = match &args.model {
         Some(model) => match table.row(model) {
             Some((id, price)) => vec![row(&table, id, price)],

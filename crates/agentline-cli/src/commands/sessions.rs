@@ -7,7 +7,13 @@ mod show;
 mod usage;
 mod watch;
 
-use crate::{exit, setup::Setup, stop::Stop, ui::Ui, when::Clock};
+use crate::{
+    exit,
+    setup::{Setup, prices_flag},
+    stop::Stop,
+    ui::Ui,
+    when::Clock,
+};
 use agentline::{
     Error, PriceTable, SavedSession,
     sessions::{Filter, Found, Store},
@@ -37,6 +43,9 @@ Nothing here writes to an agent's files.
 pub(crate) struct SessionsArgs {
     #[command(subcommand)]
     what: What,
+    /// A TOML file with prices of yours, above those that are built in
+    #[arg(long, value_name = "FILE", global = true)]
+    prices: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -98,7 +107,7 @@ pub(super) struct Desk {
 }
 
 pub(crate) fn run(ui: &mut Ui, args: SessionsArgs) -> Result<u8, Stop> {
-    let setup = Setup::read(None, None)?;
+    let setup = Setup::read(None, prices_flag(args.prices.as_deref()))?;
     let config = setup.config()?;
     let (agentline, _) = setup.equip(&config);
     let clock = Clock::local();

@@ -306,6 +306,8 @@ keys! {
         "Settings of single agents: `[agents.NAME]` with `program`, `env`, `surface` and `args`, which is `agent_args`; with a `command` any agent that speaks ACP.";
     prices () None, tables::prices r#"{ models = { "my-model" = { input = 1.0, output = 4.0 } } }"# => prices { depth: 2 }
         "US dollars for a million tokens: `[prices.models.\"ID\"]` with `input`, `output`, `cached`, `cache_write`, `cache_write_long` and `long`; see docs/numbers.md.";
+    prices_file () None, read::path r#""prices.toml""# => prices_file {}
+        "A TOML file with prices of yours, `[models.\"ID\"]`; a row of `prices` counts before one of it.";
     supervisor () None, tables::program r#""/opt/agentline/bin/agentline""# => supervisor {}
         "The program that ends an agent's processes when this one dies; for programs that use the library.";
     agent_bin () None, tables::program r#""/opt/gemini/bin/gemini""# => agent_bin {}

@@ -32,6 +32,8 @@ pub(super) enum LayerKind {
 #[derive(Clone, Debug)]
 enum Body {
     Text(String),
+    /// The text of a file that holds prices alone.
+    Prices(String),
     Table(Map<String, Value>),
     Broken(Problem),
 }
@@ -47,6 +49,13 @@ impl Layer {
     #[must_use]
     pub fn file(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self::of(name.into(), LayerKind::Table, Body::Text(text.into()))
+    }
+
+    /// The text of a TOML file that holds prices and nothing else: `[models."ID"]`, or `[prices.models."ID"]` as a file of
+    /// settings has it.
+    #[must_use]
+    pub fn prices(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self::of(name.into(), LayerKind::Table, Body::Prices(text.into()))
     }
 
     /// The `AGENTLINE_…` variables among these; empty ones count as not set.
@@ -116,13 +125,22 @@ impl Layer {
                 findings.problems.push(problem.clone());
                 Opened::default()
             }
-            Body::Text(text) => match toml::from_str::<toml::Table>(text) {
-                Ok(table) => Opened { table: json_table(table), lines: lines(text) },
-                Err(_) => {
-                    findings.problems.extend(syntax_problems(&self.name, text));
-                    Opened::default()
-                }
-            },
+            Body::Text(text) => self.parse(text, findings),
+            Body::Prices(text) => {
+                let mut opened = self.parse(text, findings);
+                let prices = opened.table.remove("prices").unwrap_or_else(|| opened.table.into());
+                Opened { table: Map::from_iter([("prices".to_owned(), prices)]), lines: BTreeMap::new() }
+            }
+        }
+    }
+
+    fn parse(&self, text: &str, findings: &mut Findings) -> Opened {
+        match toml::from_str::<toml::Table>(text) {
+            Ok(table) => Opened { table: json_table(table), lines: lines(text) },
+            Err(_) => {
+                findings.problems.extend(syntax_problems(&self.name, text));
+                Opened::default()
+            }
         }
     }
 }

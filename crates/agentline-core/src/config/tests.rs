@@ -129,7 +129,7 @@ fn every_key_of_a_run_sets_the_field_of_its_name_and_no_other() {
     }
     let as_json = |config: &Config| serde_json::to_value(&config.request).unwrap();
     let nothing = as_json(&Config::build(&[]).unwrap());
-    let elsewhere = ["agents", "prices", "supervisor", "agent_bin"];
+    let elsewhere = ["agents", "prices", "prices_file", "supervisor", "agent_bin"];
     for key in KEYS {
         let fields = changed("", &nothing, &as_json(&from_json(json!({ key.name: example(key) }))));
         if elsewhere.contains(&key.name) {
@@ -464,4 +464,27 @@ fn a_workspace_cannot_run_commands_unless_the_user_trusts_it() {
     flags.insert("trust".into(), "full".into());
     let config = Config::build(&[workspace(), Layer::flags(flags)]).unwrap();
     assert!(!config.agents.is_empty() && !config.request.env.is_empty() && config.notices.is_empty());
+}
+
+#[test]
+fn a_file_of_prices_lies_below_what_settings_say() {
+    for head in ["", "prices."] {
+        let text =
+            format!("[{head}models.m]\ninput = 1\noutput = 2\n[{head}models.n]\ninput = 3\noutput = 4");
+        let settings = Layer::file("agentline.toml", "[prices.models.m]\ninput = 5\noutput = 6");
+        let config = Config::build(&[Layer::prices("p.toml", text), settings]).unwrap();
+        let input = |model: &str| config.prices.of(model).map(|price| price.input);
+        assert_eq!((input("m"), input("n")), (Some(5.0), Some(3.0)));
+        assert!(input("gemini-2.5-pro").is_some(), "the built-in rows stay");
+        assert_eq!(config.origins["prices.models.n"], "p.toml");
+    }
+    for (text, says) in
+        [("[models.m]\ninput = 'x'", "p.toml"), ("[models", "p.toml"), ("[modls.m]\ninput = 1", "modls")]
+    {
+        let told = match Config::build(&[Layer::prices("p.toml", text)]) {
+            Ok(config) => format!("{:?}", config.notices),
+            Err(problems) => format!("{problems:?}"),
+        };
+        assert!(told.contains(says), "{text}: {told}");
+    }
 }
