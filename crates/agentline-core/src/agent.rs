@@ -136,6 +136,17 @@ pub trait Agent: Sync + Send {
         None
     }
 
+    /// Titles of sessions by their ids, where the agent keeps them in a file of their own.
+    fn session_titles(
+        &self,
+        env: &BTreeMap<String, String>,
+        home: &Path,
+        look: &dyn Look,
+    ) -> BTreeMap<String, String> {
+        let _ = (env, home, look);
+        BTreeMap::new()
+    }
+
     /// Whether a later file of a session goes on where an earlier one ended, so that one reader takes them all, in the order
     /// of their names; else each is read by itself.
     fn session_files_go_on(&self) -> bool {

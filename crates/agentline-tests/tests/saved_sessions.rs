@@ -280,3 +280,20 @@ fn a_session_is_followed_into_its_next_file() {
     assert_eq!(prompts(&watch.session()), prompts(&whole));
     assert_eq!(format!("{:?}", watch.finish()), format!("{whole:?}"));
 }
+
+#[test]
+fn a_title_that_is_kept_apart_from_its_session_is_told_and_found() {
+    let user = User::new();
+    let names = format!(
+        "{{\"id\":\"{CODEX}\",\"thread_name\":\"old\"}}\n{{\"id\":\"{CODEX}\",\"thread_name\":\"Quarterly Report\"}}\n"
+    );
+    fs::write(user.path().join("x/session_index.jsonl"), names).unwrap();
+    let store = user.store();
+    let title = Some("Quarterly Report");
+    let listed = store.list(&Filter::new().agent("codex")).unwrap();
+    assert_eq!(listed[0].title.as_deref(), title);
+    let loaded = store.load(&store.find(CODEX, &user.project()).unwrap()).unwrap();
+    assert_eq!(loaded.info.title.as_deref(), title);
+    let found = store.search(&Query::new(["quarterly report"])).unwrap();
+    assert_eq!((found.len(), found[0].info.id.as_str(), found[0].title.as_deref()), (1, CODEX, title));
+}

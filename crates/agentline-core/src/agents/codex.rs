@@ -118,6 +118,17 @@ impl Agent for Codex {
         ((enveloped && has("payload")) || bare).then_some(SavedForm::Lines)
     }
 
+    fn session_titles(
+        &self,
+        env: &BTreeMap<String, String>,
+        home: &Path,
+        look: &dyn Look,
+    ) -> BTreeMap<String, String> {
+        let file = adapter::home_folder(env, home, "CODEX_HOME", ".codex").join("session_index.jsonl");
+        let text = look.read(&file).unwrap_or_default();
+        saved::titles(&String::from_utf8_lossy(&text))
+    }
+
     /// What was said after a rewind is in a file of its own, which tells where the first one is to be cut.
     fn session_files_go_on(&self) -> bool {
         true

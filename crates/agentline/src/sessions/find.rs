@@ -97,6 +97,7 @@ impl Found {
             info.id.clone_from(&known.id);
         }
         info.project = info.project.take().or_else(|| known.project.clone());
+        info.title = info.title.take().or_else(|| known.title.clone());
         info.parent = info.parent.take().or_else(|| known.parent.clone());
     }
 }

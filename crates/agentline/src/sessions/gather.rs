@@ -11,14 +11,17 @@ use super::{
     project::{Digests, RealPaths, Wanted},
     scan::{Candidate, Stamp},
 };
-use crate::Error;
+use crate::{Error, look::DiskLook};
 use agentline_core::{Agent, Problems, ProjectRef, SavedSession, SessionInfo, agents::find_among};
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     path::{Path, PathBuf},
     sync::atomic::{AtomicUsize, Ordering},
     time::SystemTime,
 };
+
+/// Titles by agent and id.
+pub(super) type Titles = HashMap<&'static str, BTreeMap<String, String>>;
 
 /// A session that is saved, with what a list needs to know of it.
 #[derive(Clone)]
@@ -66,6 +69,11 @@ impl Store {
         let mut all = sessions_of(candidates, parts, &mut index, &databases);
         index.close();
         name_projects(&mut all, filter.project.as_deref(), &mut digests);
+        let titles = self.titles(&agents);
+        for stored in &mut all {
+            let title = titles.get(stored.agent.card().id).and_then(|titles| titles.get(&stored.info().id));
+            stored.facts.info.title = title.cloned().or_else(|| stored.facts.info.title.take());
+        }
         all.retain(|stored| {
             let here = wanted
                 .as_ref()
@@ -75,6 +83,14 @@ impl Store {
                 && (filter.empty || stored.facts.says_something())
         });
         Ok(all)
+    }
+
+    /// The titles that agents keep apart from their sessions, by agent and id.
+    pub(super) fn titles(&self, agents: &[&'static dyn Agent]) -> Titles {
+        let of = |agent: &&'static dyn Agent| {
+            (agent.card().id, agent.session_titles(&self.env, &self.home, &DiskLook))
+        };
+        agents.iter().map(of).filter(|(_, titles)| !titles.is_empty()).collect()
     }
 
     /// The agents that a filter names.

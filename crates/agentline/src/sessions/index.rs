@@ -12,7 +12,7 @@ use std::{
 };
 
 /// Changes with every change of what is written, or of how sessions are read.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// The index, as it is in memory during one call.
 #[derive(Default)]
@@ -204,7 +204,8 @@ mod tests {
             let known = files.iter().filter(|file| told(&path, file.to_str().unwrap()).is_some()).count();
             assert!(known <= text[..cut].matches('\n').count().saturating_sub(1), "{cut}");
         }
-        std::fs::write(&path, text.replace("\"agentline_sessions\":1", "\"agentline_sessions\":0")).unwrap();
+        let ours = format!("\"agentline_sessions\":{FORMAT}");
+        std::fs::write(&path, text.replace(&ours, "\"agentline_sessions\":0")).unwrap();
         assert_eq!(told(&path, files[0].to_str().unwrap()), None, "another format");
         std::fs::write(&path, b"\xff\xfe").unwrap();
         assert_eq!(told(&path, files[0].to_str().unwrap()), None);

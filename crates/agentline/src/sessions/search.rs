@@ -9,7 +9,7 @@ use super::{
     database::Databases,
     facts::Facts,
     find::{Found, Part, Place},
-    gather::in_parallel,
+    gather::{Titles, in_parallel},
     list::newest,
     load::read_all,
     project::{Digests, RealPaths, Wanted},
@@ -171,7 +171,8 @@ impl Store {
     pub fn search(&self, query: &Query) -> Result<Vec<SearchResult>, Error> {
         let needle = Needle::new(query).map_err(|problem| Error::Usage(Problems::from(problem)))?;
         let wanted = query.filter.project.as_deref().map(Wanted::new);
-        let (mut files, databases) = self.scan_files(&self.agents_of(&query.filter)?);
+        let agents = self.agents_of(&query.filter)?;
+        let (mut files, databases) = self.scan_files(&agents);
         let digests = Digests::of(&files);
         let mut real = RealPaths::default();
         files.retain(|file| {
@@ -181,7 +182,7 @@ impl Store {
         let files = works_of(files).into_iter().map(Item::Files);
         // A database is one piece of work, and the longest.
         let items: Vec<Item> = databases.into_iter().map(Item::Database).chain(files).collect();
-        let search = Search { needle, query, wanted, digests };
+        let search = Search { needle, query, wanted, digests, titles: self.titles(&agents) };
         let found = in_parallel(self.threads, &items, |item| match item {
             Item::Files(candidates) => search.in_files(candidates).into_iter().collect(),
             Item::Database((agent, path)) => search.in_database(*agent, path),
@@ -250,6 +251,7 @@ struct Search<'a> {
     query: &'a Query,
     wanted: Option<Wanted>,
     digests: Digests,
+    titles: Titles,
 }
 
 impl Search<'_> {
@@ -262,11 +264,20 @@ impl Search<'_> {
                 file.and_then(|file| BUFFER.with_borrow_mut(|buffer| self.needle.may_be_in(file, buffer)));
             read.unwrap_or(false)
         };
-        let candidate = candidates.iter().find(may_be_in)?;
+        let title = candidates.first().and_then(|first| self.title_of(first));
+        let is_in_title =
+            title.is_some_and(|title| self.needle.words.iter().all(|word| word.is_match(title)));
+        let candidate = if is_in_title { candidates.first() } else { candidates.iter().find(may_be_in) }?;
         let parts: Vec<Part> = candidates.iter().map(|candidate| candidate.clone().part()).collect();
         let mut session = read_all(candidate.agent, &parts, &Databases::default()).ok()?;
         candidate.complete(&mut session.info);
+        session.info.title = title.cloned().or_else(|| session.info.title.take());
         self.in_session(&session, candidate.place.clone(), candidate.project.as_ref())
+    }
+
+    /// The title that an agent keeps apart from the session.
+    fn title_of(&self, candidate: &Candidate) -> Option<&String> {
+        self.titles.get(candidate.agent.card().id)?.get(candidate.name.id.as_ref()?)
     }
 
     fn in_database(&self, agent: &'static dyn Agent, path: &Path) -> Vec<SearchResult> {

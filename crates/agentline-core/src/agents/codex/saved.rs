@@ -5,6 +5,7 @@ mod calls;
 mod patch;
 mod records;
 mod results;
+mod titles;
 
 use crate::{
     Entry, Millis, Part, RawJson, Role, SavedResult, SavedSession, SavedTool, SessionFold, Tokens,
@@ -14,6 +15,7 @@ use crate::{
 };
 use records::{Count, Line, Payload};
 use std::collections::HashMap;
+pub(super) use titles::titles;
 
 /// How texts begin that Codex puts before the model in the user's name.
 const WRAPPERS: &[&str] = &[

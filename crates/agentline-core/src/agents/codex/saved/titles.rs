@@ -1,0 +1,39 @@
+//! The names of threads, which Codex keeps in one file beside its sessions; a thread that was named again is there twice.
+
+use crate::wire::{Str, wire};
+use std::collections::BTreeMap;
+
+wire! { struct Named<'a> { id: Str<'a> = "id", name: Str<'a> = "thread_name" } }
+
+/// The last name of each thread. Lines that cannot be read name none.
+pub(in crate::agents::codex) fn titles(text: &str) -> BTreeMap<String, String> {
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Named<'_>>(line).ok());
+    let mut titles = BTreeMap::new();
+    for line in lines.filter(|line| !line.id.is_empty()) {
+        let (id, name) = (line.id.own(), line.name.trim().to_owned());
+        // A name that was taken away leaves none.
+        if name.is_empty() {
+            titles.remove(&id)
+        } else {
+            titles.insert(id, name)
+        };
+    }
+    titles
+}
+
+#[cfg(test)]
+mod tests {
+    use super::titles;
+
+    #[test]
+    fn the_last_name_counts_and_junk_does_not() {
+        let text = concat!(
+            "{\"id\":\"a\",\"thread_name\":\"first\",\"updated_at\":\"2026-11-15T00:00:00Z\"}\n",
+            "junk\n{\"id\":\"b\",\"thread_name\":5}\n{\"id\":\"c\",\"thread_name\":\"gone\"}\n[]\n",
+            "{\"id\":\"a\",\"thread_name\":\" second \"}\n{\"id\":\"c\",\"thread_name\":\"\"}\n{\"id\":\"d\",\"thread",
+        );
+        let told = titles(text);
+        assert_eq!(told.get("a").map(String::as_str), Some("second"));
+        assert!(!told.contains_key("c") && !told.contains_key("d"), "{told:?}");
+    }
+}
