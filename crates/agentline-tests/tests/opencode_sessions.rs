@@ -4,8 +4,10 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
 use agentline::{
-    Agent as _, Part, RawJson, Role, SavedForm, SavedSession, ToolStatus, agents::opencode::OpenCode,
-    sessions::sqlite::Database,
+    Agent as _, Entry, Part, RawJson, Role, SavedForm, SavedSession, ToolStatus,
+    agents::opencode::OpenCode,
+    core::agents::AGENTS,
+    sessions::{Change, Store, Watch, sqlite::Database},
 };
 use agentline_mock::{openai, scripted::Step};
 use agentline_tests::AcpStage;
@@ -87,8 +89,26 @@ fn what_opencode_writes_is_read_while_it_writes() {
     // Its tables are made in the first seconds; from then on what is certain can be read at every moment.
     let began = Instant::now();
     let mut seen: Vec<usize> = Vec::new();
+    let store = Store::new(AGENTS.iter().copied(), stage.variables().clone(), stage.home());
+    let mut watch: Option<Watch> = None;
+    let mut told: Vec<Entry> = Vec::new();
     let status = loop {
         let ended = child.try_wait().unwrap();
+        if watch.is_none() {
+            let found = store.find("latest", &stage.workspace()).ok();
+            watch = found.map(|found| store.watch(&found).unwrap());
+        }
+        for change in watch.iter_mut().flat_map(Watch::look) {
+            match change {
+                Change::Added { at, entry } => {
+                    assert_eq!(at, told.len());
+                    told.push(*entry);
+                }
+                Change::Grown { at, entry } => told[at] = *entry,
+                Change::Cut { at } => told.truncate(at),
+                _ => {}
+            }
+        }
         if let Ok(open) = Database::open(&database(&stage))
             && let Some(row) = open.sessions().unwrap().value.first()
             && let Some(session) = open.load(&row.info.id).unwrap()
@@ -135,6 +155,11 @@ fn what_opencode_writes_is_read_while_it_writes() {
     assert_eq!(session.info.agent_version.as_deref(), Some("1.18.33"));
     let workspace = fs::canonicalize(stage.workspace()).unwrap();
     assert_eq!(session.info.project.as_deref().map(Path::new), Some(workspace.as_path()));
+    let mut followed = SavedSession::default();
+    followed.entries = told;
+    assert_eq!(words(&followed), said, "what was followed is what is there");
+    let end = watch.unwrap().finish();
+    assert_eq!((words(&end), end.info), (said.clone(), session.info.clone()));
     drop(open);
     assert!(files(&stage) == before, "reading changed something");
 
