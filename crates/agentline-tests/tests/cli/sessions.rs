@@ -301,6 +301,30 @@ fn words_are_found_in_all_sessions() {
 }
 
 #[test]
+fn programs_that_list_at_once_share_what_they_remember() {
+    let home = Home::full();
+    // Only what was not written just now is remembered.
+    std::thread::sleep(Duration::from_millis(2500));
+    let list = ["sessions", "list", "-o", "json"];
+    let user = &home.user;
+    let lists: Vec<Done> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..6).map(|_| scope.spawn(|| user.agentline(&list))).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let folder = home.path(".cache/agentline");
+    let names = |folder: &Path| -> Vec<String> {
+        fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect()
+    };
+    let of_index = names(&folder).into_iter().filter(|name| name.contains("sessions")).collect::<Vec<_>>();
+    assert_eq!(of_index, ["sessions.index"], "one index, and nothing half-written beside it");
+    let index = fs::read_to_string(folder.join("sessions.index")).unwrap();
+    assert!(index.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{index}");
+    assert_eq!(index.lines().count(), 4, "a line for each file, and one for what it is: {index}");
+    let again = user.agentline(&list);
+    assert!(lists.iter().all(|done| (done.code, &done.out) == (0, &again.out)), "{}", again.out);
+}
+
+#[test]
 fn a_session_is_exported_and_nothing_is_overwritten() {
     let home = Home::full();
     for (file, begins) in [
