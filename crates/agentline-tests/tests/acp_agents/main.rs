@@ -9,5 +9,6 @@ mod conversation;
 mod installed;
 mod permissions;
 mod pool;
+mod saved;
 mod tools;
 mod trust;
