@@ -65,7 +65,8 @@ pub fn load_messages(
 ) -> Result<Vec<Message<'static>>, LoadError> {
     let known = known(agentline, agent)?;
     let card = known.card();
-    let project = agentline.here().cwd.join(project.unwrap_or(Path::new("")));
+    let cwd = &agentline.here().cwd;
+    let project = project.map_or_else(|| cwd.clone(), |project| cwd.join(project));
     let store = agentline.sessions();
     let filter = Filter::new().agent(card.id);
     let found =
