@@ -392,7 +392,15 @@ fn shutdown_ends_it_in_order() {
     program.nothing_left(Duration::from_secs(2));
 }
 
-/// `UPDATE_DOCS=1 cargo test -p agentline-tests --test host` writes the schema of the page anew.
+#[test]
+fn a_session_that_is_not_there_is_told_by_a_word_for_programs() {
+    let mut program = Program::start();
+    let id = program.send("sessions/load", json!({"session": "no-such-session"}));
+    let error = program.answer(id)["error"].clone();
+    assert_eq!(error["data"]["kind"], "no_session", "{error}");
+    assert_eq!(error["data"]["problems"][0]["key"], "session", "{error}");
+}
+
 #[test]
 fn an_outcome_holds_its_messages_where_they_are_wanted_and_agents_are_looked_up() {
     let mut program = Program::start();
@@ -411,6 +419,7 @@ fn an_outcome_holds_its_messages_where_they_are_wanted_and_agents_are_looked_up(
     assert!(unknown["error"]["message"].as_str().unwrap().contains("gemini"), "{unknown}");
 }
 
+/// `UPDATE_DOCS=1 cargo test -p agentline-tests --test host` writes the schema of the page anew.
 #[test]
 fn the_page_holds_the_schema_of_the_messages() {
     let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/host-protocol.md");

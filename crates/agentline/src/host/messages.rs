@@ -451,6 +451,11 @@ impl From<crate::Error> for RpcError {
                 message: outcome.error.as_ref().map_or_else(String::new, |error| error.message.clone()),
                 data: Some(serde_json::json!({"outcome": outcome})),
             },
+            crate::Error::NoSession(problem) => Self {
+                code: Self::INTERNAL,
+                message: problem.to_string(),
+                data: Some(serde_json::json!({"kind": "no_session", "problems": [problem]})),
+            },
             other => Self::new(Self::INTERNAL, other.to_string()),
         }
     }
