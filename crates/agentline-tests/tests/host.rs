@@ -208,6 +208,20 @@ fn a_run_is_cancelled_with_everything_that_it_started() {
 }
 
 #[test]
+fn a_cancel_is_heard_however_early_it_comes() {
+    let mut program = Program::start();
+    program.run("say warm");
+    for n in 0..60_u64 {
+        let run = format!("early{n}");
+        let id = program.send("run", json!({"prompt": "run sleep 600", "run": run}));
+        std::thread::sleep(Duration::from_millis(n % 12));
+        // Before the run is noted nothing is found.
+        while program.call("cancel", json!({"run": run}))["found"] == false {}
+        assert_eq!(program.answer(id)["result"]["verdict"], "cancelled", "cancelled after {} ms", n % 12);
+    }
+}
+
+#[test]
 fn the_host_is_asked_for_permission_and_silence_refuses() {
     let mut program = Program::start();
     let ask = |file: &str, more: Value| {

@@ -351,6 +351,8 @@ impl Drive {
         for notice in notices {
             self.feed(What::Notice { run, notice });
         }
+        // The bell of a stop that came while the run was on its way here has been heard already.
+        self.look_at_links();
     }
 
     /// Hides what must be hidden now.
