@@ -1,0 +1,258 @@
+// Four functions under the names that programs of an agent-CLI SDK know: run an agent, read back what it said, find its program,
+// and tell what it can do.
+
+import { spawnSync } from 'node:child_process';
+import { resolve } from 'node:path';
+import { needBinary } from './binary.js';
+import { connect } from './client.js';
+import { AgentlineError, HostGoneError, NoSessionError, aborted, refusal } from './errors.js';
+import { text } from './wire.js';
+
+const DEFAULT_TOOL = 'gemini';
+const DETECT_MS = 30_000;
+
+/**
+ * @typedef {import('../types/index.js').ExecuteOptions} ExecuteOptions
+ * @typedef {import('../types/index.js').SharedOptions} SharedOptions
+ * @typedef {import('../types/index.js').Agentline} Client
+ * @typedef {import('../types/index.js').RunEvent} RunEvent
+ */
+
+/**
+ * The one agentline of the process, with how many calls use it.
+ * @typedef {{ key: string, client: Promise<Client>, opened: Client | null, failed: boolean, users: number }} Shared
+ */
+
+/** @type {Shared | null} */
+let shared = null;
+
+/** @param {string} bin */
+function sharedClient(bin) {
+  // It reads its surroundings when it starts, so others are another one.
+  const key = JSON.stringify([bin, process.cwd(), process.env]);
+  const before = shared;
+  if (before && before.key === key && !before.failed && !before.opened?.closed) return before;
+  /** @type {Shared} */
+  const one = { key, client: connect({ bin }), opened: null, failed: false, users: 0 };
+  one.client.then(
+    (client) => (one.opened = client),
+    () => (one.failed = true),
+  );
+  shared = one;
+  if (before) letGo(before);
+  return one;
+}
+
+/** One that is no longer the shared one is closed when nobody uses it. @param {Shared} one */
+function letGo(one) {
+  if (one !== shared && one.users === 0) one.client.then((client) => client.close()).catch(() => {});
+}
+
+/**
+ * @template T
+ * @param {SharedOptions} options
+ * @param {(client: Client) => Promise<T>} use
+ */
+async function withClient(options, use) {
+  if (options.client) return use(options.client);
+  const one = sharedClient(needBinary(options));
+  one.users += 1;
+  try {
+    return await use(await one.client);
+  } finally {
+    one.users -= 1;
+    letGo(one);
+  }
+}
+
+/**
+ * @param {ExecuteOptions} options
+ * @returns {Promise<import('../types/index.js').ExecuteResult<any>>}
+ */
+export async function execute(options) {
+  const began = Date.now();
+  const { signal } = options;
+  /** @type {import('../types/index.js').Outcome<any> | null} */
+  let outcome = null;
+  let error = '';
+  /** @type {{ error: unknown } | null} */
+  let broken = null;
+  const onEvent = (/** @type {RunEvent} */ event) => {
+    try {
+      hear(options, event);
+    } catch (thrown) {
+      broken = { error: thrown };
+      throw thrown;
+    }
+  };
+  try {
+    // Nothing is started for who has gone already, not even agentline.
+    if (signal?.aborted) throw aborted(signal, null);
+    const run = { ...asked(options), messages: true, signal, onEvent };
+    outcome = await withClient(options, (client) => client.run(run));
+  } catch (thrown) {
+    if (broken) throw thrown;
+    outcome = thrown instanceof AgentlineError ? thrown.outcome : null;
+    error = text(thrown);
+  }
+  return outcome ? finished(options, outcome) : refused(options, error, Date.now() - began);
+}
+
+/**
+ * The run that is asked for.
+ * @param {ExecuteOptions} options
+ * @returns {import('../types/index.js').RunOptions}
+ */
+function asked(options) {
+  const { prompt, tool = DEFAULT_TOOL, permissionMode = 'default', sessionId, resume } = options;
+  const going = resume === true ? (sessionId ?? 'latest') : resume || undefined;
+  return {
+    ...options.options,
+    prompt,
+    agent: tool,
+    permissionMode,
+    workingDir: options.workingDir ?? process.cwd(),
+    model: options.model ?? options.options?.model,
+    // Two names of one key must agree; ours is the one that counts.
+    ...(options.timeout === undefined ? {} : { timeout: undefined, timeoutMs: options.timeout }),
+    resume: going,
+    sessionId: going === undefined ? sessionId : undefined,
+    extractJson: options.json ?? options.options?.extractJson,
+    warm: options.warm,
+  };
+}
+
+/**
+ * @param {ExecuteOptions} options
+ * @param {RunEvent} event
+ */
+function hear(options, event) {
+  if (event.type === 'started') options.onStart?.(event);
+  if (event.type === 'warning' && (options.verbose || event.from === 'stderr')) {
+    options.onStderr?.(event.message);
+  } else {
+    options.onStdout?.(event);
+  }
+}
+
+/**
+ * @param {ExecuteOptions} options
+ * @param {import('../types/index.js').Outcome<any>} outcome
+ */
+function finished(options, outcome) {
+  if (options.verbose) outcome.warnings.forEach((warning) => options.onStderr?.(warning.message));
+  if (outcome.stderr_tail) options.onStderr?.(outcome.stderr_tail);
+  const success = outcome.verdict === 'done' || outcome.verdict === 'done_with_denials';
+  const error = outcome.error?.message ?? null;
+  if (error !== null) options.onError?.(error);
+  const exitCode = outcome.agent_exit_code ?? (success ? 0 : null);
+  options.onClose?.(exitCode);
+  return {
+    success,
+    exitCode,
+    sessionId: outcome.session_id,
+    duration: outcome.duration_ms,
+    messages: outcome.messages ?? [],
+    data: outcome.output,
+    error,
+    quotaExceeded: outcome.verdict === 'rate_limited',
+    outcome,
+  };
+}
+
+/**
+ * @param {ExecuteOptions} options
+ * @param {string} error
+ * @param {number} duration
+ */
+function refused(options, error, duration) {
+  options.onError?.(error);
+  options.onClose?.(null);
+  const nothing = { exitCode: null, sessionId: null, messages: [], data: null, outcome: null };
+  return { ...nothing, success: false, duration, error, quotaExceeded: false };
+}
+
+/** @param {import('../types/index.js').LoadMessagesOptions} [options] */
+export async function loadMessages(options = {}) {
+  const { tool = DEFAULT_TOOL, sessionId, missing = 'throw' } = options;
+  const project = resolve(options.projectPath ?? process.cwd());
+  return withClient(options, async (client) => {
+    try {
+      const loaded = await client.sessions.load({ agent: tool, project, session: sessionId });
+      const [damage] = loaded.damage;
+      if (loaded.messages.length === 0 && damage) {
+        throw new AgentlineError(`the session cannot be read: ${damage.message}`);
+      }
+      return loaded.messages;
+    } catch (error) {
+      if (!(error instanceof NoSessionError)) throw error;
+      if (missing === 'empty') return [];
+      const name = await titleOf(client, tool);
+      const { hint } = error;
+      throw new NoSessionError(`No ${name} session found for project: ${project}`, { cause: error, hint });
+    }
+  });
+}
+
+/**
+ * What people call an agent.
+ * @param {Client} client
+ * @param {string} tool
+ */
+async function titleOf(client, tool) {
+  const agents = await client.agents();
+  const found = agents.find(({ card }) => card.id === tool || card.aliases.includes(tool));
+  return found?.card.title.replace(/ CLI$/, '') ?? tool;
+}
+
+/**
+ * @param {string} [tool]
+ * @param {{ bin?: string }} [options]
+ * @returns {string | null}
+ */
+export function detectCli(tool = DEFAULT_TOOL, options = {}) {
+  const ask = { jsonrpc: '2.0', id: 1, method: 'detect', params: { agent: tool } };
+  const done = spawnSync(needBinary(options), ['host', '--drain'], {
+    input: `${JSON.stringify(ask)}\n`,
+    encoding: 'utf8',
+    timeout: DETECT_MS,
+    windowsHide: true,
+  });
+  if (done.error || done.status !== 0) {
+    throw new HostGoneError(`agentline could not be asked: ${done.error?.message ?? done.stderr.trim()}`);
+  }
+  const answer = JSON.parse(done.stdout);
+  if (answer.error) throw refusal(answer.error);
+  return answer.result.path;
+}
+
+/**
+ * @param {SharedOptions & { tool?: string }} [options]
+ * @returns {Promise<any>}
+ */
+export async function getCapabilities(options = {}) {
+  const { tool } = options;
+  return withClient(options, async (client) => {
+    if (tool !== undefined) return capabilitiesOf(client, tool);
+    const each = client.agentIds.map(async (id) => [id, await capabilitiesOf(client, id)]);
+    return Object.fromEntries(await Promise.all(each));
+  });
+}
+
+/**
+ * @param {Client} client
+ * @param {string} tool
+ * @returns {Promise<import('../types/index.js').ToolCapabilities>}
+ */
+async function capabilitiesOf(client, tool) {
+  const [told, cliPath] = await Promise.all([client.capabilities(tool), client.detect(tool)]);
+  return {
+    supportsSlashCommands: told.supports_slash_commands,
+    supportsModels: told.supports_models,
+    models: told.models,
+    supportsWebSearch: told.supports_web_search,
+    supportsThinking: told.supports_thinking,
+    cliPath,
+    source: told.source,
+  };
+}

@@ -1,0 +1,47 @@
+// Finds the program `agentline`.
+
+import { accessSync, constants, statSync } from 'node:fs';
+import { delimiter, join, resolve } from 'node:path';
+import { BinaryNotFoundError } from './errors.js';
+
+const NAMES = process.platform === 'win32' ? ['agentline.exe', 'agentline.cmd'] : ['agentline'];
+
+/** @param {string} path */
+function isProgram(path) {
+  try {
+    accessSync(path, constants.X_OK);
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
+}
+
+/** @param {{ bin?: string, env?: Record<string, string | undefined> }} [options] */
+export function findBinary(options = {}) {
+  const env = options.env ?? process.env;
+  const named = options.bin ?? (env.AGENTLINE_BIN || undefined);
+  // What has a slash is a path; a bare name is looked for like any program.
+  if (named !== undefined && /[\\/]/.test(named)) {
+    const path = resolve(named);
+    return isProgram(path) ? path : null;
+  }
+  const names = named === undefined ? NAMES : [named];
+  for (const folder of (env.PATH ?? env.Path ?? '').split(delimiter)) {
+    for (const name of names) {
+      const path = join(folder || '.', name);
+      if (isProgram(path)) return resolve(path);
+    }
+  }
+  return null;
+}
+
+/** @param {{ bin?: string, env?: Record<string, string | undefined> }} options */
+export function needBinary(options) {
+  const found = findBinary(options);
+  if (found !== null) return found;
+  const named = options.bin ?? (options.env ?? process.env).AGENTLINE_BIN;
+  const message = named ? `\`${named}\` is no program` : 'the program `agentline` is not on PATH';
+  throw new BinaryNotFoundError(message, {
+    hint: 'install agentline, set AGENTLINE_BIN to its path, or give `bin`',
+  });
+}

@@ -1,0 +1,408 @@
+// One long-lived agentline: runs, conversations, saved sessions, the pool.
+
+import { needBinary } from './binary.js';
+import { AgentlineError, HostGoneError, aborted, expectDone } from './errors.js';
+import { keys, runParams, snaked } from './options.js';
+import { RunStream } from './stream.js';
+import { Wire, noMethod } from './wire.js';
+
+const VERSION = '0.1.0';
+const CONNECT_MS = 30_000;
+/** A run that agentline has not yet noted cannot be cancelled; it is asked again after this long. */
+const CANCEL_AGAIN_MS = 20;
+
+/**
+ * @typedef {import('../types/index.js').Outcome<any>} Outcome
+ * @typedef {import('../types/index.js').RunOptions<any>} RunOptions
+ * @typedef {import('../types/index.js').PromptOptions} PromptOptions
+ * @typedef {import('../types/index.js').Callbacks<any>} Callbacks
+ * @typedef {import('../types/index.js').RunEvent} RunEvent
+ * @typedef {Callbacks & {
+ *   onEvent?: (event: RunEvent) => void,
+ *   onRetry?: (retry: import('../types/index.js').RunRetry) => void,
+ *   ended: AbortController,
+ *   calls: Map<number, AbortController>,
+ * }} Listener
+ */
+
+/** @param {import('../types/index.js').ConnectOptions} [options] */
+export async function connect(options = {}) {
+  const bin = needBinary(options);
+  return Agentline.open(bin, options);
+}
+
+export class Agentline {
+  /** @type {Wire} */
+  #wire;
+  /** Who hears of a run and is asked by it, by the name of the run on the wire. @type {Map<string, Listener>} */
+  #listeners = new Map();
+  #lastRun = 0;
+  /** @type {{ name: string, version: string }} */
+  server = { name: 'agentline', version: '' };
+  /** @type {readonly string[]} */
+  agentIds = [];
+
+  /** @type {import('../types/index.js').Sessions} */
+  sessions = {
+    list: async (query = {}) => (await this.request('sessions/list', snaked(query))).sessions,
+    load: (/** @type {any} */ query = {}) => this.request('sessions/load', snaked(query)),
+    search: async (query) => (await this.request('sessions/search', snaked(query))).results,
+  };
+
+  /** @type {import('../types/index.js').Pool} */
+  pool = {
+    status: () => this.request('pool/status'),
+    configure: async (settings) => void (await this.request('pool/configure', snaked(settings))),
+    prewarm: async (options = {}) => (await this.request('pool/prewarm', keys(options))).ready,
+  };
+
+  /**
+   * @param {string} bin
+   * @param {import('../types/index.js').ConnectOptions} options
+   */
+  constructor(bin, options) {
+    this.#wire = new Wire(bin, options, {
+      request: (method, params) => this.#asked(method, params),
+      notify: (method, params) => this.#told(method, params),
+    });
+  }
+
+  /**
+   * @param {string} bin
+   * @param {import('../types/index.js').ConnectOptions} options
+   */
+  static async open(bin, options) {
+    const agentline = new Agentline(bin, options);
+    const limit = options.connectTimeoutMs ?? CONNECT_MS;
+    let late = false;
+    const timer = setTimeout(() => {
+      late = true;
+      agentline.#wire.kill();
+    }, limit);
+    try {
+      const told = await agentline.request('initialize', {
+        protocol: 1,
+        client: options.client ?? { name: 'agentline-node', version: VERSION },
+        defaults: keys(options.defaults ?? {}),
+        pool: snaked(options.pool ?? {}),
+        ...snaked({ maxConcurrent: options.maxConcurrent, maxRetries: options.maxRetries }),
+      });
+      agentline.server = told.server;
+      agentline.agentIds = told.agents;
+      return agentline;
+    } catch (error) {
+      agentline.#wire.kill();
+      if (late) throw new HostGoneError(`\`${bin}\` did not answer within ${limit} ms`, { cause: error });
+      throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  get closed() {
+    return this.#wire.gone;
+  }
+
+  /**
+   * @param {string} method
+   * @param {object} [params]
+   * @returns {Promise<any>}
+   */
+  request(method, params) {
+    return this.#wire.request(method, params);
+  }
+
+  /** @param {RunOptions} options */
+  run(options) {
+    const params = { ...runParams(options), events: options.events ?? options.onEvent !== undefined };
+    return this.#carry('run', params, options, options).outcome;
+  }
+
+  /** @param {RunOptions} options */
+  stream(options) {
+    return this.#streamed('run', runParams(options), options, options);
+  }
+
+  /** @param {import('../types/index.js').ConversationOptions} [options] */
+  async session(options = {}) {
+    const { signal } = options;
+    if (signal?.aborted) throw aborted(signal, null);
+    const name = this.#name();
+    const listener = this.#listen(name, options);
+    try {
+      const opened = await this.request('session/open', { ...runParams(options), run: name });
+      const conversation = new Conversation(this, opened, listener);
+      if (!signal?.aborted) return conversation;
+      await conversation.close();
+      throw aborted(signal, null);
+    } catch (error) {
+      this.forget(name);
+      throw error;
+    }
+  }
+
+  agents() {
+    return this.request('agents');
+  }
+
+  /**
+   * @param {string} [agent]
+   * @returns {Promise<string | null>}
+   */
+  async detect(agent) {
+    return (await this.request('detect', snaked({ agent }))).path;
+  }
+
+  /** @param {string} [agent] */
+  capabilities(agent) {
+    return this.request('capabilities', snaked({ agent }));
+  }
+
+  close() {
+    return this.#wire.close();
+  }
+
+  [Symbol.asyncDispose]() {
+    return this.close();
+  }
+
+  /**
+   * One prompt of a conversation.
+   * @param {string} session
+   * @param {string} prompt
+   * @param {PromptOptions} options
+   */
+  prompt(session, prompt, options) {
+    const { messages = false } = options;
+    const params = { session, prompt, messages, events: options.events ?? options.onEvent !== undefined };
+    return this.#carry('session/prompt', params, options, options).outcome;
+  }
+
+  /**
+   * The same, event by event.
+   * @param {string} session
+   * @param {string} prompt
+   * @param {PromptOptions} options
+   */
+  promptStream(session, prompt, options) {
+    const { messages = false } = options;
+    return this.#streamed('session/prompt', { session, prompt, messages }, options, options);
+  }
+
+  /** @param {string} name */
+  forget(name) {
+    const listener = this.#listeners.get(name);
+    this.#listeners.delete(name);
+    listener?.ended.abort();
+    for (const call of listener?.calls.values() ?? []) call.abort();
+  }
+
+  #name() {
+    this.#lastRun += 1;
+    return `run-${this.#lastRun}`;
+  }
+
+  /**
+   * @param {string} name
+   * @param {Callbacks & Partial<Listener>} callbacks
+   */
+  #listen(name, callbacks) {
+    const { onPermission, tools, check, onEvent, onRetry } = callbacks;
+    /** @type {Listener} */
+    const listener = { ended: new AbortController(), calls: new Map() };
+    Object.assign(listener, { onPermission, tools, check, onEvent, onRetry, name });
+    this.#listeners.set(name, listener);
+    return name;
+  }
+
+  /**
+   * @param {string} method
+   * @param {Record<string, unknown>} params
+   * @param {Callbacks & Partial<Listener>} callbacks
+   * @param {PromptOptions} options
+   */
+  #streamed(method, params, callbacks, options) {
+    const stream = new RunStream();
+    const onEvent = (/** @type {RunEvent} */ event) => {
+      options.onEvent?.(event);
+      stream.push(event);
+    };
+    const wanted = { ...params, events: options.events ?? true };
+    stream.follow(this.#carry(method, wanted, { ...callbacks, onEvent }, options));
+    return stream;
+  }
+
+  /**
+   * Carries one run from its request to its outcome.
+   * @param {string} method
+   * @param {Record<string, unknown>} params
+   * @param {Callbacks & Partial<Listener>} callbacks
+   * @param {PromptOptions} options
+   */
+  #carry(method, params, callbacks, options) {
+    const { signal } = options;
+    const name = this.#name();
+    let over = false;
+    const cancel = async () => {
+      while (!over) {
+        const { found } = await this.request('cancel', { run: name });
+        if (found) return;
+        await new Promise((resolve) => setTimeout(resolve, CANCEL_AGAIN_MS));
+      }
+    };
+    // A host that is gone has stopped it too.
+    const stop = () => void cancel().catch(() => {});
+    /** @type {{ error: unknown } | null} */
+    let thrown = null;
+    // Whoever hears of the run and fails does not want it any more.
+    const hearing = (/** @type {((told: any) => void) | undefined} */ hear) => {
+      if (!hear) return undefined;
+      return (/** @type {any} */ told) => {
+        try {
+          if (!thrown) hear(told);
+        } catch (error) {
+          thrown = { error };
+          stop();
+        }
+      };
+    };
+    const begin = async () => {
+      // Nothing is started for who has gone already.
+      if (signal?.aborted) throw aborted(signal, null);
+      const { onEvent, onRetry } = callbacks;
+      this.#listen(name, { ...callbacks, onEvent: hearing(onEvent), onRetry: hearing(onRetry) });
+      signal?.addEventListener('abort', stop, { once: true });
+      try {
+        /** @type {Outcome} */
+        const outcome = await this.request(method, { ...params, run: name });
+        const failed = /** @type {{ error: unknown } | null} */ (thrown);
+        if (failed) throw failed.error;
+        // A run that was over before the abort arrived is told as what it was.
+        if (signal?.aborted && outcome.verdict === 'cancelled') throw aborted(signal, outcome);
+        return options.throwOnFailure ? expectDone(outcome) : outcome;
+      } finally {
+        over = true;
+        signal?.removeEventListener('abort', stop);
+        this.forget(name);
+      }
+    };
+    return { outcome: begin(), cancel: stop };
+  }
+
+  /**
+   * What a run tells.
+   * @param {string} method
+   * @param {any} params
+   */
+  #told(method, params) {
+    const listener = this.#listeners.get(params.run);
+    if (!listener) return;
+    if (method === 'run/event') {
+      const event = params.joined === undefined ? params.event : { ...params.event, joined: params.joined };
+      listener.onEvent?.(event);
+    } else if (method === 'run/retry') {
+      const { attempt, wait_ms, reason } = params;
+      listener.onRetry?.({ attempt, wait_ms, reason });
+    } else if (method === 'tool/cancel') {
+      listener.calls.get(params.call)?.abort();
+    }
+  }
+
+  /**
+   * What a run asks.
+   * @param {string} method
+   * @param {any} params
+   */
+  async #asked(method, params) {
+    const { run } = params;
+    const listener = this.#listeners.get(run);
+    const missing = () => new AgentlineError(`nobody answers \`${method}\` of the run \`${run}\``);
+    const context = { run, signal: listener?.ended.signal ?? AbortSignal.abort() };
+    switch (method) {
+      case 'permission/ask': {
+        if (!listener?.onPermission) throw missing();
+        const decided = await listener.onPermission(params.ask, context);
+        if (typeof decided === 'object' && decided !== null) return decided;
+        return { decision: decided === true || decided === 'allow' ? 'allow' : 'deny' };
+      }
+      case 'check': {
+        if (!listener?.check) throw missing();
+        const { text, output, working_dir } = params;
+        const checked = await listener.check({ text, output, working_dir }, context);
+        if (typeof checked === 'string') return { done: false, message: checked };
+        return typeof checked === 'boolean' ? { done: checked } : checked;
+      }
+      case 'tool/call': {
+        const tool = listener?.tools?.find((one) => one.name === params.tool);
+        if (!listener || !tool) throw missing();
+        const given = new AbortController();
+        listener.calls.set(params.call, given);
+        try {
+          const { call } = params;
+          const output = await tool.handler(params.input, { run, call, signal: given.signal });
+          return { output: output ?? null };
+        } finally {
+          listener.calls.delete(params.call);
+        }
+      }
+      default:
+        throw noMethod(`this client has no method \`${method}\``);
+    }
+  }
+}
+
+/** A conversation with one agent that remembers. */
+class Conversation {
+  #agentline;
+  #session;
+  #listener;
+  /** @type {Promise<void> | undefined} */
+  #closing;
+  /** @type {string} */
+  sessionId;
+
+  /**
+   * @param {Agentline} agentline
+   * @param {{ session: string, session_id: string }} opened
+   * @param {string} listener
+   */
+  constructor(agentline, opened, listener) {
+    this.#agentline = agentline;
+    this.#session = opened.session;
+    this.#listener = listener;
+    this.sessionId = opened.session_id;
+  }
+
+  /**
+   * @param {string} prompt
+   * @param {PromptOptions} [options]
+   */
+  run(prompt, options = {}) {
+    return this.#agentline.prompt(this.#session, prompt, options);
+  }
+
+  /**
+   * @param {string} prompt
+   * @param {PromptOptions} [options]
+   */
+  stream(prompt, options = {}) {
+    return this.#agentline.promptStream(this.#session, prompt, options);
+  }
+
+  close() {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close() {
+    try {
+      if (!this.#agentline.closed) await this.#agentline.request('session/close', { session: this.#session });
+    } finally {
+      this.#agentline.forget(this.#listener);
+    }
+  }
+
+  [Symbol.asyncDispose]() {
+    return this.close();
+  }
+}

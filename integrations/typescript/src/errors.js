@@ -1,0 +1,76 @@
+// What is thrown. Every error of ours has the same fields, so that a caller needs to look at one of them only.
+
+/**
+ * @typedef {import('../types/index.js').Outcome} Outcome
+ * @typedef {import('../types/index.js').Problem} Problem
+ * @typedef {import('../types/index.js').Phase} Phase
+ * @typedef {import('../types/index.js').Verdict} Verdict
+ * @typedef {{ hint?: string | null, outcome?: Outcome | null, problems?: Problem[], cause?: unknown }} Details
+ */
+
+export class AgentlineError extends Error {
+  /**
+   * @param {string} message
+   * @param {Details} [details]
+   */
+  constructor(message, details = {}) {
+    super(message, 'cause' in details ? { cause: details.cause } : undefined);
+    this.name = new.target.name;
+    const { outcome = null, problems = [] } = details;
+    /** @type {Outcome | null} */
+    this.outcome = outcome;
+    /** @type {readonly Problem[]} */
+    this.problems = problems;
+    /** @type {Verdict | null} */
+    this.verdict = outcome?.verdict ?? null;
+    /** @type {Phase | null} */
+    this.phase = outcome?.error?.phase ?? (problems.length > 0 ? 'request' : null);
+    /** @type {string | null} */
+    this.hint = details.hint ?? outcome?.error?.hint ?? problems.find((problem) => problem.hint)?.hint ?? null;
+  }
+}
+
+export class UsageError extends AgentlineError {}
+
+export class RunError extends AgentlineError {}
+
+export class AbortError extends AgentlineError {}
+
+export class NoSessionError extends AgentlineError {}
+
+export class BinaryNotFoundError extends AgentlineError {}
+
+export class HostGoneError extends AgentlineError {}
+
+/**
+ * The error for a refusal of the host.
+ * @param {{ code?: number, message?: string, data?: any }} error
+ */
+export function refusal(error) {
+  const message = error.message || 'agentline refused the request';
+  const { outcome = null, problems = [], kind } = error.data ?? {};
+  if (kind === 'no_session') return new NoSessionError(message, { problems });
+  if (outcome) return new RunError(message, { outcome, problems });
+  if (error.code === -32602 || problems.length > 0) return new UsageError(message, { problems });
+  return new AgentlineError(message);
+}
+
+/**
+ * @template T
+ * @param {import('../types/index.js').Outcome<T>} outcome
+ * @param {{ denials?: boolean }} [options]
+ */
+export function expectDone(outcome, options = {}) {
+  const { denials = true } = options;
+  if (outcome.verdict === 'done' || (denials && outcome.verdict === 'done_with_denials')) return outcome;
+  const why = outcome.error?.message ?? `the verdict is ${outcome.verdict}`;
+  throw new RunError(why, { outcome });
+}
+
+/**
+ * @param {AbortSignal} signal
+ * @param {Outcome | null} outcome
+ */
+export function aborted(signal, outcome) {
+  return new AbortError('the run was aborted', { outcome, cause: signal.reason });
+}

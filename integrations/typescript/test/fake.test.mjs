@@ -1,0 +1,410 @@
+// The client on a fake agent, through the real program.
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { chmodSync, existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import {
+  AbortError,
+  AgentlineError,
+  BinaryNotFoundError,
+  HostGoneError,
+  NoSessionError,
+  RunError,
+  UsageError,
+  connect,
+  expectDone,
+  findBinary,
+} from '../src/index.js';
+import { claim, defaults, limit, living, sample, until } from './stage.mjs';
+
+const PACKAGE = new URL('..', import.meta.url);
+
+describe('one agentline', () => {
+  /** @type {import('../types/index.js').Agentline} */
+  let agentline;
+  before(async () => (agentline = await connect({ defaults })));
+  after(() => agentline.close());
+
+  test('a run comes to its outcome', limit, async () => {
+    const outcome = sample('Outcome', await agentline.run({ prompt: 'say Hello', name: 'greeting', messages: true }));
+    assert.equal(outcome.verdict, 'done');
+    assert.equal(outcome.text, 'Hello');
+    assert.equal(outcome.name, 'greeting');
+    assert.equal(outcome.messages.at(-1).role, 'assistant');
+    assert.equal(expectDone(outcome), outcome);
+    assert.equal(agentline.server.name, 'agentline');
+    assert.ok(agentline.agentIds.includes('gemini'));
+  });
+
+  test('a stream tells every kind of event, and its outcome', limit, async () => {
+    const script = `think hm
+say Hello
+plan
+commands
+info
+mode yolo
+config
+unknown
+image
+tool write_file a.txt hi
+ask write_file b.txt ho
+run echo hi
+usage 10 3
+raw {broken
+stderr something odd
+say bye`;
+    const stream = agentline.stream({ prompt: script, emitThoughts: true, messages: true });
+    const events = [];
+    for await (const event of stream) events.push(sample('RunEvent', event));
+    const outcome = sample('Outcome', await stream.outcome);
+    const types = new Set(events.map((event) => event.type));
+    const wanted = 'started thinking text plan commands session_info mode config_option agent content tool_use tool_result';
+    for (const type of [...wanted.split(' '), 'permission', 'usage', 'unreadable', 'file_change']) {
+      assert.ok(types.has(type), `${type} in ${[...types]}`);
+    }
+    assert.equal(events[0].type, 'started');
+    assert.deepEqual(outcome.files.map((file) => file.path), ['a.txt', 'b.txt']);
+    outcome.messages.forEach((message) => sample('ClaudeMessage', message));
+  });
+
+  test('only the events that are wanted are told, and a listener that throws stops the run', limit, async () => {
+    const heard = [];
+    const prompt = 'say a\nplan\nsay b';
+    await agentline.run({ prompt, events: ['plan'], onEvent: (event) => heard.push(event.type) });
+    assert.deepEqual(heard, ['plan']);
+    const broken = () => {
+      throw new TypeError('broken listener');
+    };
+    await assert.rejects(agentline.run({ prompt: 'say up\nrun sleep 611', onEvent: broken }), /broken listener/);
+    await until('the command ends', () => living('sleep 611').length === 0);
+  });
+
+  test('a signal that was aborted before starts nothing', limit, async () => {
+    const { pool } = await agentline.pool.status();
+    const gone = AbortSignal.abort(new Error('no time'));
+    const error = await agentline.run({ prompt: 'say x', signal: gone }).catch((error) => error);
+    assert.ok(error instanceof AbortError && error instanceof AgentlineError);
+    assert.equal(error.name, 'AbortError');
+    assert.equal(error.cause.message, 'no time');
+    assert.equal(error.outcome, null);
+    await assert.rejects(agentline.stream({ prompt: 'say x', signal: gone }).outcome, AbortError);
+    await assert.rejects(agentline.session({ signal: gone }), AbortError);
+    assert.equal((await agentline.pool.status()).pool.runs, pool.runs);
+  });
+
+  test('an abort ends the run with all that it started', limit, async () => {
+    const stop = new AbortController();
+    const run = agentline.run({
+      prompt: 'say begun\nrun sleep 612',
+      signal: stop.signal,
+      onEvent: (event) => event.type === 'tool_use' && setTimeout(() => stop.abort(), 50),
+    });
+    const error = await run.catch((error) => error);
+    assert.ok(error instanceof AbortError, String(error));
+    assert.equal(error.verdict, 'cancelled');
+    assert.equal(error.outcome.text, 'begun');
+    await until('the command ends', () => living('sleep 612').length === 0);
+    // At once after it was asked for, when it may not have been noted yet.
+    const rushed = Array.from({ length: 8 }, () => {
+      const now = new AbortController();
+      const going = agentline.run({ prompt: 'run sleep 613', signal: now.signal });
+      now.abort();
+      return assert.rejects(going, AbortError);
+    });
+    await Promise.all(rushed);
+    assert.equal(living('sleep 613').length, 0);
+  });
+
+  test('who leaves the loop leaves the run', limit, async () => {
+    const stream = agentline.stream({ prompt: 'say begun\nrun sleep 614' });
+    for await (const event of stream) if (event.type === 'tool_use') break;
+    assert.equal((await stream.outcome).verdict, 'cancelled');
+    const other = agentline.stream({ prompt: 'say begun\nrun sleep 614' });
+    other.cancel();
+    assert.equal((await other.outcome).verdict, 'cancelled');
+    await until('the command ends', () => living('sleep 614').length === 0);
+  });
+
+  test('the host is asked for permission', limit, async () => {
+    const asks = [];
+    const ask = (file, onPermission) =>
+      agentline.run({ prompt: `ask write_file ${file} hi\nsay done`, permissionMode: 'default', onPermission });
+    const allowed = await ask('p1.txt', (question, { signal }) => {
+      asks.push(sample('PermissionAsk', question));
+      assert.ok(!signal.aborted);
+      return true;
+    });
+    assert.equal(asks[0].tool, 'Write');
+    assert.equal(asks[0].diffs[0].new, 'hi');
+    assert.equal(allowed.files[0].path, 'p1.txt');
+    const denied = sample('Outcome', await ask('p2.txt', async () => ({ decision: 'deny', reason: 'not on a Sunday' })));
+    assert.equal(denied.verdict, 'done_with_denials');
+    assert.equal(denied.denied[0].reason, 'not on a Sunday');
+    assert.throws(() => expectDone(denied, { denials: false }), RunError);
+    const thrown = await ask('p3.txt', () => {
+      throw new Error('nobody home');
+    });
+    assert.match(thrown.denied[0].reason, /nobody home/);
+    assert.equal((await ask('p4.txt', () => 'deny')).verdict, 'done_with_denials');
+    assert.ok(!existsSync('p3.txt') && !existsSync('p4.txt'));
+  });
+
+  test('functions are tools', limit, async () => {
+    let given;
+    const tools = [
+      {
+        name: 'add',
+        description: 'Adds',
+        inputSchema: { type: 'object', properties: { a: { type: 'integer' }, b: { type: 'integer' } } },
+        handler: async ({ a, b }) => ({ sum: a + b }),
+      },
+      {
+        name: 'fail',
+        description: 'Fails',
+        handler: () => {
+          throw new Error('out of paper');
+        },
+      },
+      {
+        name: 'slow',
+        description: 'Never answers',
+        timeoutMs: 500,
+        handler: (_, { signal, call, run }) => {
+          given = { signal, call, run };
+          return new Promise(() => {});
+        },
+      },
+    ];
+    const prompt = 'call agentline add {"a": 2, "b": 3}\ncall agentline fail {}\ncall agentline slow {}';
+    let text = '';
+    const onEvent = (event) => (text += event.type === 'text' ? event.text : '');
+    const outcome = await agentline.run({ prompt, tools, onEvent });
+    assert.match(text, /"sum":5/);
+    assert.match(text, /out of paper/);
+    assert.equal(outcome.tool_calls, 3);
+    assert.ok(given.signal.aborted, 'nobody wants the answer any more');
+  });
+
+  test('answers are held to a schema, and checked', limit, async () => {
+    const outputSchema = { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] };
+    const typed = sample('Outcome', await agentline.run({ prompt: 'say {"n": 4}', outputSchema }));
+    assert.deepEqual(typed.output, { n: 4 });
+    const texts = [];
+    const check = (answer) => {
+      texts.push(sample('CheckQuestion', answer).text);
+      return texts.length === 1 ? 'say second' : true;
+    };
+    const checked = await agentline.run({ prompt: 'say first', check, maxRounds: 3 });
+    assert.equal(checked.verdict, 'done');
+    assert.equal(texts[0], 'first');
+    assert.match(texts[1], /second/);
+  });
+
+  test('a conversation remembers, with its tools, and ends', limit, async () => {
+    const tools = [{ name: 'now', description: 'The time', handler: () => 'noon' }];
+    const talk = await agentline.session({ tools });
+    assert.equal((await talk.run('say one')).text, 'one');
+    assert.match((await talk.run('history')).text, /say one/);
+    assert.match((await talk.run('call agentline now {}')).text, /noon/);
+    const stop = new AbortController();
+    const stream = talk.stream('say begun\nsleep 60000', { signal: stop.signal });
+    await assert.rejects(async () => {
+      for await (const event of stream) if (event.type === 'text') stop.abort();
+    }, AbortError);
+    const last = await talk.run('say on', { messages: true });
+    assert.equal(last.text, 'on');
+    assert.equal(last.session_id, talk.sessionId);
+    assert.ok(last.messages.length > 0);
+    await talk.close();
+    await talk.close();
+    await assert.rejects(talk.run('say x'), UsageError);
+  });
+
+  test('many runs go on side by side and no answer is lost', limit, async () => {
+    const runs = Array.from({ length: 24 }, async (_, n) => {
+      const prompt = `chunks 50 part${n} {n} \nsay end ${n}`;
+      const stream = agentline.stream({ prompt, permissionMode: 'plan' });
+      let text = '';
+      for await (const event of stream) if (event.type === 'text') text += event.text;
+      assert.equal(text, (await stream.outcome).text);
+      assert.ok(text.includes(`part${n} 50`) && text.endsWith(`end ${n}`), text);
+    });
+    await Promise.all(runs);
+    const status = sample('PoolStatus', await agentline.pool.status());
+    assert.equal(status.runs.active, 0);
+    assert.ok(status.pool.started <= 12, JSON.stringify(status));
+  });
+
+  test('a refused run is tried again and told, and an error carries what it came to', limit, async () => {
+    const retries = [];
+    const prompt = 'error 429 quota exceeded. Please retry in 1s';
+    const run = { prompt, maxRetries: 1, onRetry: (retry) => retries.push(sample('RunRetry', retry)) };
+    const error = await agentline.run({ ...run, throwOnFailure: true }).catch((error) => error);
+    assert.ok(error instanceof RunError, String(error));
+    assert.equal(error.verdict, 'rate_limited');
+    assert.equal(error.phase, 'response');
+    assert.equal(sample('Outcome', error.outcome).attempts, 2);
+    assert.equal(retries[0].attempt, 2);
+    assert.equal(error.outcome.error.retry_after_ms, 1000);
+  });
+
+  test('what is wrong with a request is told by key', limit, async () => {
+    const error = await agentline.run({ prompt: 'x', timeout: 'soon', agent: 'geminy' }).catch((error) => error);
+    assert.ok(error instanceof UsageError, String(error));
+    error.problems.forEach((problem) => sample('Problem', problem));
+    assert.ok(error.problems.some((problem) => problem.key === 'timeout'), error.message);
+    assert.equal(error.phase, 'request');
+    assert.ok(error.hint);
+    assert.equal(error.outcome, null);
+    await assert.rejects(agentline.request('fly'), /no method/);
+    await assert.rejects(agentline.run({ prompt: 'x', config: { a: 1n } }), TypeError);
+    const unknown = await agentline.run({ prompt: 'say ok', config: { no_such_key: 1 } });
+    assert.match(JSON.stringify(unknown.warnings), /no_such_key/);
+    await assert.rejects(agentline.sessions.load({ session: 'none' }), NoSessionError);
+    assert.deepEqual(await agentline.sessions.list({ since: new Date(0), limit: 3 }), []);
+  });
+
+  test('attachments may be bytes', limit, async () => {
+    const attachments = [
+      { name: 'dot.png', data: Uint8Array.from([137, 80, 78, 71, 13, 10, 26, 10]) },
+      { name: 'note.txt', text: 'remember' },
+    ];
+    const deadline = new Date(Date.now() + 80_000);
+    const outcome = await agentline.run({ prompt: 'echo_prompt', attachments, deadline });
+    assert.match(outcome.text, /image/);
+  });
+
+  test('agents and the pool', limit, async () => {
+    (await agentline.agents()).forEach((agent) => sample('AgentInfo', agent));
+    assert.match(await agentline.detect(), /fake-acp/);
+    assert.ok(sample('AgentCapabilities', await agentline.capabilities('gemini')).models.length > 0);
+    await assert.rejects(agentline.detect('geminy'), UsageError);
+    await agentline.pool.configure({ idleS: 600, maxProcesses: 3 });
+    assert.equal(await agentline.pool.prewarm({ runs: 1 }), 1);
+    const { pool } = sample('PoolStatus', await agentline.pool.status());
+    assert.ok(pool.processes.length >= 1);
+  });
+});
+
+describe('the process behind it', () => {
+  const script = (text) => {
+    const file = join(mkdtempSync(join(tmpdir(), 'bin-')), 'agentline');
+    writeFileSync(file, `#!/bin/sh\n${text}\n`);
+    chmodSync(file, 0o755);
+    return file;
+  };
+
+  test('is found by option, variable and PATH', limit, async () => {
+    const bin = process.env.AGENTLINE_BIN;
+    const named = script('exit 0');
+    assert.equal(findBinary(), bin);
+    assert.equal(findBinary({ bin: named }), named);
+    assert.equal(findBinary({ env: { PATH: join(named, '..') } }), named);
+    assert.equal(findBinary({ env: { PATH: '' } }), null);
+    const error = await connect({ bin: './no-such-program' }).catch((error) => error);
+    assert.ok(error instanceof BinaryNotFoundError && error.hint.includes('AGENTLINE_BIN'), String(error));
+  });
+
+  test('may be no agentline at all', limit, async () => {
+    await assert.rejects(connect({ bin: script('echo "unknown command" >&2; exit 2') }), (error) => {
+      assert.ok(error instanceof HostGoneError);
+      assert.match(error.message, /exit code 2: unknown command/);
+      return true;
+    });
+    await assert.rejects(connect({ bin: script('echo hello; exec sleep 615') }), /no JSON: hello/);
+    await assert.rejects(connect({ bin: script('exec sleep 615'), connectTimeoutMs: 300 }), /within 300 ms/);
+    await until('they end', () => living('sleep 615').length === 0);
+  });
+
+  test('may die: everything rejects and nothing is left', limit, async () => {
+    const agentline = await connect({ defaults });
+    let up = 0;
+    const onEvent = (event) => (up += event.type === 'tool_use' ? 1 : 0);
+    const runs = [1, 2, 3].map(() => agentline.run({ prompt: 'say up\nrun sleep 616', onEvent }));
+    const stream = agentline.stream({ prompt: 'say up\nrun sleep 616', onEvent });
+    const reading = (async () => {
+      for await (const event of stream) assert.ok(event.seq > 0);
+    })();
+    const ended = Promise.allSettled([...runs, reading, stream.outcome]);
+    await until('all runs are up', () => up === 4);
+    const [host] = living(' host').filter(({ command }) => command.startsWith(process.env.AGENTLINE_BIN));
+    process.kill(host.pid, 'SIGKILL');
+    for (const { status, reason } of await ended) {
+      assert.equal(status, 'rejected');
+      assert.ok(reason instanceof HostGoneError, String(reason));
+      assert.match(reason.message, /SIGKILL/);
+    }
+    assert.ok(agentline.closed);
+    await assert.rejects(agentline.run({ prompt: 'say x' }), HostGoneError);
+    await agentline.close();
+    await until('nothing is left', () => living('sleep 616').length === 0);
+  });
+
+  test('ends in order with what still goes on', limit, async () => {
+    const agentline = await connect({ defaults });
+    let up;
+    const begun = new Promise((resolve) => (up = resolve));
+    const run = agentline.run({ prompt: 'say up\nrun sleep 617', onEvent: (event) => event.type === 'tool_use' && up() });
+    await begun;
+    await agentline[Symbol.asyncDispose]();
+    assert.equal((await run).verdict, 'cancelled');
+    assert.equal(living('sleep 617').length, 0);
+    assert.equal(living(' host').length, 0);
+    await agentline.close();
+    await assert.rejects(agentline.run({ prompt: 'say x' }), HostGoneError);
+  });
+
+  /** Runs a program that uses the client, and gives what it said and how it ended. */
+  async function program(text, onOutput = () => {}) {
+    const head = `import { connect, execute } from '${PACKAGE}src/index.js';\nconst defaults = ${JSON.stringify(defaults)};\n`;
+    const child = spawn(process.execPath, ['--input-type=module', '-e', head + text]);
+    let said = '';
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on('data', (bytes) => {
+        said += bytes;
+        onOutput(said, child);
+      });
+    }
+    const [code, signal] = await new Promise((resolve) => child.on('close', (...end) => resolve(end)));
+    return { code, signal, said };
+  }
+
+  test('does not keep an idle program alive', limit, async () => {
+    const idle = `
+      const agentline = await connect({ defaults });
+      const talk = await agentline.session();
+      console.log((await talk.run('say hi')).text);
+      console.log((await execute({ prompt: 'say shared', options: defaults })).messages.length);`;
+    const { code, said } = await program(idle);
+    assert.equal(said.trim(), 'hi\n1');
+    assert.equal(code, 0);
+    await until('nothing is left', () => living().length === 0);
+  });
+
+  test('ends with the program that started it, whatever ends that', limit, async () => {
+    const busy = (then) => `
+      const agentline = await connect({ defaults });
+      const onEvent = (event) => { if (event.type === 'tool_use') { console.log('up'); ${then} } };
+      await agentline.run({ prompt: 'say up\\nrun sleep 618', onEvent });`;
+    assert.equal((await program(busy('process.exit(7)'))).code, 7);
+    await until('nothing is left', () => living().length === 0);
+    const thrown = await program(busy("setTimeout(() => { throw new Error('bang'); }, 10)"));
+    assert.match(thrown.said, /bang/);
+    await until('nothing is left', () => living().length === 0);
+    const killed = await program(busy(''), (said, child) => said.includes('up') && child.kill('SIGKILL'));
+    assert.equal(killed.signal, 'SIGKILL');
+    await until('nothing is left', () => living().length === 0);
+  });
+});
+
+test('every key of the documentation has its option', () => {
+  const page = readFileSync(new URL('../../docs/configuration.md', PACKAGE), 'utf8');
+  const rows = page.split('<!-- keys -->')[1].split('<!-- end of keys -->')[0].split('\n');
+  const keys = rows.map((row) => /^\| `(\w+)` \|/.exec(row)?.[1]).filter((key) => key && key !== 'prompt');
+  assert.ok(keys.length > 50, `${keys.length}`);
+  const camel = (key) => key.replace(/_(\w)/g, (_, letter) => letter.toUpperCase());
+  claim('(keyof T.Keys)[]', keys.map(camel));
+});
