@@ -11,6 +11,7 @@ mod real;
 pub mod session_store;
 mod stage;
 mod told;
+mod typescript;
 
 use agentline::Outcome;
 
@@ -24,6 +25,7 @@ pub use fake_stage::FakeStage;
 pub use real::{real_gemini, skipped};
 pub use stage::{MODEL, Stage};
 pub use told::Told;
+pub use typescript::TypeScript;
 
 /// An outcome as a failed assertion shows it.
 ///

@@ -4,7 +4,7 @@ import { accessSync, constants, statSync } from 'node:fs';
 import { delimiter, join, resolve } from 'node:path';
 import { BinaryNotFoundError } from './errors.js';
 
-const NAMES = process.platform === 'win32' ? ['agentline.exe', 'agentline.cmd'] : ['agentline'];
+const NAME = process.platform === 'win32' ? 'agentline.exe' : 'agentline';
 
 /** @param {string} path */
 function isProgram(path) {
@@ -25,14 +25,10 @@ export function findBinary(options = {}) {
     const path = resolve(named);
     return isProgram(path) ? path : null;
   }
-  const names = named === undefined ? NAMES : [named];
-  for (const folder of (env.PATH ?? env.Path ?? '').split(delimiter)) {
-    for (const name of names) {
-      const path = join(folder || '.', name);
-      if (isProgram(path)) return resolve(path);
-    }
-  }
-  return null;
+  // An empty entry would be the current directory, in which anybody may have put something.
+  const folders = (env.PATH ?? env.Path ?? '').split(delimiter).filter((folder) => folder !== '');
+  const found = folders.map((folder) => join(folder, named ?? NAME)).find(isProgram);
+  return found === undefined ? null : resolve(found);
 }
 
 /** @param {{ bin?: string, env?: Record<string, string | undefined> }} options */

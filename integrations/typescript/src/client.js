@@ -1,12 +1,14 @@
 // One long-lived agentline: runs, conversations, saved sessions, the pool.
 
+import { createRequire } from 'node:module';
 import { needBinary } from './binary.js';
 import { AgentlineError, HostGoneError, aborted, expectDone } from './errors.js';
-import { keys, runParams, snaked } from './options.js';
+import { keys, query, runParams, snaked } from './options.js';
 import { RunStream } from './stream.js';
 import { Wire, noMethod } from './wire.js';
 
-const VERSION = '0.1.0';
+/** @type {{ version: string }} */
+const { version } = createRequire(import.meta.url)('../package.json');
 const CONNECT_MS = 30_000;
 /** A run that agentline has not yet noted cannot be cancelled; it is asked again after this long. */
 const CANCEL_AGAIN_MS = 20;
@@ -44,9 +46,9 @@ export class Agentline {
 
   /** @type {import('../types/index.js').Sessions} */
   sessions = {
-    list: async (query = {}) => (await this.request('sessions/list', snaked(query))).sessions,
-    load: (/** @type {any} */ query = {}) => this.request('sessions/load', snaked(query)),
-    search: async (query) => (await this.request('sessions/search', snaked(query))).results,
+    list: async (asked = {}) => (await this.request('sessions/list', query(asked))).sessions,
+    load: (/** @type {any} */ asked = {}) => this.request('sessions/load', query(asked)),
+    search: async (asked) => (await this.request('sessions/search', query(asked))).results,
   };
 
   /** @type {import('../types/index.js').Pool} */
@@ -82,7 +84,7 @@ export class Agentline {
     try {
       const told = await agentline.request('initialize', {
         protocol: 1,
-        client: options.client ?? { name: 'agentline-node', version: VERSION },
+        client: options.client ?? { name: 'agentline-node', version },
         defaults: keys(options.defaults ?? {}),
         pool: snaked(options.pool ?? {}),
         ...snaked({ maxConcurrent: options.maxConcurrent, maxRetries: options.maxRetries }),

@@ -52,6 +52,15 @@ export function keys(options) {
   return wire;
 }
 
+/**
+ * Which saved sessions are meant.
+ * @param {{ project?: string }} asked
+ */
+export function query(asked) {
+  const { project } = asked;
+  return snaked(project === undefined ? asked : { ...asked, project: resolve(project) });
+}
+
 /** @param {import('../types/index.js').Attachment} one */
 function attachment(one) {
   if (typeof one === 'string') return resolve(one);

@@ -53,7 +53,10 @@ export class Wire {
       detached: process.platform !== 'win32',
       windowsHide: true,
     });
+    this.#child.on('error', (error) => this.#die(`agentline could not be started: ${error.message}`, error));
     const { stdin, stdout, stderr } = this.#child;
+    // Where the machine has no room for another process there are no streams either.
+    if (!stdin || !stdout || !stderr) throw new HostGoneError('agentline could not be started: no room for a process');
     stdout.on('data', (/** @type {Buffer} */ bytes) => this.#read(bytes));
     stderr.on('data', (/** @type {Buffer} */ bytes) => {
       this.#stderr = (this.#stderr + bytes.toString('utf8')).slice(-STDERR_KEPT);
@@ -62,7 +65,6 @@ export class Wire {
     stdin.on('error', () => {});
     stdout.on('error', () => {});
     stderr.on('error', () => {});
-    this.#child.on('error', (error) => this.#die(`agentline could not be started: ${error.message}`, error));
     this.#child.on('exit', (code, signal) => {
       const how = signal ? `was ended by ${signal}` : `ended with exit code ${code}`;
       const told = () => this.#die(`agentline ${how}`);

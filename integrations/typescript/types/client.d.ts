@@ -137,7 +137,7 @@ export interface LoadQuery {
   /** Its id, a beginning of it, `latest`, or the path of a file; without it the latest of the project. */
   session?: string;
   agent?: string;
-  /** Without it the current directory of agentline. */
+  /** The folder that `latest` is about; without it the current directory of agentline. */
   project?: string;
   view?: 'unified' | 'claude';
   /** `turn` for the true order of blocks in the unified view. */
