@@ -115,7 +115,7 @@ export class Agentline {
   }
 
   /** @param {RunOptions} options */
-  run(options) {
+  async run(options) {
     const params = { ...runParams(options), events: options.events ?? options.onEvent !== undefined };
     return this.#carry('run', params, options, options).outcome;
   }
@@ -169,7 +169,7 @@ export class Agentline {
   }
 
   /**
-   * One prompt of a conversation.
+   * One prompt of a conversation; for `Conversation`.
    * @param {string} session
    * @param {string} prompt
    * @param {PromptOptions} options
@@ -191,7 +191,7 @@ export class Agentline {
     return this.#streamed('session/prompt', { session, prompt, messages }, options, options);
   }
 
-  /** @param {string} name */
+  /** Nobody listens to a run any more; for `Conversation` too. @param {string} name */
   forget(name) {
     const listener = this.#listeners.get(name);
     this.#listeners.delete(name);
@@ -212,7 +212,7 @@ export class Agentline {
     const { onPermission, tools, check, onEvent, onRetry } = callbacks;
     /** @type {Listener} */
     const listener = { ended: new AbortController(), calls: new Map() };
-    Object.assign(listener, { onPermission, tools, check, onEvent, onRetry, name });
+    Object.assign(listener, { onPermission, tools, check, onEvent, onRetry });
     this.#listeners.set(name, listener);
     return name;
   }

@@ -113,13 +113,6 @@ describe('the real Gemini CLI', () => {
     assert.ok(['started', 'tool_use', 'tool_result', 'permission'].every((type) => events.includes(type)), `${events}`);
   });
 
-  test('a conversation remembers', limit, async () => {
-    const talk = await agentline.session();
-    await talk.run('My name is Ada.');
-    assert.equal((await talk.run('What is my name?')).text, 'Ada');
-    await talk.close();
-  });
-
   test('an abort ends the command that the agent runs', limit, async () => {
     const stop = new AbortController();
     const stream = agentline.stream({ prompt: 'Wait for me', signal: stop.signal });
