@@ -1,0 +1,114 @@
+"""Drives coding-agent command-line tools and tells the truth about what happened.
+
+    from agentline import Agentline
+
+    with Agentline() as agentline:
+        outcome = agentline.run("Say hello")
+        print(outcome.text, outcome.files, outcome.cost_usd)
+
+`AsyncAgentline` is the same for programs with an event loop; `agentline.provider` is a provider for workflow engines, and
+`agentline.adapter` an adapter for typed prompts.
+"""
+
+from ._lookups import AgentInfo, Capabilities, LoadedSession, Model, PoolStatus, SavedSession, SearchResult
+from .aio import AsyncAgentline, AsyncConversation, AsyncStream
+from .client import Agentline, Conversation, Stream, connect
+from .errors import (
+    AgentlineError,
+    BinaryNotFound,
+    Cancelled,
+    ClientClosed,
+    EmptyAnswer,
+    HostDied,
+    InvalidOutput,
+    LimitReached,
+    NotAuthenticated,
+    NotInstalled,
+    Problem,
+    RateLimited,
+    RequestFailed,
+    RunFailed,
+    TimedOut,
+    Untrusted,
+    UsageError,
+)
+from .events import (
+    Event,
+    FileChanged,
+    Finished,
+    Permission,
+    Retry,
+    Started,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    Unreadable,
+    Warned,
+)
+from .outcome import Denial, FileChange, Notice, Outcome, RunError, Usage
+from .settings import Answer, Deny, PermissionAsk, PoolSettings, RunOptions, RunSettings
+from .tools import Tool, ToolCall, tool
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AgentInfo",
+    "Agentline",
+    "AgentlineError",
+    "Answer",
+    "AsyncAgentline",
+    "AsyncConversation",
+    "AsyncStream",
+    "BinaryNotFound",
+    "Cancelled",
+    "Capabilities",
+    "ClientClosed",
+    "Conversation",
+    "Denial",
+    "Deny",
+    "EmptyAnswer",
+    "Event",
+    "FileChange",
+    "FileChanged",
+    "Finished",
+    "HostDied",
+    "InvalidOutput",
+    "LimitReached",
+    "LoadedSession",
+    "Model",
+    "NotAuthenticated",
+    "NotInstalled",
+    "Notice",
+    "Outcome",
+    "Permission",
+    "PermissionAsk",
+    "PoolSettings",
+    "PoolStatus",
+    "Problem",
+    "RateLimited",
+    "RequestFailed",
+    "Retry",
+    "RunError",
+    "RunFailed",
+    "RunOptions",
+    "RunSettings",
+    "SavedSession",
+    "SearchResult",
+    "Started",
+    "Stream",
+    "Text",
+    "Thinking",
+    "TimedOut",
+    "Tool",
+    "ToolCall",
+    "ToolResult",
+    "ToolUse",
+    "Unreadable",
+    "Untrusted",
+    "Usage",
+    "UsageError",
+    "Warned",
+    "connect",
+    "tool",
+]

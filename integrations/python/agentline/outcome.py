@@ -1,0 +1,179 @@
+"""What a run came to, typed. What this package does not know yet stays in `raw`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from ._schema import Output
+
+T = TypeVar("T")
+
+#: Verdicts with an answer.
+GOOD = frozenset({"done", "done_with_denials"})
+
+
+@dataclass(frozen=True)
+class RunError:
+    """What went wrong: `kind` and `phase` for programs, `message` and `hint` for people."""
+
+    kind: str
+    phase: str
+    message: str
+    hint: str | None = None
+    stderr_tail: str = ""
+    retryable: bool = False
+    retry_after_ms: int | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """A file that changed. `verified` says whether the disk agrees."""
+
+    path: str
+    change: str
+    source: str
+    tool: str | None = None
+    tool_use_id: str | None = None
+    verified: bool = False
+    added: int | None = None
+    removed: int | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Denial:
+    """A tool that was refused or not offered."""
+
+    tool: str
+    native_tool: str = ""
+    tool_use_id: str = ""
+    reason: str = ""
+    rule: str | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something that the caller should know."""
+
+    code: str
+    message: str
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens; `None` where nobody told."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    thought_tokens: int | None = None
+    total_tokens: int | None = None
+    requests: int | None = None
+    by_model: Mapping[str, Any] = field(default_factory=dict)
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[T]):
+    """All that a run came to. `value` is the answer as the type that was asked for by `output=`."""
+
+    verdict: str
+    text: str
+    value: T | None = None
+    run_id: str = ""
+    agent: str = ""
+    agent_version: str | None = None
+    surface: str | None = None
+    model: str | None = None
+    session_id: str | None = None
+    cwd: str = ""
+    name: str | None = None
+    error: RunError | None = None
+    output: Any = None
+    files: tuple[FileChange, ...] = ()
+    denied: tuple[Denial, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = None
+    turns: int = 0
+    tool_calls: int = 0
+    stop_reason: str | None = None
+    duration_ms: int = 0
+    first_event_ms: int | None = None
+    warnings: tuple[Notice, ...] = ()
+    unreadable_lines: int = 0
+    agent_exit_code: int | None = None
+    stderr_tail: str = ""
+    tape: str | None = None
+    attempts: int = 1
+    messages: tuple[Mapping[str, Any], ...] | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is an answer; tools may have been refused on the way (`denied`)."""
+        return self.verdict in GOOD
+
+    @property
+    def workspace(self) -> Path:
+        """Where the agent worked."""
+        return Path(self.cwd)
+
+    @staticmethod
+    def of(data: Mapping[str, Any], output: Output[T] | None = None) -> Outcome[T]:
+        """Reads an outcome as the host tells it."""
+        named = {name: data[name] for name in PLAIN if data.get(name) is not None}
+        messages = data.get("messages")
+        usage = data.get("usage") or {}
+        value = data.get("output")
+        named.update(
+            verdict=str(data.get("verdict", "failed")),
+            text=str(data.get("text") or ""),
+            output=value,
+            error=_one(RunError, data["error"]) if data.get("error") else None,
+            files=_rows(FileChange, data.get("files")),
+            denied=_rows(Denial, data.get("denied")),
+            warnings=_rows(Notice, data.get("warnings")),
+            usage=_one(Usage, usage),
+            messages=tuple(messages) if messages is not None else None,
+            raw=data,
+        )
+        if output is not None and named["verdict"] in GOOD and value is not None:
+            named["value"] = output.read(value)
+        return Outcome(**named)
+
+
+#: Fields that are told as they stand.
+PLAIN = (
+    "run_id agent agent_version surface model session_id cwd name cost_usd turns tool_calls stop_reason duration_ms "
+    "first_event_ms unreadable_lines agent_exit_code stderr_tail tape attempts"
+).split()
+
+#: What a row must have to be one.
+REQUIRED: dict[type[Any], tuple[str, ...]] = {
+    RunError: ("kind", "phase", "message"),
+    FileChange: ("path", "change", "source"),
+    Denial: ("tool",),
+    Notice: ("code", "message"),
+}
+
+R = TypeVar("R", RunError, FileChange, Denial, Notice, Usage)
+
+
+def _one(row: type[R], data: Mapping[str, Any]) -> R:
+    """A row of an outcome. A field without a default that was not told is empty: an odd outcome is still one."""
+    known = row.__dataclass_fields__
+    named = {name: value for name, value in data.items() if name in known and name != "raw" and value is not None}
+    for name in REQUIRED.get(row, ()):
+        if name not in named:
+            named[name] = ""
+    return row(**named, raw=data)
+
+
+def _rows(row: type[R], data: Any) -> tuple[R, ...]:
+    return tuple(_one(row, one) for one in data or () if isinstance(one, Mapping))

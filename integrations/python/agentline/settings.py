@@ -1,0 +1,169 @@
+"""The keys of a run, typed: those of docs/configuration.md, and what a program may give beside them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypedDict, Union
+
+from .events import Event
+from .tools import Tool
+
+Path = Union[str, os.PathLike[str]]
+Time = Union[float, str, timedelta]
+
+
+class RunSettings(TypedDict, total=False):
+    """Every key of the contract. Also good as `defaults` of a client."""
+
+    agent: str
+    surface: str
+    model: str
+    model_validation: Literal["warn", "strict"]
+    prompt_file: Path
+    attachments: Sequence[Path | Mapping[str, str]]
+    system_prompt: str
+    system_mode: Literal["append", "replace"]
+    name: str
+    working_dir: Path
+    include_directories: Sequence[Path]
+    permission_mode: str
+    allow: Sequence[str]
+    deny: Sequence[str]
+    ask: Sequence[str]
+    trust: Literal["run", "full", "no"]
+    sandbox: bool | str
+    sandbox_profile: str
+    mcp_servers: Mapping[str, Any] | Sequence[str]
+    mcp_settings_path: Path
+    output_schema: Path | Mapping[str, Any]
+    repair_turns: int
+    extract_json: bool
+    until: str
+    max_rounds: int
+    resume: str
+    session_id: str
+    timeout: Time
+    idle_timeout: Time
+    tool_timeout: Time
+    startup_timeout: Time
+    deadline: datetime | str | float
+    retry_patience: Time
+    quiet_period_ms: int
+    max_turns: int
+    max_tool_calls: int
+    max_tokens: int
+    max_output_tokens: int
+    max_cost: float
+    env: Mapping[str, str]
+    pass_env: Sequence[str]
+    file_references: bool
+    extensions: Sequence[str]
+    api_key: str
+    google_cloud_project: str
+    use_vertex_ai: bool
+    record: Path
+    max_line_bytes: int
+    agents: Mapping[str, Any]
+    prices: Mapping[str, Any]
+    supervisor: Path
+    agent_bin: Path
+    agent_args: Sequence[str]
+    mode_id: str
+    emit_thoughts: bool
+    allow_file_reads: bool
+    allow_file_writes: bool
+    authenticate: str
+
+
+#: Other names of those keys, which the host takes too.
+ALIASES = frozenset(
+    "model_id cwd approval_mode yolo allowed_tools disable_tools ask_tools timeout_ms idle_timeout_ms tool_timeout_ms "
+    "startup_timeout_s startup_timeout_ms retry_patience_ms max_budget_usd emit_thought_chunks apiKey googleCloudProject "
+    "useVertexAI prompt".split()
+)
+
+
+@dataclass(frozen=True)
+class PermissionAsk:
+    """What an agent wants to do, for the callback that decides."""
+
+    tool: str
+    native_tool: str = ""
+    title: str = ""
+    kind: str = ""
+    input: Any = None
+    command: str | None = None
+    paths: tuple[str, ...] = ()
+    diffs: tuple[Mapping[str, Any], ...] = ()
+    server: str | None = None
+    tool_use_id: str = ""
+    run: str = ""
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Deny:
+    """A refusal with its reason, for the agent and the outcome. `False` refuses without one."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an agent answered, for the callback that says whether the task is complete."""
+
+    text: str
+    output: Any
+    working_dir: str
+    run: str = ""
+
+
+PermissionAnswer = Union[bool, Deny]
+PermissionCallback = Callable[[PermissionAsk], Union[PermissionAnswer, Awaitable[PermissionAnswer]]]
+#: `True` or `None`: complete. `False`, or a text that says what is missing: the agent is sent on.
+CheckAnswer = Union[bool, str, None]
+CheckCallback = Callable[[Answer], Union[CheckAnswer, Awaitable[CheckAnswer]]]
+
+
+class RunOptions(RunSettings, total=False):
+    """What a program may give a run beside its keys."""
+
+    #: The program's name for the run, for `cancel`.
+    run: str
+    #: Functions that the agent may call, and what their server is called.
+    tools: Iterable[Tool | Callable[..., Any]]
+    tool_server: str
+    #: Asked about what no rule decides.
+    permission: PermissionCallback
+    #: Asked after each answer whether the task is complete.
+    check: CheckCallback
+    #: How long those two may take, in seconds; then they have refused.
+    answer_timeout: float
+    #: Which events are told; all of them when nothing is said.
+    events: bool | Sequence[str]
+    #: The outcome holds the messages of the run, in Claude's format.
+    messages: bool
+    #: Use a warm agent where that is possible; that is the default.
+    warm: bool
+    #: How often a run is tried again that was refused for load or quota.
+    max_retries: int
+    #: Keys that this package does not know yet.
+    extra: Mapping[str, Any]
+
+
+EventCallback = Callable[[Event], None]
+
+
+class PoolSettings(TypedDict, total=False):
+    """How agents are kept warm."""
+
+    max_processes: int
+    lanes: int
+    max_queue: int
+    max_sessions: int
+    max_memory_mb: int
+    max_age_s: int
+    idle_s: int
