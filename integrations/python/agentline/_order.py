@@ -108,6 +108,13 @@ class Ear:
         elif self._take is not None and method in ("run/event", "run/retry"):
             self._take(read_event(params) if method == "run/event" else read_retry(params))
 
+    def end(self) -> None:
+        """The run is over: nobody wants what its tools still work at."""
+        with self._lock:
+            calls, self._calls = list(self._calls.values()), {}
+        for stop in calls:
+            stop()
+
     def asked(self, method: str, params: Mapping[str, Any], reply: Reply) -> None:
         """A question of the host."""
         if method == "tool/call":

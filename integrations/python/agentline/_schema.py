@@ -82,7 +82,7 @@ def _of_fields(wanted: Any) -> dict[str, Any]:
     about = _described(wanted)
     if typing.is_typeddict(wanted):
         names = list(hints)
-        required = [name for name in names if name in wanted.__required_keys__]
+        required = _required(wanted, hints)
         defaults: dict[str, Any] = {}
     else:
         fields = [one for one in dataclasses.fields(wanted) if one.init]
@@ -97,6 +97,13 @@ def _of_fields(wanted: Any) -> dict[str, Any]:
             schema["default"] = defaults[name]
     schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
     return {**({"description": about[""]} if about.get("") else {}), **schema}
+
+
+def _required(wanted: Any, hints: Mapping[str, Any]) -> list[str]:
+    """The keys that a TypedDict must have. It does not know itself where annotations are read late."""
+    said = {name: typing.get_origin(hint) for name, hint in hints.items()}
+    must = wanted.__required_keys__
+    return [name for name, how in said.items() if how is typing.Required or (name in must and how is not typing.NotRequired)]
 
 
 def _described(wanted: Any) -> dict[str, str]:
@@ -195,7 +202,7 @@ def _read_fields(wanted: Any, value: Any, where: str) -> Any:
     hints = typing.get_type_hints(wanted, include_extras=True)
     before = f"{where}." if where else ""
     if typing.is_typeddict(wanted):
-        missing = [name for name in wanted.__required_keys__ if name not in value]
+        missing = [name for name in _required(wanted, hints) if name not in value]
         known = set(hints)
     else:
         fields = [one for one in dataclasses.fields(wanted) if one.init]

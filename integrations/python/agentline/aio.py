@@ -56,8 +56,11 @@ class AsyncStream(Going[T], AsyncIterator[Event]):
             self._over = True
             raise
 
+        ear = self._ear
+
         def end(_: Future[Any]) -> None:
             host.forget(run)
+            ear.end()
             put(None)
 
         self._future.add_done_callback(end)

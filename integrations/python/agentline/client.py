@@ -40,10 +40,11 @@ class Stream(Going[T], Iterator[Event]):
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         super().__init__(host, order, method, attach(host, order, ear, self._events.put))
         # The answer comes after the last event, from the same thread.
-        events, run = self._events, order.run
+        events, run, ear = self._events, order.run, self._ear
 
         def end(_: Future[Any]) -> None:
             host.forget(run)
+            ear.end()
             events.put(None)
 
         self._future.add_done_callback(end)

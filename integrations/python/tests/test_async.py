@@ -1,0 +1,163 @@
+"""The asynchronous client on a fake agent, through the real host."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from conftest import Stage
+
+from agentline import (
+    Answer,
+    AsyncAgentline,
+    ClientClosed,
+    Event,
+    Finished,
+    HostDied,
+    PermissionAsk,
+    RunFailed,
+    Text,
+    ToolCall,
+)
+
+
+def play(stage: Stage, story: Callable[[AsyncAgentline], Awaitable[None]]) -> None:
+    """Plays a story with a client on the fake agent."""
+
+    async def main() -> None:
+        async with asyncio.timeout(120), stage.acp().async_client() as client:
+            await story(client)
+
+    asyncio.run(main())
+
+
+def test_runs_streams_and_conversations(stage: Stage) -> None:
+    async def story(client: AsyncAgentline) -> None:
+        assert (await client.run("say hi")).text == "hi"
+        events = [event async for event in client.stream("say a\nsay b")]
+        assert "".join(e.text for e in events if isinstance(e, Text)) == "ab"
+        assert isinstance(events[-1], Finished)
+        async with client.session() as talk:
+            assert (await talk.prompt("say one")).text == "one"
+            assert "say one" in (await talk.prompt("history")).text
+        with pytest.raises(RunFailed):
+            await client.run("die 3")
+        assert (await client.run('say {"n": 4}', output=dict[str, int])).value == {"n": 4}
+        heard: list[Event] = []
+
+        async def hear(event: Event) -> None:
+            await asyncio.sleep(0)
+            heard.append(event)
+
+        await client.run("say x", on_event=hear)
+        assert heard[-1].type == "outcome"
+        assert (await client.pool_status()).active == 0
+        assert await client.detect() == stage.env["GEMINI_CLI_PATH"]
+        assert (await client.capabilities()).agent == "gemini"
+        assert await client.sessions() == ()
+
+    play(stage, story)
+
+
+def test_callbacks_run_on_the_loop_and_runs_go_side_by_side(stage: Stage) -> None:
+    async def story(client: AsyncAgentline) -> None:
+        home = asyncio.get_running_loop()
+        met = asyncio.Event()
+
+        async def first() -> str:
+            assert asyncio.get_running_loop() is home
+            await met.wait()
+            return "first"
+
+        async def second() -> str:
+            met.set()
+            return "second"
+
+        def plain(word: str) -> str:
+            return word.upper()
+
+        async def permission(ask: PermissionAsk) -> bool:
+            return asyncio.get_running_loop() is home
+
+        async def check(answer: Answer) -> bool:
+            return True
+
+        tools = [first, second, plain]
+        runs = [
+            client.run("call agentline first {}", tools=tools),
+            client.run("call agentline second {}", tools=tools),
+            client.run('call agentline plain {"word": "x"}', tools=tools),
+            client.run("ask write_file a.txt x\nsay ok", permission_mode="default", permission=permission, check=check),
+        ]
+        texts = [outcome.text for outcome in await asyncio.gather(*runs)]
+        assert texts == ["first: first", "second: second", "plain: X", "ok"]
+
+    play(stage, story)
+
+
+def test_a_cancelled_task_stops_its_run_with_all_that_it_started(stage: Stage) -> None:
+    async def story(client: AsyncAgentline) -> None:
+        before = set(stage.living())
+        task = asyncio.create_task(client.run("say up\nrun sleep 600"))
+        while not set(stage.living()) - before or (await client.pool_status()).active != 1:
+            await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await client.pool_status()).active == 0
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await client.run("hang")
+        async for event in client.stream("say up\nhang"):
+            if isinstance(event, Text):
+                break
+        assert (await client.run("say still here")).text == "still here"
+
+    play(stage, story)
+
+
+def test_a_tool_that_nobody_waits_for_is_cancelled(stage: Stage) -> None:
+    async def story(client: AsyncAgentline) -> None:
+        gone = asyncio.Event()
+
+        async def endless(call: ToolCall) -> str:
+            try:
+                await asyncio.sleep(600)
+            except asyncio.CancelledError:
+                gone.set()
+                raise
+            return "never"
+
+        begun = asyncio.create_task(client.run("call agentline endless {}", tools=[endless], run="mine"))
+        while not await client.cancel("mine"):
+            await asyncio.sleep(0.02)
+        with pytest.raises(RunFailed):
+            await begun
+        # It may have been stopped before the tool was called at all.
+        async for event in (stream := client.stream("call agentline endless {}", tools=[endless])):
+            if event.type == "tool_use":
+                await asyncio.sleep(0.3)
+                stream.cancel()
+        await asyncio.wait_for(gone.wait(), 30)
+
+    play(stage, story)
+
+
+def test_a_dead_host_raises_and_never_hangs(stage: Stage) -> None:
+    async def main() -> None:
+        client = stage.acp().async_client()
+        async with asyncio.timeout(120), client:
+            assert client._host is not None
+            task = asyncio.create_task(client.run("say up\nhang"))
+            while (await client.pool_status()).active != 1:
+                await asyncio.sleep(0.02)
+            client._host._process.kill()
+            with pytest.raises(HostDied):
+                await task
+            with pytest.raises(HostDied):
+                await client.run("say x")
+        with pytest.raises(ClientClosed):
+            await client.run("say x")
+
+    asyncio.run(main())

@@ -1,0 +1,266 @@
+"""The synchronous client on a fake agent, through the real host."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, TypedDict
+
+import pytest
+from conftest import Stage
+
+import agentline
+from agentline import (
+    Agentline,
+    Answer,
+    Deny,
+    Event,
+    Finished,
+    InvalidOutput,
+    LimitReached,
+    PermissionAsk,
+    RateLimited,
+    Retry,
+    RunFailed,
+    RunSettings,
+    Started,
+    Text,
+    TimedOut,
+    UsageError,
+)
+from agentline.settings import ALIASES
+
+
+def test_a_run_is_answered_with_its_outcome(agentline: Agentline) -> None:
+    outcome = agentline.run("say Hello", name="greeting")
+    assert (outcome.verdict, outcome.text, outcome.name, outcome.ok) == ("done", "Hello", "greeting", True)
+    assert outcome.raw["schema"] == "agentline.outcome/1"
+    assert outcome.usage.raw == outcome.raw["usage"]
+    assert agentline.server["protocol"] == 1
+
+
+def test_events_come_as_they_happen_and_the_outcome_last(agentline: Agentline) -> None:
+    events = list(agentline.stream("say one\nthink hm\nplan\nsay two"))
+    assert isinstance(events[0], Started) and events[0].agent == "gemini"
+    assert "".join(e.text for e in events if isinstance(e, Text)) == "onetwo"
+    # What this package has no class for is an event all the same.
+    plan = next(e for e in events if e.type == "plan")
+    assert type(plan) is Event and plan.raw["entries"]
+    assert isinstance(events[-1], Finished) and events[-1].outcome.text == "onetwo"
+    heard: list[str] = []
+    agentline.run("say a\nplan", events=["plan"], on_event=lambda e: heard.append(e.type))
+    assert heard == ["plan", "outcome"]
+
+
+def test_leaving_a_stream_early_stops_the_run(stage: Stage, agentline: Agentline) -> None:
+    with agentline.stream("say begun\nrun sleep 600") as events:
+        next(e for e in events if e.type == "tool_use")
+    assert agentline.pool_status().active == 0
+    with agentline.stream("say begun\nhang", run="mine") as events:
+        next(e for e in events if isinstance(e, Text))
+        assert agentline.cancel("mine") is True
+        assert events.outcome().verdict == "cancelled"
+    assert agentline.cancel("mine") is False
+    assert agentline.run("say still here").text == "still here"
+
+
+def test_what_is_wrong_is_told_with_key_and_hint_and_nothing_is_started(agentline: Agentline) -> None:
+    with pytest.raises(UsageError) as caught:
+        agentline.run("x", timeout="soon", permission_mode="perhaps")
+    keys = {problem.key for problem in caught.value.problems}
+    assert {"timeout", "permission_mode"} <= keys
+    assert "10m" in (caught.value.hint or "") and caught.value.phase == "request"
+    assert str(caught.value).count("hint:") == 1
+    with pytest.raises(UsageError, match="is empty"):
+        agentline.run("")
+    for prompt in ("\ud800", float("nan")):
+        with pytest.raises(UsageError, match="cannot be sent as JSON"):
+            agentline.run("x", extra={"system_prompt": prompt})
+    # An unknown key is a warning: a newer program may know it.
+    outcome = agentline.run("say ok", extra={"no_such_key": 1})
+    assert any("no_such_key" in one.message for one in outcome.warnings)
+
+
+def test_a_run_without_an_answer_is_raised_with_all_that_it_came_to(agentline: Agentline) -> None:
+    with pytest.raises(RunFailed) as caught:
+        agentline.run("say so far\ndie 3")
+    error = caught.value
+    assert (error.verdict, error.phase) == ("failed", "response")
+    assert error.outcome.text == "so far" and error.kind
+    outcome = agentline.run("say so far\ndie 3", raise_on_failure=False)
+    assert outcome.verdict == "failed" and outcome.error is not None and outcome.error.message
+    with pytest.raises(TimedOut) as timed:
+        agentline.run("say up\nhang", timeout=timedelta(seconds=1))
+    assert timed.value.phase == "budget" and timed.value.outcome.text == "up"
+    with pytest.raises(TimedOut):
+        agentline.run("hang", deadline=datetime.now(timezone.utc) + timedelta(seconds=1))
+    with pytest.raises(LimitReached):
+        agentline.run("tool read_file a\ntool read_file b\ntool read_file c\nsay x", max_tool_calls=1)
+
+
+def test_a_run_that_was_refused_for_load_is_tried_again_and_told(agentline: Agentline) -> None:
+    heard: list[Event] = []
+    with pytest.raises(RateLimited) as caught:
+        agentline.run("error 429 quota exceeded. Please retry in 1s", max_retries=1, on_event=heard.append)
+    retries = [e for e in heard if isinstance(e, Retry)]
+    assert [e.attempt for e in retries] == [2] and retries[0].wait_ms >= 1000
+    assert caught.value.outcome.attempts == 2 and caught.value.retryable
+    assert caught.value.outcome.error is not None and caught.value.outcome.error.retry_after_ms == 1000
+
+
+def test_the_program_decides_what_an_agent_may_do(stage: Stage, agentline: Agentline) -> None:
+    asked: list[PermissionAsk] = []
+
+    def permission(ask: PermissionAsk) -> bool | Deny:
+        asked.append(ask)
+        if "broken" in ask.paths[0]:
+            raise RuntimeError("no idea")
+        return True if "good" in ask.paths[0] else Deny("not on a Sunday")
+
+    def run(file: str) -> Any:
+        prompt = f"ask write_file {file} hi\nsay done"
+        return agentline.run(prompt, permission_mode="default", permission=permission)
+
+    assert [row.path for row in run("good.txt").files] == ["good.txt"]
+    assert (asked[0].tool, asked[0].diffs[0]["new"]) == ("Write", "hi")
+    refused = run("bad.txt")
+    assert refused.verdict == "done_with_denials" and refused.denied[0].reason == "not on a Sunday"
+    assert "RuntimeError: no idea" in run("broken.txt").denied[0].reason
+    assert sorted(p.name for p in stage.workspace.iterdir()) == ["good.txt"]
+
+    async def later(ask: PermissionAsk) -> bool:
+        return True
+
+    outcome = agentline.run("ask write_file c.txt hi\nsay done", permission_mode="default", permission=later)
+    assert outcome.verdict == "done"
+
+
+def test_the_program_says_when_a_task_is_complete(agentline: Agentline) -> None:
+    seen: list[Answer] = []
+
+    def check(answer: Answer) -> str | None:
+        seen.append(answer)
+        return None if "second" in answer.text else "say second"
+
+    assert agentline.run("say first", check=check, max_rounds=3).verdict == "done"
+    assert seen[0].text == "first" and len(seen) == 2 and seen[0].working_dir
+    with pytest.raises(LimitReached):
+        agentline.run("say first", check=lambda answer: False, max_rounds=1)
+
+    def broken(answer: Answer) -> bool:
+        raise ZeroDivisionError("my own mistake")
+
+    with pytest.raises(ZeroDivisionError, match="my own mistake"):
+        agentline.run("say first", check=broken)
+    with agentline.session(check=broken) as talk, pytest.raises(ZeroDivisionError):
+        talk.prompt("say first")
+
+
+class Mood(enum.Enum):
+    GOOD = "good"
+    BAD = "bad"
+
+
+@dataclasses.dataclass(frozen=True)
+class Review:
+    summary: str
+    score: int
+    mood: Mood = Mood.GOOD
+    issues: tuple[str, ...] = ()
+
+
+class Row(TypedDict):
+    n: int
+
+
+def test_answers_are_values_of_the_wanted_type(agentline: Agentline) -> None:
+    outcome = agentline.run('say {"summary": "fine", "score": 9, "mood": "bad", "issues": ["x"]}', output=Review)
+    assert outcome.value == Review("fine", 9, Mood.BAD, ("x",))
+    assert outcome.output == {"summary": "fine", "score": 9, "mood": "bad", "issues": ["x"]}
+    assert agentline.run('say {"n": 4}', output=Row).value == {"n": 4}
+    assert agentline.run("say [1, 2]", output=list[int]).value == [1, 2]
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    assert agentline.run('say {"n": 4}', output=schema).value == {"n": 4}
+    with pytest.raises(InvalidOutput) as caught:
+        agentline.run('say {"summary": 1}', output=Review, repair_turns=0)
+    assert caught.value.phase == "response" and caught.value.outcome.value is None
+    with pytest.raises(UsageError, match="no JSON Schema is known"):
+        agentline.run("x", output=complex)
+
+
+def test_conversations_remember(agentline: Agentline) -> None:
+    with agentline.session(output=None) as talk:
+        assert talk.prompt("say one").text == "one"
+        history = talk.prompt("history", messages=True)
+        assert "say one" in history.text and history.session_id == talk.session_id
+        assert history.messages and history.messages[-1]["role"] == "assistant"
+        assert [e.type for e in talk.stream("say two")][-1] == "outcome"
+    with pytest.raises(UsageError, match="no open conversation"):
+        talk.prompt("say x")
+    calls: list[int] = []
+
+    def note(n: int) -> str:
+        calls.append(n)
+        return f"noted {n}"
+
+    with agentline.session(tools=[note]) as talk:
+        assert "noted 1" in talk.prompt('call agentline note {"n": 1}').text
+        assert "noted 2" in talk.prompt('call agentline note {"n": 2}').text
+    assert calls == [1, 2]
+
+
+def test_attachments_and_paths(stage: Stage, agentline: Agentline) -> None:
+    (stage.workspace / "sub").mkdir()
+    note = stage.workspace / "note.txt"
+    note.write_text("remember")
+    outcome = agentline.run("echo_prompt", attachments=[note, {"name": "dot.png", "data": "iVBORw0KGgo="}])
+    assert "image" in outcome.text
+    assert agentline.run("cwd", working_dir=stage.workspace / "sub").text.endswith("/sub")
+
+
+def test_lookups(stage: Stage, agentline: Agentline) -> None:
+    gemini = next(one for one in agentline.agents() if one.id == "gemini")
+    assert gemini.title == "Gemini CLI" and "acp" in gemini.surfaces and gemini.package == "@google/gemini-cli"
+    assert agentline.detect() == stage.env["GEMINI_CLI_PATH"]
+    can = agentline.capabilities("gemini")
+    assert can.agent == "gemini" and can.models and can.raw["supports_thinking"] is can.supports_thinking
+    with pytest.raises(UsageError, match="gemini"):
+        agentline.detect("geminy")
+    assert agentline.prewarm(1) >= 1
+    assert agentline.pool_status().processes
+    agentline.configure_pool(max_processes=2, idle_s=60)
+    assert agentline.sessions(limit=5) == ()
+    assert agentline.search_sessions("nothing") == ()
+    with pytest.raises(agentline_errors(), match="no agent has a session"):
+        agentline.load_session("zzzzzz")
+
+
+def agentline_errors() -> type[Exception]:
+    return agentline.AgentlineError
+
+
+def test_many_threads_share_a_client_and_no_answer_is_lost(agentline: Agentline) -> None:
+    def run(n: int) -> str:
+        return agentline.run(f"chunks 20 part{n} {{n}} \nsay end {n}", permission_mode="plan").text
+
+    with ThreadPoolExecutor(8) as threads:
+        for n, text in enumerate(threads.map(run, range(24))):
+            assert text.endswith(f"end {n}") and f"part{n} 20" in text
+    assert len(agentline.pool_status().processes) <= 4
+    assert threading.active_count() < 20
+
+
+def test_every_key_of_the_contract_is_typed() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
+    table = page.split("<!-- keys -->")[1].split("<!-- end of keys -->")[0]
+    rows = [line.split("|") for line in table.splitlines() if line.startswith("| `")]
+    keys = {row[1].strip(" `") for row in rows}
+    aliases = {alias for row in rows for alias in re.findall(r"`(\w+)`", row[2])}
+    assert len(keys) > 50
+    assert keys - {"prompt"} == set(RunSettings.__annotations__)
+    assert aliases | {"prompt"} == ALIASES

@@ -1,0 +1,170 @@
+"""How a client ends: in order, by Ctrl-C, by the death of either side. Nothing is left, nothing hangs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from conftest import Stage, wait_for
+
+import agentline
+from agentline import Agentline, AgentlineError, BinaryNotFound, ClientClosed, HostDied, connect
+
+
+def test_closing_ends_everything(stage: Stage) -> None:
+    client = stage.acp().client()
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            client.run("say up\nrun sleep 600")
+        except AgentlineError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    wait_for(lambda: client.pool_status().active == 3)
+    client.close()
+    client.close()
+    for thread in threads:
+        thread.join(60)
+    assert len(failed) == 3 and not any(thread.is_alive() for thread in threads)
+    stage.nothing_left()
+    with pytest.raises(ClientClosed):
+        client.run("say x")
+    with pytest.raises(ClientClosed):
+        client.pool_status()
+
+
+def test_a_dead_host_raises_and_never_hangs(stage: Stage) -> None:
+    with stage.acp().client() as client:
+        talk = client.session()
+        stream = client.stream("say up\nrun sleep 600")
+        next(event for event in stream if event.type == "tool_use")
+        os.kill(client.pid, signal.SIGKILL)
+        with pytest.raises(HostDied) as caught:
+            stream.outcome()
+        assert caught.value.exit_code == -signal.SIGKILL and caught.value.hint
+        for call in (lambda: client.run("say x"), client.pool_status, lambda: talk.prompt("say x"), client.session):
+            with pytest.raises(HostDied):
+                call()
+        assert not client.is_alive
+        talk.close()
+    stage.nothing_left()
+
+
+def test_a_program_that_is_no_host_is_told_with_what_it_said(stage: Stage) -> None:
+    fake = stage.folder / "agentline"
+    fake.write_text("#!/bin/sh\necho 'no such command: host' >&2\nexit 2\n")
+    fake.chmod(0o755)
+    with pytest.raises(HostDied) as caught:
+        connect(fake, env=stage.env)
+    assert "no such command: host" in str(caught.value) and caught.value.exit_code == 2
+
+
+def test_lines_that_are_no_messages_are_passed_over(stage: Stage) -> None:
+    fake = stage.folder / "agentline"
+    hello = '{"jsonrpc":"2.0","id":1,"result":{"protocol":1,"future":true}}'
+    fake.write_text(f"#!/bin/sh\nread line\necho garbage\necho '[]'\necho '{{}}'\necho '{hello}'\ncat >/dev/null\n")
+    fake.chmod(0o755)
+    with Agentline(fake, env=stage.env) as client:
+        assert client.server["future"] is True
+
+
+def test_the_program_is_found_by_argument_variable_and_path(stage: Stage) -> None:
+    stage.acp()
+    with Agentline(env={**stage.env, "AGENTLINE_BIN": stage.binary}) as client:
+        assert client.is_alive
+    bin = stage.folder / "bin"
+    bin.mkdir()
+    (bin / "agentline").symlink_to(stage.binary)
+    with Agentline(env={**stage.env, "PATH": f"{bin}{os.pathsep}{stage.env['PATH']}"}) as client:
+        assert client.is_alive
+    for options in ({"binary": "/nonexistent/agentline"}, {}):
+        with pytest.raises(BinaryNotFound) as caught:
+            Agentline(**options, env={**stage.env, "PATH": "/nonexistent"})
+        assert "AGENTLINE_BIN" in (caught.value.hint or "")
+
+
+PROGRAM = """
+import sys, agentline
+client = agentline.Agentline(sys.argv[1], defaults={"permission_mode": "bypass", "pass_env": ["*"]})
+def hear(event):
+    if event.type == "tool_use":
+        print("ready", flush=True)
+try:
+    client.run("say up\\nrun sleep 600", on_event=hear)
+except KeyboardInterrupt:
+    print("interrupted", client.pool_status().active, flush=True)
+    if sys.argv[2] == "close":
+        client.close()
+print("end", flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", ["close", "forget"])
+def test_ctrl_c_stops_the_run_and_the_program_ends(stage: Stage, how: str) -> None:
+    program = start(stage.acp(), how)
+    assert program.stdout is not None
+    assert program.stdout.readline() == "ready\n"
+    os.kill(program.pid, signal.SIGINT)
+    out, _ = program.communicate(timeout=60)
+    # The run was over when the exception came, and the host goes with the program, closed or not.
+    assert out.splitlines() == ["interrupted 0", "end"]
+    assert program.returncode == 0
+    stage.nothing_left()
+
+
+def test_a_program_that_is_killed_takes_everything_with_it(stage: Stage) -> None:
+    program = start(stage.acp(), "killed")
+    assert program.stdout is not None
+    assert program.stdout.readline() == "ready\n"
+    assert len(stage.living()) >= 4
+    program.kill()
+    program.wait()
+    program.stdout.close()
+    stage.nothing_left()
+
+
+def start(stage: Stage, how: str) -> subprocess.Popen[str]:
+    package = str(Path(agentline.__file__).parents[1])
+    # A shell without job control starts programs with SIGINT ignored; the program must hear it.
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, stage.binary, how],
+        env={**stage.env, "PYTHONPATH": package},
+        cwd=stage.workspace,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+
+
+def test_a_client_that_is_forgotten_ends_its_host(stage: Stage) -> None:
+    client = stage.acp().client()
+    client.run("say x")
+    assert stage.living()
+    del client
+    stage.nothing_left()
+
+
+def test_a_stream_that_is_forgotten_stops_its_run(stage: Stage) -> None:
+    with stage.acp().client() as client:
+        stream = client.stream("say up\nrun sleep 600")
+        next(event for event in stream if event.type == "tool_use")
+        del stream
+        wait_for(lambda: client.pool_status().active == 0)
+
+
+def test_a_long_answer_and_a_slow_reader_lose_nothing(stage: Stage) -> None:
+    with stage.acp().client() as client:
+        stream = client.stream("chunks 2000 word{n} \nbig 3000000")
+        time.sleep(1)
+        text = "".join(event.text for event in stream if event.type == "text")  # type: ignore[attr-defined]
+        assert text == stream.outcome().text and "word2000" in text and len(text) > 3_000_000

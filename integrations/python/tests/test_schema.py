@@ -1,0 +1,162 @@
+"""Types to schemas, JSON to values, functions to tools. No process is started."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+import pytest
+
+from agentline import ToolCall, UsageError, tool
+from agentline._schema import Unfit, read_as, read_docstring, schema_of
+from agentline.tools import gather
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """A place.
+
+    Attributes:
+        x: To the right.
+    """
+
+    x: int
+    y: Annotated[float, "upwards"] = 0.0
+
+
+class Order(TypedDict):
+    id: int
+    note: NotRequired[str]
+
+
+@dataclasses.dataclass
+class Shape:
+    points: list[Point]
+    color: Color | None = None
+    order: Order | None = None
+    by_name: dict[str, Point] = dataclasses.field(default_factory=dict)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "schema"),
+    [
+        (str, {"type": "string"}),
+        (bool, {"type": "boolean"}),
+        (None, {"type": "null"}),
+        (Any, {}),
+        (list[int], {"type": "array", "items": {"type": "integer"}}),
+        (Sequence[str], {"type": "array", "items": {"type": "string"}}),
+        (set[str], {"type": "array", "items": {"type": "string"}, "uniqueItems": True}),
+        (dict[str, float], {"type": "object", "additionalProperties": {"type": "number"}}),
+        (Mapping[str, Any], {"type": "object", "additionalProperties": {}}),
+        (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
+        (Color, {"enum": ["red", "blue"]}),
+        (int | None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
+        (tuple[int, ...], {"type": "array", "items": {"type": "integer"}}),
+        (Annotated[int, "years", {"minimum": 0}], {"type": "integer", "description": "years", "minimum": 0}),
+    ],
+)
+def test_schemas_of_types(wanted: Any, schema: dict[str, Any]) -> None:
+    assert schema_of(wanted) == schema
+
+
+def test_schemas_of_classes() -> None:
+    assert schema_of(Point) == {
+        "description": "A place.",
+        "type": "object",
+        "properties": {
+            "x": {"type": "integer", "description": "To the right."},
+            "y": {"type": "number", "description": "upwards", "default": 0.0},
+        },
+        "required": ["x"],
+        "additionalProperties": False,
+    }
+    assert schema_of(Order)["required"] == ["id"]
+    assert schema_of(Shape)["required"] == ["points"] and "description" not in schema_of(Shape)
+    assert schema_of(tuple[int, str])["prefixItems"] == [{"type": "integer"}, {"type": "string"}]
+    with pytest.raises(Unfit):
+        schema_of(complex)
+
+
+def test_values_of_classes() -> None:
+    value = {"points": [{"x": 1}], "color": "blue", "order": {"id": 7}, "by_name": {"a": {"x": 2, "y": 1}}, "new": 1}
+    assert read_as(Shape, value) == Shape([Point(1)], Color.BLUE, {"id": 7}, {"a": Point(2, 1.0)})
+    assert read_as(tuple[int, str], [1, "a"]) == (1, "a")
+    assert read_as(set[int], [1, 2]) == {1, 2}
+    assert read_as(Sequence[int], [1]) == [1]
+    assert read_as(int, 2.0) == 2 and read_as(int | str, "2") == "2"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "value", "says"),
+    [
+        (int, True, "must be of type integer"),
+        (int, "1", "must be of type integer"),
+        (Point, {"y": 1}, "x is missing"),
+        (Shape, {"points": [{"x": "a"}]}, r"points\[0\].x must be of type integer"),
+        (Shape, {"points": [], "color": "green"}, "must be one of"),
+        (Literal["a"], "b", "must be one of"),
+        (tuple[int, int], [1], "must have 2 items"),
+        (list[int], {}, "must be an array"),
+        (dict[str, int], [], "must be an object"),
+    ],
+)
+def test_values_that_do_not_fit_say_where(wanted: Any, value: Any, says: str) -> None:
+    with pytest.raises(Unfit, match=says):
+        read_as(wanted, value)
+
+
+def test_functions_are_tools() -> None:
+    def lookup(order: int, call: ToolCall, *, detail: Literal["short", "long"] = "short", at: Point | None = None) -> str:
+        """Looks an order up.
+
+        In the shop's own database.
+
+        Args:
+            order: The number of the order,
+                as on the bill.
+            detail (str): How much.
+
+        Returns:
+            What is known.
+        """
+        return f"{order} {detail} {at} {call.number}"
+
+    made = tool(lookup)
+    assert made.name == "lookup" and made.description == "Looks an order up.\n\nIn the shop's own database."
+    properties = made.input_schema["properties"]
+    assert list(properties) == ["order", "detail", "at"] and made.input_schema["required"] == ["order"]
+    assert properties["order"]["description"] == "The number of the order, as on the bill."
+    assert properties["detail"]["default"] == "short" and properties["detail"]["description"] == "How much."
+    call = ToolCall(run="r", number=3, tool="lookup")
+    assert made(**made.arguments({"order": 7, "at": {"x": 1}}, call)) == "7 short Point(x=1, y=0.0) 3"
+    with pytest.raises(Unfit, match="no argument `color`"):
+        made.arguments({"order": 7, "color": 1}, call)
+    assert tool(name="other", timeout=2.5)(lookup).spec()["timeout_ms"] == 2500
+    assert list(gather([lookup, tool(name="other")(lookup)])) == ["lookup", "other"]
+
+
+def test_functions_that_cannot_be_tools_say_why() -> None:
+    def odd(value: complex) -> None: ...
+
+    def by_place(value: int, /) -> None: ...
+
+    for function, says in ((odd, "no JSON Schema"), (by_place, "by place")):
+        with pytest.raises(UsageError, match=says):
+            tool(function)
+    with pytest.raises(UsageError, match="two tools"):
+        gather([tool(lambda: None), tool(lambda: None)])
+    assert tool(lambda: 1).name == "<lambda>"
+
+
+def test_docstrings_in_other_styles() -> None:
+    read = read_docstring("Adds.\n\n:param int a: One.\n:param b: Two.\n:returns: Both.")
+    assert read == {"": "Adds.", "a": "One.", "b": "Two."}
+    assert read_docstring("") == {"": ""}
