@@ -37,6 +37,9 @@ DEFAULT_TIMEOUT_S = 600
 MODES = frozenset({"default", "auto_edit", "yolo", "plan"})
 #: Other names of modes that are known.
 OTHER_MODES = frozenset("accept-edits acceptEdits bypass bypassPermissions suggest full_auto auto deny prompt".split())
+#: What a run takes beside its keys and an engine may set.
+BESIDE = frozenset({"warm", "max_retries"})
+
 
 class ProviderError(AgentlineError):
     """Why a call gave no answer. `kind` is for programs, `message` and `hint` for people."""
@@ -176,7 +179,7 @@ class GeminiCliProvider:
                 wrong.append(f"{key} must be a list, got: {type(value).__name__}")
         if wrong:
             raise ConfigurationError("\n".join(wrong))
-        known = RunSettings.__annotations__.keys() | ALIASES
+        known = RunSettings.__annotations__.keys() | ALIASES | BESIDE
         unknown = sorted(key for key in self.config if snake(key) not in known and key not in known)
         for key in unknown:
             warnings.warn(f"unknown config key ignored: {key!r}", UserWarning, stacklevel=3)

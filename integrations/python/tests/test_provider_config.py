@@ -1,0 +1,105 @@
+"""The provider before any run: its configuration, its metadata, what it makes of a call. No agent is needed."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+from conftest import Stage
+
+from agentline import AgentlineError
+from agentline.provider import ConfigurationError, GeminiCliProvider, ProviderError
+
+
+def test_metadata() -> None:
+    assert GeminiCliProvider.get_metadata() == {
+        "name": "gemini-cli",
+        "description": "Gemini CLI AI agent via subprocess",
+        "requires_config": False,
+        "config_keys": [
+            "model",
+            "sandbox",
+            "approval_mode",
+            "include_directories",
+            "allowed_tools",
+            "working_dir",
+            "timeout",
+        ],
+        "default_response_timeout": 600,
+        "fs_ability": "local-write",
+    }
+
+
+@pytest.mark.parametrize("config", [None, {}, {"timeout": 1}, {"timeout": "10m"}, {"approval_mode": "plan"}, {"apiKey": "k"}])
+def test_a_good_configuration_is_taken_without_a_word(config: dict[str, Any] | None) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert GeminiCliProvider(config).config == (config or {})
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"timeout": 0}, "timeout must be > 0"),
+        ({"timeout": -1.5}, "timeout must be > 0"),
+        (
+            {"approval_mode": "always"},
+            "approval_mode must be one of ['auto_edit', 'default', 'plan', 'yolo'], got: 'always'",
+        ),
+        ({"include_directories": "src"}, "include_directories must be a list, got: str"),
+        ({"allowed_tools": {"a": 1}}, "allowed_tools must be a list, got: dict"),
+        (
+            {"timeout": 0, "allowed_tools": "x"},
+            "timeout must be > 0\nallowed_tools must be a list, got: str",
+        ),
+    ],
+)
+def test_a_bad_configuration_is_a_value_error_with_all_of_it(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        GeminiCliProvider(config)
+    error = caught.value
+    assert isinstance(error, ConfigurationError) and isinstance(error, ProviderError) and isinstance(error, AgentlineError)
+    assert (error.message, error.kind, error.phase) == (message, "configuration", "request")
+
+
+def test_unknown_keys_are_warned_about_and_ignored() -> None:
+    with pytest.warns(UserWarning, match="unknown config key ignored: 'modle'"):
+        provider = GeminiCliProvider({"modle": "x", "model": "gemini-2.5-pro"})
+    assert provider.config == {"model": "gemini-2.5-pro"}
+
+
+def test_cli_not_found_names_the_install_url(stage: Stage) -> None:
+    env = {**stage.env, "PATH": "/nonexistent", "GEMINI_CLI_PATH": "/nonexistent/gemini"}
+    with GeminiCliProvider(binary=stage.binary, env=env) as provider:
+        for call in (provider.validate, lambda: provider.generate("hi")):
+            with pytest.raises(ProviderError) as caught:
+                call()
+            assert caught.value.kind == "not_found"
+            assert caught.value.message.startswith(
+                "Gemini CLI not found. Install from: https://github.com/google-gemini/gemini-cli\n"
+                "Install with: npm i -g @google/gemini-cli (Node.js 20 or newer)"
+            )
+
+
+def test_without_agentline_itself_that_is_said(stage: Stage) -> None:
+    with pytest.raises(ProviderError) as caught:
+        GeminiCliProvider(env={"PATH": "/nonexistent"}).validate()
+    assert caught.value.kind == "not_found" and "AGENTLINE_BIN" in (caught.value.hint or "")
+
+
+def test_what_is_wrong_with_a_call_starts_nothing(stage: Stage) -> None:
+    stage.script("touch started")
+    with GeminiCliProvider({"surface": "stream-json"}, binary=stage.binary, env=stage.env) as provider:
+        provider.validate()
+        root = {"project_root": stage.workspace}
+        for prompt, context, message in (
+            (" ", root, "`prompt`: is empty"),
+            ("hi", {"project_root": "/nonexistent/project"}, "`/nonexistent/project` is not a folder"),
+            ("hi", {**root, "prompt_file": "missing.md"}, "missing.md` cannot be read"),
+            ("hi", {"project_root": 7}, "project_root must be text"),
+        ):
+            with pytest.raises(ConfigurationError) as caught:
+                provider.generate(prompt, context)
+            assert message in caught.value.message
+    assert not (stage.workspace / "started").exists()
