@@ -1,6 +1,6 @@
 //! The demo as one thing: which agent, what it is asked, and the model and home that it needs for it.
 
-use crate::gemini::{SETTINGS, ScriptedModel, demo_script};
+use crate::gemini::{SETTINGS, Script, ScriptedModel, demo_script};
 use std::{fs, io, path::Path};
 
 /// The agent of the demo.
@@ -24,10 +24,19 @@ impl Demo {
     /// # Errors
     /// The home cannot be written, or there is no free port on loopback.
     pub fn start(home: &Path) -> io::Result<Self> {
-        let settings = home.join(".gemini");
-        fs::create_dir_all(&settings)?;
-        fs::write(settings.join("settings.json"), SETTINGS)?;
+        accept(home)?;
         Ok(Self { model: ScriptedModel::start(demo_script())? })
+    }
+
+    /// The same for programs that run as often as they like: every prompt is answered from the first step of this script, or
+    /// of the demo's own.
+    ///
+    /// # Errors
+    /// The home cannot be written, or there is no free port on loopback.
+    pub fn for_every_prompt(home: &Path, script: Option<Script>) -> io::Result<Self> {
+        accept(home)?;
+        let script = script.unwrap_or_else(demo_script);
+        Ok(Self { model: ScriptedModel::matching([("", script)])? })
     }
 
     /// Where the model is.
@@ -41,4 +50,11 @@ impl Demo {
     pub fn env(&self) -> Vec<(String, String)> {
         self.model.env()
     }
+}
+
+/// Makes a home one in which the agent accepts the model.
+fn accept(home: &Path) -> io::Result<()> {
+    let settings = home.join(".gemini");
+    fs::create_dir_all(&settings)?;
+    fs::write(settings.join("settings.json"), SETTINGS)
 }

@@ -12,10 +12,16 @@ use crate::{
     ui::Ui,
 };
 use agentline::{Agent, Agentline, PermissionMode, Program, Tape, core::agents, install};
-use agentline_mock::demo::{AGENT, PROMPT};
+use agentline_mock::{
+    demo::{AGENT, Demo, PROMPT},
+    gemini::Script,
+};
 use clap::Args;
 use stage::Stage;
-use std::path::PathBuf;
+use std::{
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
 
 /// The recorded run, for machines without Node.js. Made with `agentline demo --pinned --record`.
 const TAPE: &str = include_str!("../demo.tape.jsonl");
@@ -38,6 +44,11 @@ pub(crate) struct DemoArgs {
     /// Write the tape of the run, without paths of this machine
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    /// Run nothing: keep the model and the stage for other programs, told as a line of JSON, until standard input ends. Every
+    /// prompt gets the demo's answers, or those of this script
+    #[arg(long, value_name = "SCRIPT", num_args = 0..=1, conflicts_with_all = ["replay", "record"])]
+    #[expect(clippy::option_option, reason = "the flag may be left out, and so may its value")]
+    serve: Option<Option<PathBuf>>,
 }
 
 pub(crate) fn run(ui: &mut Ui, args: &DemoArgs) -> Result<u8, Stop> {
@@ -48,7 +59,13 @@ pub(crate) fn run(ui: &mut Ui, args: &DemoArgs) -> Result<u8, Stop> {
     let agent = agents::find(AGENT)?;
     let agentline = Agentline::from_env()?;
     match find(ui, agent, &agentline, args.pinned) {
-        Ok(program) => play_live(ui, agent, &agentline, &program, args),
+        Ok(program) => match &args.serve {
+            Some(script) => serve(ui, agent, &agentline, &program, script.as_deref()),
+            None => play_live(ui, agent, &agentline, &program, args),
+        },
+        Err(error) if args.serve.is_some() => {
+            Err(Stop::failed(format!("there is no agent to set a stage for: {error}\n{}", error.hint())))
+        }
         Err(error) => {
             ui.error(&error.to_string(), Some(&error.hint()));
             play_tape(ui)
@@ -99,7 +116,7 @@ fn play_live(
 ) -> Result<u8, Stop> {
     let cannot =
         |error: std::io::Error| Stop::failed(format!("could not set the stage for the demo: {error}"));
-    let stage = Stage::set(agentline.here(), program).map_err(cannot)?;
+    let stage = Stage::set(agentline.here(), program, Demo::start).map_err(cannot)?;
     ui.say(format!("model: a scripted one on loopback, {}", stage.model_url()));
     ui.say(format!("workspace: {} (removed afterwards)", stage.workspace().display()));
     ui.say(format!("prompt: {PROMPT}\n"));
@@ -122,6 +139,32 @@ fn play_live(
     }
     ui.say("\nNext: `agentline doctor` says what your own runs need; `agentline run \"…\"` starts one.");
     Ok(code)
+}
+
+/// Keeps a stage for another program until that one has had enough.
+fn serve(
+    ui: &mut Ui,
+    agent: &dyn Agent,
+    agentline: &Agentline,
+    program: &Program,
+    script: Option<&Path>,
+) -> Result<u8, Stop> {
+    let script = script.map(read_script).transpose()?;
+    let cannot = |error: io::Error| Stop::failed(format!("could not keep the stage of the demo: {error}"));
+    let model = |home: &Path| Demo::for_every_prompt(home, script);
+    let stage = Stage::set(agentline.here(), program, model).map_err(cannot)?;
+    writeln!(ui.out(), "{}", stage.for_programs(agent, program)).map_err(cannot)?;
+    ui.flush().map_err(cannot)?;
+    io::copy(&mut io::stdin().lock(), &mut io::sink()).map_err(cannot)?;
+    Ok(exit::DONE)
+}
+
+fn read_script(file: &Path) -> Result<Script, Stop> {
+    let why = |error: &dyn std::fmt::Display| {
+        Stop::failed(format!("the script `{}` cannot be read: {error}", file.display()))
+    };
+    let text = std::fs::read(file).map_err(|error| why(&error))?;
+    serde_json::from_slice(&text).map_err(|error| why(&error))
 }
 
 fn play_tape(ui: &mut Ui) -> Result<u8, Stop> {

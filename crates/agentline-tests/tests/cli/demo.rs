@@ -54,3 +54,22 @@ fn without_node_the_recorded_run_is_played() {
     assert_eq!((done.out.as_str(), done.code), (TEXT, 0), "{}", done.err);
     assert!(done.err.contains("Node.js was not found") && done.err.contains("recorded run"), "{}", done.err);
 }
+
+#[test]
+fn the_stage_is_kept_for_other_programs() {
+    needs_real_gemini!();
+    let program = real_gemini().unwrap().path;
+    let user = User::new().env("GEMINI_CLI_PATH", program.to_string_lossy());
+    // Its input is empty, so it ends as soon as it has told what there is.
+    let done = user.agentline(&["demo", "--serve"]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let told = done.json();
+    assert!(
+        told["env"]["GOOGLE_GEMINI_BASE_URL"].as_str().unwrap().starts_with("http://127.0.0.1:"),
+        "{told}"
+    );
+    assert_eq!(told["env"]["GEMINI_CLI_PATH"], program.to_string_lossy().as_ref());
+    assert!(!std::path::Path::new(told["workspace"].as_str().unwrap()).exists(), "it was cleared away");
+    let wrong = user.agentline(&["demo", "--serve", "no-such-script"]);
+    assert!(wrong.code != 0 && wrong.err.contains("no-such-script"), "{}", wrong.err);
+}

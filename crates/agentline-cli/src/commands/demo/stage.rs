@@ -19,13 +19,17 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    pub(super) fn set(user: &Here, program: &Program) -> io::Result<Self> {
+    pub(super) fn set(
+        user: &Here,
+        program: &Program,
+        model: impl FnOnce(&Path) -> io::Result<Demo>,
+    ) -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("agentline-demo-").tempdir()?;
         let root = folder.path();
         for part in ["home", "primes", "tmp"] {
             fs::create_dir_all(root.join(part))?;
         }
-        let model = Demo::start(&root.join("home"))?;
+        let model = model(&root.join("home"))?;
         let mut env: BTreeMap<String, String> = model.env().into_iter().collect();
         for name in KEPT {
             if let Some(value) = user.env.get(*name) {
@@ -46,6 +50,13 @@ impl Stage {
 
     pub(super) fn workspace(&self) -> &Path {
         &self.here.cwd
+    }
+
+    /// What a program needs to run the agent on this stage: its environment, the workspace and a model that has a price.
+    pub(super) fn for_programs(&self, agent: &dyn Agent, program: &Program) -> serde_json::Value {
+        let mut env = self.here.env.clone();
+        env.insert(agent.card().path_variable.to_owned(), named(program).to_string_lossy().into_owned());
+        serde_json::json!({"env": env, "workspace": self.workspace(), "model": MODEL, "url": self.model_url()})
     }
 
     /// The handle that starts the run on this stage.
