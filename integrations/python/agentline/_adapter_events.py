@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
 from typing import Any, Generic, TypeVar
 
 from .events import Event, ToolResult, ToolUse
 from .outcome import Outcome, Usage
+from .tools import Tool, ToolCall
 
 OutputT = TypeVar("OutputT")
 EventT = TypeVar("EventT")
@@ -88,8 +90,27 @@ class ToolWatch:
     def __init__(self, about: Mapping[str, Any], bus: InProcessDispatcher) -> None:
         self._about, self._bus = about, bus
         self._open: dict[str, ToolUse] = {}
+        #: What our own functions were given, by name; they are called from other threads.
+        self._given: dict[str, list[Any]] = {}
+        self._lock = threading.Lock()
+
+    def watch(self, tool: Tool) -> Tool:
+        """The same tool, whose arguments are known here: some agents do not tell them."""
+        values = {one.name: getattr(tool, one.name) for one in fields(tool)}
+        return _Watched(**values, heard=self._heard)
+
+    def _heard(self, name: str, given: Any) -> None:
+        with self._lock:
+            self._given.setdefault(name, []).append(given)
+
+    def _params(self, used: ToolUse) -> Any:
+        with self._lock:
+            given = self._given.pop(used.name.rsplit("__", 1)[-1], [])
+        # Of several calls at once nobody can say which one this is.
+        return given[0] if used.input is None and len(given) == 1 else used.input
 
     def take(self, event: Event) -> None:
+        """Takes an event of the run."""
         if isinstance(event, ToolUse):
             # The first title stands.
             self._open.setdefault(event.id, event)
@@ -100,9 +121,18 @@ class ToolWatch:
                     name=used.name,
                     native_name=used.native_name,
                     call_id=used.id,
-                    params=used.input,
+                    params=self._params(used),
                     success=not event.is_error,
                     status=event.status,
                     output=event.content,
                 )
             )
+
+
+@dataclass(frozen=True)
+class _Watched(Tool):
+    heard: Callable[[str, Any], None] = lambda name, given: None
+
+    def arguments(self, given: Any, call: ToolCall) -> dict[str, Any]:
+        self.heard(self.name, given)
+        return super().arguments(given, call)

@@ -171,10 +171,12 @@ class ACPAdapter:
         about: dict[str, Any] = {"prompt_ns": prompt.ns, "prompt_key": prompt.key, "prompt_name": name, "adapter": self.name}
         bus = events or InProcessDispatcher()
         bus.dispatch(PromptRendered(**about, rendered_prompt=rendered.text, tools=tuple(rendered.tools)))
-        settings = self._settings(rendered, end, tracker, name) | {"permission": permission, "check": check}
+        settings = self._settings(end, tracker, name) | {"permission": permission, "check": check}
         if permission is not None:
             settings["permission_mode"] = "default"
-        outcome = self._run(prompt, rendered, settings, ToolWatch(about, bus), tracker)
+        watch = ToolWatch(about, bus)
+        settings["tools"] = [watch.watch(one) for one in rendered.tools.values()]
+        outcome = self._run(prompt, rendered, settings, watch, tracker)
         response: PromptResponse[OutputT] = PromptResponse(
             prompt_name=name,
             text=outcome.text or None,
@@ -203,9 +205,7 @@ class ACPAdapter:
                 self._client = Agentline(self._binary, env=self._host_env)
             return self._client
 
-    def _settings(
-        self, rendered: Rendered, end: Deadline | None, tracker: BudgetTracker | None, prompt_name: str
-    ) -> dict[str, Any]:
+    def _settings(self, end: Deadline | None, tracker: BudgetTracker | None, prompt_name: str) -> dict[str, Any]:
         """The keys of the run."""
         asked, client = self.adapter_config, self.client_config
         keys: dict[str, Any] = {
@@ -231,7 +231,6 @@ class ACPAdapter:
             "timeout": asked.timeout_s,
             "deadline": end.expires_at if end else None,
             "name": prompt_name,
-            "tools": list(rendered.tools.values()),
         }
         if tracker is not None:
             left = tracker.left()

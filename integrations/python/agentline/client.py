@@ -370,7 +370,8 @@ def start(
     from . import __version__
 
     variables = dict(os.environ if env is None else env)
-    host = Host([find_binary(binary, variables), "host"], env=variables, cwd=None if cwd is None else os.fspath(cwd))
+    # The program is this one's to find, whatever the agents shall see.
+    host = Host([find_binary(binary, {**os.environ, **variables}), "host"], env=variables, cwd=None if cwd is None else os.fspath(cwd))
     hello = {
         "protocol": PROTOCOL,
         "client": {"name": "agentline-python", "version": __version__},

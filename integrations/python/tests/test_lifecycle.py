@@ -78,8 +78,11 @@ def test_lines_that_are_no_messages_are_passed_over(stage: Stage) -> None:
         assert client.server["future"] is True
 
 
-def test_the_program_is_found_by_argument_variable_and_path(stage: Stage) -> None:
+def test_the_program_is_found_by_argument_variable_and_path(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.acp()
+    with Agentline(env=stage.env) as client:
+        assert client.is_alive, "AGENTLINE_BIN of this program"
+    monkeypatch.delenv("AGENTLINE_BIN")
     with Agentline(env={**stage.env, "AGENTLINE_BIN": stage.binary}) as client:
         assert client.is_alive
     bin = stage.folder / "bin"

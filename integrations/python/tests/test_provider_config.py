@@ -82,7 +82,8 @@ def test_cli_not_found_names_the_install_url(stage: Stage) -> None:
             )
 
 
-def test_without_agentline_itself_that_is_said(stage: Stage) -> None:
+def test_without_agentline_itself_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AGENTLINE_BIN", raising=False)
     with pytest.raises(ProviderError) as caught:
         GeminiCliProvider(env={"PATH": "/nonexistent"}).validate()
     assert caught.value.kind == "not_found" and "AGENTLINE_BIN" in (caught.value.hint or "")

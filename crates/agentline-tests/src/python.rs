@@ -1,0 +1,212 @@
+//! A Python with pytest and a type checker at fixed versions, and our package installed for it as pip does it.
+
+use crate::real::left_out;
+use agentline::Agentline;
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    sync::OnceLock,
+};
+
+/// What goes into the environment, with all that it brings along.
+const PACKAGES: &[&str] = &[
+    "pytest==9.2.0",
+    "mypy==2.4.1",
+    "setuptools==84.2.1",
+    "ast_serialize==0.13.1",
+    "iniconfig==2.3.1",
+    "librt==0.16.0",
+    "mypy_extensions==1.2.0",
+    "packaging==26.3",
+    "pathspec==1.1.1",
+    "pluggy==1.7.0",
+    "Pygments==2.21.0",
+    "typing_extensions==4.16.0",
+];
+/// Where Pythons are looked for; `AGENTLINE_PYTHON` stands before them.
+const NAMES: &[&str] = &["python3", "python", "python3.13", "python3.12", "python3.11"];
+/// The oldest one that the package is for.
+const OLDEST: (u32, u32) = (3, 11);
+/// Is written last, so that a half-made environment is not taken for one.
+const READY: &str = "agentline-ready";
+
+static READY_MADE: OnceLock<Option<Python>> = OnceLock::new();
+
+/// A Python that can test our package.
+#[derive(Clone, Debug)]
+pub struct Python {
+    program: PathBuf,
+    /// What pip made of our package, beside everything else.
+    site: PathBuf,
+}
+
+impl Python {
+    /// Python with everything in it, or `None` where real agents are left out.
+    ///
+    /// # Panics
+    /// There is no Python that is new enough, or its packages cannot be installed.
+    #[must_use]
+    pub fn find() -> Option<Self> {
+        let made = READY_MADE.get_or_init(|| {
+            if left_out() {
+                return None;
+            }
+            let made = make().unwrap_or_else(|why| {
+                panic!(
+                    "{why}\nAGENTLINE_PYTHON names a Python; AGENTLINE_REAL_AGENTS=off leaves these tests out"
+                )
+            });
+            Some(made)
+        });
+        made.clone()
+    }
+
+    /// The folder of our package in the repository.
+    #[must_use]
+    pub fn source() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../integrations/python")
+    }
+
+    /// Python with our package, in an environment of its own.
+    #[must_use]
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.env_clear().stdin(Stdio::null()).current_dir(Self::source());
+        for name in ["PATH", "HOME", "CI", "LANG"] {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        // Nothing is written into the repository.
+        command.env("PYTHONPATH", &self.site).env("PYTHONDONTWRITEBYTECODE", "1");
+        command
+    }
+}
+
+fn make() -> Result<Python, String> {
+    let (base, (major, minor)) = base()?;
+    let agentline = Agentline::from_env().map_err(|e| e.to_string())?;
+    let folder = agentline.here().cache.join("python");
+    let tools =
+        folder.join(format!("tools-{:x}-py{major}.{minor}", fingerprint(PACKAGES.concat().as_bytes())));
+    let said = |e: std::io::Error| format!("{}: {e}", folder.display());
+    fs::create_dir_all(&folder).map_err(said)?;
+    // Tests run in several processes; one installs, and the others wait for it.
+    let lock = File::create(folder.join(".lock")).map_err(said)?;
+    lock.lock().map_err(said)?;
+    let program = tools.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
+    if !tools.join(READY).exists() {
+        say(&format!("setting up pytest and mypy for Python {major}.{minor} in {}", tools.display()));
+        if tools.exists() {
+            fs::remove_dir_all(&tools).map_err(said)?;
+        }
+        run(Command::new(&base).args(["-m", "venv"]).arg(&tools))?;
+        run(Command::new(&program)
+            .args(["-m", "pip", "install", "--disable-pip-version-check", "-q"])
+            .args(PACKAGES))?;
+        fs::write(tools.join(READY), "").map_err(said)?;
+    }
+    let site = install(&program, &tools)?;
+    Ok(Python { program, site })
+}
+
+/// Installs our package as a user would, from a copy, since pip builds in the folder that it is given. Each state of the source
+/// has a place of its own: another process may be testing another one.
+fn install(program: &Path, tools: &Path) -> Result<PathBuf, String> {
+    let said = |e: std::io::Error| format!("our package: {e}");
+    let source = Python::source();
+    let mut files: Vec<PathBuf> = ["pyproject.toml", "README.md"].map(PathBuf::from).into();
+    for entry in fs::read_dir(source.join("agentline")).map_err(said)? {
+        let entry = entry.map_err(said)?;
+        if entry.file_type().map_err(said)?.is_file() {
+            files.push(Path::new("agentline").join(entry.file_name()));
+        }
+    }
+    files.sort();
+    let mut bytes = Vec::new();
+    for file in &files {
+        bytes.extend_from_slice(file.as_os_str().as_encoded_bytes());
+        bytes.extend(fs::read(source.join(file)).map_err(said)?);
+    }
+    let place = tools.join(format!("site-{:x}", fingerprint(&bytes)));
+    if place.join(READY).exists() {
+        return Ok(place);
+    }
+    forget_old(tools);
+    let copy = tempfile::tempdir().map_err(said)?;
+    fs::create_dir(copy.path().join("agentline")).map_err(said)?;
+    for file in &files {
+        fs::copy(source.join(file), copy.path().join(file)).map_err(said)?;
+    }
+    let mut pip = Command::new(program);
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--disable-pip-version-check",
+        "-q",
+        "--no-index",
+        "--no-deps",
+        "--upgrade",
+    ]);
+    run(pip.arg("--no-build-isolation").arg("--target").arg(&place).arg(copy.path()))?;
+    fs::write(place.join(READY), "").map_err(said)?;
+    Ok(place)
+}
+
+/// Removes states of our package that nobody tests any more.
+fn forget_old(tools: &Path) {
+    let day = std::time::Duration::from_secs(24 * 3600);
+    for entry in fs::read_dir(tools).into_iter().flatten().flatten() {
+        let is_site = entry.file_name().to_string_lossy().starts_with("site-");
+        let age = entry.metadata().and_then(|m| m.modified()).ok().and_then(|time| time.elapsed().ok());
+        if is_site && age.is_some_and(|age| age > day) {
+            // What cannot be removed stays; it harms nobody.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// The first Python that is new enough, with its version.
+fn base() -> Result<(OsString, (u32, u32)), String> {
+    let named = std::env::var_os("AGENTLINE_PYTHON");
+    let names = named.into_iter().chain(NAMES.iter().map(OsString::from));
+    let mut seen = Vec::new();
+    for name in names {
+        let asked = Command::new(&name)
+            .args(["-c", "import sys, ensurepip; print(*sys.version_info[:2])"])
+            .stdin(Stdio::null())
+            .output();
+        let Some(out) = asked.ok().filter(|out| out.status.success()) else { continue };
+        let said = String::from_utf8_lossy(&out.stdout).into_owned();
+        let mut numbers = said.split_whitespace().filter_map(|n| n.parse::<u32>().ok());
+        let (Some(major), Some(minor)) = (numbers.next(), numbers.next()) else { continue };
+        if (major, minor) >= OLDEST {
+            return Ok((name, (major, minor)));
+        }
+        seen.push(format!("{} is {major}.{minor}", name.to_string_lossy()));
+    }
+    Err(format!("no Python {}.{} or newer with venv was found ({})", OLDEST.0, OLDEST.1, seen.join(", ")))
+}
+
+/// Other bytes are another number.
+fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+fn run(command: &mut Command) -> Result<Output, String> {
+    let output = command.stdin(Stdio::null()).output().map_err(|e| format!("{command:?}: {e}"))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    Err(format!("{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+#[expect(clippy::print_stderr, reason = "a test says what it sets up")]
+fn say(what: &str) {
+    eprintln!("{what}");
+}

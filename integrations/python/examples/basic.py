@@ -1,0 +1,49 @@
+"""A prompt over ACP, with events as callbacks: `python basic.py`. Runs offline, on the demo's model."""
+
+from _stage import demo
+
+from agentline.adapter import (
+    GeminiACPAdapter,
+    GeminiACPAdapterConfig,
+    GeminiACPClientConfig,
+    InProcessDispatcher,
+    MarkdownSection,
+    Prompt,
+    PromptTemplate,
+    ToolInvoked,
+)
+
+bus = InProcessDispatcher()
+bus.subscribe(ToolInvoked, lambda event: print(f"[{event.name}: {'ok' if event.success else event.status}]"))
+
+template = PromptTemplate[str](
+    ns="demo",
+    key="gemini",
+    sections=(
+        MarkdownSection(
+            title="Task",
+            key="task",
+            template="Write a program that prints the primes below 50, and leave a note that says so.",
+        ),
+    ),
+)
+prompt = Prompt(template)
+
+with demo() as stage:
+    adapter = GeminiACPAdapter(
+        adapter_config=GeminiACPAdapterConfig(
+            model_id=stage.model,
+        ),
+        client_config=GeminiACPClientConfig(
+            cwd=stage.workspace,
+            permission_mode="auto",
+            allow_file_reads=True,
+            allow_file_writes=False,
+        ),
+        host_env=stage.env,
+    )
+    with adapter:
+        resp = adapter.evaluate(prompt, events=bus)
+
+print(resp.text)
+print([f"{row.change} {row.path}" for row in resp.outcome.files], f"${resp.outcome.cost_usd:.4f}")

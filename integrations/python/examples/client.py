@@ -1,0 +1,33 @@
+"""The client itself, asynchronous, with a function as a tool: `python client.py`. Runs offline, on a scripted model."""
+
+import asyncio
+from pathlib import Path
+
+from _stage import demo
+
+from agentline import AsyncAgentline, Finished, Text, ToolUse
+
+
+async def lookup(order: int) -> str:
+    """Looks an order up.
+
+    Args:
+        order: The number of the order.
+    """
+    return f"order {order} was sent on Monday"
+
+
+async def main() -> None:
+    with demo(Path(__file__).with_name("shop.script.json")) as stage:
+        async with AsyncAgentline(env=stage.env, cwd=stage.workspace, defaults={"model": stage.model}) as agentline:
+            async for event in agentline.stream("Where is order 7?", tools=[lookup], tool_server="shop"):
+                match event:
+                    case Text(text=text):
+                        print(text, end="", flush=True)
+                    case ToolUse(name=name):
+                        print(f"[{name}]")
+                    case Finished(outcome=outcome):
+                        print(f"\n{outcome.verdict}: {outcome.usage.total_tokens} tokens")
+
+
+asyncio.run(main())

@@ -1,0 +1,62 @@
+"""A typed answer, mended on the way: `python structured_output.py`. Runs offline, on a scripted model."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from _stage import demo
+
+from agentline.adapter import (
+    GeminiACPAdapter,
+    GeminiACPAdapterConfig,
+    GeminiACPClientConfig,
+    MarkdownSection,
+    Prompt,
+    PromptTemplate,
+)
+
+
+@dataclass(frozen=True)
+class CodeReview:
+    """A review of a change.
+
+    Attributes:
+        summary: One sentence.
+        issues: What should be changed.
+        score: From 0 to 10.
+    """
+
+    summary: str
+    issues: list[str]
+    score: int
+
+
+@dataclass(frozen=True)
+class Change:
+    folder: str
+
+
+template = PromptTemplate[CodeReview](
+    ns="demo",
+    key="review",
+    sections=(
+        MarkdownSection(
+            title="Task",
+            key="task",
+            template="Review the code changes in ${folder} and provide a structured assessment.",
+        ),
+    ),
+)
+prompt = Prompt(template).bind(Change(folder="src"))
+
+# The model of this script first hands in a value that does not fit, is told why, and mends it.
+with demo(Path(__file__).with_name("review.script.json")) as stage:
+    with GeminiACPAdapter(
+        adapter_config=GeminiACPAdapterConfig(model_id=stage.model),
+        client_config=GeminiACPClientConfig(cwd=stage.workspace),
+        host_env=stage.env,
+    ) as adapter:
+        resp = adapter.evaluate(prompt)
+
+review: CodeReview | None = resp.output
+assert review is not None
+print(f"{review.score} of 10: {review.summary} {review.issues}")

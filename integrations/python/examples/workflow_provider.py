@@ -1,0 +1,12 @@
+"""The provider that workflow engines call: `python workflow_provider.py`. Runs offline, on the demo's model."""
+
+from _stage import demo
+
+from agentline.provider import GeminiCliProvider
+
+with demo() as stage, GeminiCliProvider({"model": stage.model, "timeout": 120}, env=stage.env) as provider:
+    provider.validate()
+    result = provider.generate("Write a program that prints the primes below 50.", {"project_root": stage.workspace})
+
+print(result.response)
+print(result.files)

@@ -1,0 +1,235 @@
+"""The real Gemini CLI with a scripted model: what the client, the provider and the adapter make of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Stage, needed
+
+import agentline as package
+from agentline import Agentline, Answer, Deny, NotAuthenticated, PermissionAsk, Text, TimedOut, ToolResult
+from agentline.adapter import (
+    GeminiACPAdapter,
+    GeminiACPAdapterConfig,
+    GeminiACPClientConfig,
+    InProcessDispatcher,
+    MarkdownSection,
+    Prompt,
+    PromptEvaluationError,
+    PromptExecuted,
+    PromptTemplate,
+    ToolInvoked,
+)
+from agentline.provider import GeminiCliProvider, ProviderError
+
+pytestmark = pytest.mark.gemini_cli
+
+#: One that has a price and is asked directly.
+MODEL = "gemini-2.5-pro"
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, Agentline]]:
+    """One host for all tests of this file: starting the agent is what costs time."""
+    stage = Stage(tmp_path_factory.mktemp("real")).real()
+    with stage.client(defaults={"model": MODEL, "extensions": [], "timeout": 120, "quiet_period_ms": 0}) as client:
+        yield stage, client
+    stage.nothing_left()
+
+
+def test_an_answer_is_streamed_and_counted(real: tuple[Stage, Agentline]) -> None:
+    _, client = real
+    stream = client.stream("greet me")
+    text = "".join(event.text for event in stream if isinstance(event, Text))
+    outcome = stream.result()
+    assert text == outcome.text == "Hello from the model."
+    assert (outcome.agent_version, outcome.surface, outcome.model) == ("0.61.0", "acp", MODEL)
+    assert outcome.usage.total_tokens == 125 and outcome.cost_usd and outcome.session_id
+
+
+def test_functions_are_called_and_files_are_written(real: tuple[Stage, Agentline]) -> None:
+    stage, client = real
+    asked: list[int] = []
+
+    def lookup(order: int) -> dict[str, Any]:
+        """Looks an order up."""
+        asked.append(order)
+        if order == 8:
+            raise LookupError("no such order")
+        return {"order": order, "state": "sent"}
+
+    results: list[Any] = []
+    outcome = client.run(
+        "use my tool",
+        tools=[lookup],
+        tool_server="shop",
+        on_event=lambda event: results.append(event) if isinstance(event, ToolResult) else None,
+    )
+    assert outcome.text == "One was sent, the other is not there." and asked == [7, 8]
+    assert "sent" in results[0].content and "LookupError: no such order" in results[1].content
+    outcome = client.run("write two files")
+    assert {row.path: row.verified for row in outcome.files} == {"a.txt": True, "b.txt": True}
+    assert (stage.workspace / "b.txt").read_text() == "two, mended\n"
+
+
+def test_the_program_decides(real: tuple[Stage, Agentline]) -> None:
+    stage, client = real
+    asked: list[PermissionAsk] = []
+
+    def permission(ask: PermissionAsk) -> bool | Deny:
+        asked.append(ask)
+        return Deny("not this one")
+
+    outcome = client.run("ask before you write", permission_mode="default", permission=permission)
+    assert outcome.verdict == "done_with_denials" and outcome.denied[0].reason == "not this one"
+    assert asked[0].tool == "Write" and not (stage.workspace / "asked.txt").exists()
+
+
+def test_a_task_goes_on_until_it_is_complete(real: tuple[Stage, Agentline]) -> None:
+    _, client = real
+    seen: list[str] = []
+
+    def check(answer: Answer) -> str | None:
+        seen.append(answer.text)
+        return None if len(seen) == 2 else "the second part is missing"
+
+    assert client.run("do both parts", check=check).text == "And here is the second."
+    assert seen == ["Here is the first part.", "And here is the second."]
+
+
+def test_a_conversation_remembers_and_is_found_again(real: tuple[Stage, Agentline]) -> None:
+    stage, client = real
+    with client.session() as talk:
+        assert talk.prompt("greet me").text == "Hello from the model."
+        assert talk.prompt("say goodbye").text == "Goodbye."
+    saved = {one.id: one for one in client.sessions(project=stage.workspace)}
+    assert saved[talk.session_id].prompts == 2 and saved[talk.session_id].agent == "gemini"
+    loaded = client.load_session(talk.session_id)
+    assert loaded.session.id == talk.session_id and "Goodbye." in str(loaded.messages[-1])
+    found = client.search_sessions("goodbye", project=stage.workspace)
+    assert [one.session.id for one in found] == [talk.session_id]
+
+
+def test_failures_are_told_apart(real: tuple[Stage, Agentline]) -> None:
+    _, client = real
+    with pytest.raises(TimedOut) as caught:
+        client.run("hang", timeout=3)
+    assert caught.value.phase == "budget"
+    with pytest.raises(NotAuthenticated) as refused:
+        client.run("refuse my key")
+    assert refused.value.hint
+    assert client.capabilities().models
+
+
+def test_cancelled_tasks_stop_the_agent(real: tuple[Stage, Agentline]) -> None:
+    stage, _ = real
+
+    async def main() -> None:
+        options = {"model": MODEL, "extensions": [], "timeout": 120}
+        async with stage.async_client(defaults=options) as client:
+            task = asyncio.create_task(client.run("hang"))
+            while (await client.pool_status()).active != 1:
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(0.2)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert (await client.pool_status()).active == 0
+
+    asyncio.run(main())
+
+
+def test_the_provider(real: tuple[Stage, Agentline]) -> None:
+    stage, client = real
+    folder = stage.folder / "project"
+    folder.mkdir()
+    (folder / "plan.md").write_text("write two files")
+    provider = GeminiCliProvider({"model": MODEL, "extensions": [], "timeout": 120}, client=client)
+    provider.validate()
+    result = provider.generate("write two files", {"project_root": folder})
+    assert result.response == "I begin.Both are written." and result.files == {"a.txt": None, "b.txt": None}
+    # Headless, as its documents have it, and by the prompt's file.
+    cold = GeminiCliProvider({**provider.config, "surface": "stream-json", "max_retries": 0}, client=client)
+    result = cold.generate("greet me", {"project_root": folder}, "Be brief.")
+    assert result.response == "Hello from the model." and result.outcome is not None
+    assert result.outcome.surface == "stream-json"
+    assert provider.generate("", {"project_root": folder, "prompt_file": "plan.md"}).response == "I have read the plan."
+    with pytest.raises(ProviderError) as caught:
+        cold.generate("refuse my key", {"project_root": folder})
+    assert caught.value.kind == "authentication" and "Set GEMINI_API_KEY" in caught.value.message
+
+
+@dataclass(frozen=True)
+class CodeReview:
+    summary: str
+    issues: list[str]
+    score: int
+
+
+@dataclass(frozen=True)
+class Where:
+    folder: str
+
+
+def test_the_adapter(real: tuple[Stage, Agentline]) -> None:
+    stage, client = real
+    heard: list[Any] = []
+    bus = InProcessDispatcher()
+    for kind in (ToolInvoked, PromptExecuted):
+        bus.subscribe(kind, heard.append)
+
+    def lookup(order: int) -> str:
+        """Looks an order up."""
+        return f"{order} was sent"
+
+    def adapter(model: str = MODEL) -> GeminiACPAdapter:
+        return GeminiACPAdapter(
+            adapter_config=GeminiACPAdapterConfig(model_id=model, quiet_period_ms=0),
+            client_config=GeminiACPClientConfig(cwd=stage.workspace),
+            client=client,
+        )
+
+    task = MarkdownSection(title="Task", key="task", template="review the changes in ${folder}")
+    template = PromptTemplate[CodeReview](ns="demo", key="review", sections=(task,))
+    response = adapter().evaluate(Prompt(template).bind(Where("src")), events=bus)
+    assert response.output == CodeReview("Small and clear.", ["no test"], 9), "mended after it did not fit"
+    assert isinstance(heard[-1], PromptExecuted) and response.usage.total_tokens
+    assert [event.success for event in heard[:-1]] == [False, True]
+
+    heard.clear()
+    task = MarkdownSection(title="Task", key="task", template="use a tool of ${folder}", tools=(lookup,))
+    adapter().evaluate(Prompt(PromptTemplate[str](ns="demo", key="shop", sections=(task,)), Where("the shop")), events=bus)
+    assert heard[0].name == "mcp__agentline__lookup" and heard[0].params == {"order": 7} and heard[0].success
+    with pytest.raises(PromptEvaluationError) as caught:
+        adapter("no-such-model").evaluate(Prompt(template).bind(Where("src")))
+    assert caught.value.phase == "request" and "no-such-model" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("example", "says"),
+    [
+        ("basic", "`primes.py` prints the primes below 50"),
+        ("structured_output", "9 of 10: Small and clear. ['no test']"),
+        ("custom_environment", "the agent answered first after"),
+        ("workflow_provider", "{'SUMMARY.txt': None, 'primes.py': None}"),
+        ("client", "Your order was sent on Monday."),
+    ],
+)
+def test_the_examples_run(stage: Stage, example: str, says: str) -> None:
+    folder = Path(__file__).parents[1] / "examples"
+    env = {**stage.env, "GEMINI_CLI_PATH": needed("AGENTLINE_TEST_GEMINI"), "AGENTLINE_BIN": stage.binary}
+    env["PYTHONPATH"] = str(Path(package.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, folder / f"{example}.py"], env=env, cwd=stage.workspace, capture_output=True, text=True, timeout=180
+    )
+    assert done.returncode == 0, done.stderr
+    assert says in done.stdout
+    assert os.listdir(stage.folder / "tmp") == [], "the stage is cleared away"

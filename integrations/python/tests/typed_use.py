@@ -1,0 +1,31 @@
+"""What a type checker makes of the package; it is checked, never run."""
+
+from dataclasses import dataclass
+from typing import Any, assert_type
+
+from agentline import Agentline, AsyncAgentline, Event, Outcome
+from agentline.adapter import GeminiACPAdapter, MarkdownSection, Prompt, PromptTemplate
+
+
+@dataclass
+class Review:
+    score: int
+
+
+def use(agentline: Agentline, adapter: GeminiACPAdapter) -> None:
+    outcome = agentline.run("x", output=Review, timeout=60, permission_mode="plan")
+    assert_type(outcome, Outcome[Review])
+    assert_type(outcome.value, Review | None)
+    assert_type(agentline.run("x"), Outcome[Any])
+    for event in agentline.stream("x", output=Review):
+        assert_type(event, Event)
+    with agentline.session(output=Review) as talk:
+        assert_type(talk.prompt("x").value, Review | None)
+    template = PromptTemplate[Review](ns="a", key="b", sections=(MarkdownSection("t", "k", "x"),))
+    assert_type(adapter.evaluate(Prompt(template)).output, Review | None)
+
+
+async def use_async(agentline: AsyncAgentline) -> None:
+    assert_type(await agentline.run("x", output=Review), Outcome[Review])
+    async for event in agentline.stream("x"):
+        assert_type(event, Event)
