@@ -130,9 +130,11 @@ class Host:
         self._out.put(line)
 
     def listen(self, run: str, listener: Listener) -> None:
-        """Has what is said about a run told to this one."""
+        """Has what is said about a run told to this one. Two runs of one name could not be told apart."""
         with self._lock:
-            self._listeners[run] = listener
+            if self._listeners.setdefault(run, listener) is not listener:
+                problem = Problem("run", f"a run `{run}` is going on already", "give each run a name of its own")
+                raise UsageError(str(problem), (problem,))
 
     def forget(self, run: str) -> None:
         """The run is over."""

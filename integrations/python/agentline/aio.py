@@ -9,6 +9,7 @@ import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, TypeVar, Unpack, overload
 
@@ -202,7 +203,7 @@ class AsyncAgentline:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> None:
-        self._start = lambda: start(binary, env, cwd, defaults, pool, max_concurrent, max_retries)
+        self._start = partial(start, binary, env, cwd, defaults, pool, max_concurrent, max_retries)
         self._host: Host | None = None
         self._closed = False
         self._starting = asyncio.Lock()
@@ -218,7 +219,8 @@ class AsyncAgentline:
             if self._closed:
                 raise ClientClosed()
             if self._host is None:
-                host, hello = await asyncio.to_thread(self._start)
+                # Starting a process takes milliseconds; a wait for it could be cancelled, and nobody would end it.
+                host, hello = self._start()
                 self._host = host
                 self._close_late = weakref.finalize(self, host.close)
                 self.server = await asyncio.wrap_future(hello)

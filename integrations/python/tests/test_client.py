@@ -63,6 +63,8 @@ def test_leaving_a_stream_early_stops_the_run(stage: Stage, agentline: Agentline
     assert agentline.pool_status().active == 0
     with agentline.stream("say begun\nhang", run="mine") as events:
         next(e for e in events if isinstance(e, Text))
+        with pytest.raises(UsageError, match="`mine` is going on already"):
+            agentline.run("say x", run="mine")
         assert agentline.cancel("mine") is True
         assert events.outcome().verdict == "cancelled"
     assert agentline.cancel("mine") is False
