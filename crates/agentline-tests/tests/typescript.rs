@@ -4,7 +4,9 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
 use agentline_mock::gemini::{Script, ScriptedModel, Step};
-use agentline_tests::{FakeStage, MODEL, Stage, TypeScript, needs_real_gemini, real_gemini, survivors};
+use agentline_tests::{
+    FakeStage, MODEL, Stage, TypeScript, needs_real_gemini, real_gemini, skipped, survivors,
+};
 use serde_json::json;
 use std::{
     collections::BTreeMap,
@@ -17,7 +19,9 @@ const PACKAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../integrations/t
 
 /// Runs test files of the package, one after the other: they look at what lives.
 fn play(files: &[&str], workspace: &Path, variables: &BTreeMap<String, String>) {
-    let typescript = TypeScript::find();
+    let Some(typescript) = TypeScript::find() else {
+        return skipped(&format!("{files:?} of the package for Node.js"));
+    };
     let done = Command::new(typescript.node())
         .args(["--test", "--test-concurrency=1"])
         .args(files.iter().map(|file| format!("{PACKAGE}/test/{file}.test.mjs")))
