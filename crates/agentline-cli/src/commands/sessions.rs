@@ -148,6 +148,14 @@ impl Desk {
         Ok((session, children.collect::<Result<_, _>>()?))
     }
 
+    /// Says what is there and cannot be read, so that nobody takes it for nothing.
+    fn warn_of_unreadable(&self, ui: &mut Ui, filter: &Filter) -> Result<(), Error> {
+        for place in self.store.unreadable(filter)? {
+            ui.warn(&place);
+        }
+        Ok(())
+    }
+
     fn filter(&self, among: &Among) -> Result<Filter, Stop> {
         let mut filter = among.agent.iter().fold(Filter::new(), Filter::agent);
         if let Some(project) = &among.project {

@@ -301,6 +301,22 @@ fn words_are_found_in_all_sessions() {
 }
 
 #[test]
+fn what_is_there_and_cannot_be_read_is_said() {
+    let home = Home::full();
+    assert_eq!(home.run(&["list"]).err, "");
+    home.write(".local/share/opencode/opencode.db", "this is no database, however long one looks at it");
+    fs::remove_dir_all(home.path(".codex/sessions")).unwrap();
+    home.write(".codex/sessions", "nor is this a folder");
+    for args in [&["list"][..], &["list", "-o", "json"], &["usage"], &["search", "file"]] {
+        let done = home.run(args);
+        assert_eq!(done.code, 0, "{args:?}: {}", done.err);
+        assert_eq!(done.err.matches("warning:").count(), 2, "{args:?}: {}", done.err);
+        assert!(done.err.contains("opencode.db") && done.err.contains(".codex/sessions"), "{}", done.err);
+    }
+    assert_eq!(home.run(&["list", "-a", "claude"]).err, "", "of others nothing is asked");
+}
+
+#[test]
 fn programs_that_list_at_once_share_what_they_remember() {
     let home = Home::full();
     // Only what was not written just now is remembered.

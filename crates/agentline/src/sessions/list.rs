@@ -1,10 +1,15 @@
 //! The list of sessions, newest first.
 
 use super::{Filter, Store, find::Place, gather::Stored};
-use crate::Error;
-use agentline_core::{CostSource, LedgerRow, PriceTable, SessionInfo};
+use crate::{Error, look::DiskLook};
+use agentline_core::{CostSource, LedgerRow, PriceTable, RootForm, SessionInfo};
 use serde::{Serialize, Serializer};
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
 
 /// One session in a list.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,6 +50,40 @@ impl Store {
             newest(&a.info).cmp(&newest(&b.info)).reverse().then_with(|| a.info.id.cmp(&b.info.id))
         });
         Ok(all)
+    }
+}
+
+impl Store {
+    /// What is there and cannot be read at all, in words: a folder of sessions that may not be entered, a file that is no
+    /// database though it should be one. Nothing of it is in a list, a search or a count.
+    ///
+    /// # Errors
+    /// The filter names an agent that is not known.
+    pub fn unreadable(&self, filter: &Filter) -> Result<Vec<String>, Error> {
+        let mut all = Vec::new();
+        for agent in self.agents_of(filter)? {
+            for root in agent.session_roots(&self.env, &self.home, &DiskLook) {
+                let opened = match root.form {
+                    RootForm::Database => looks_like_a_database(&root.path),
+                    _ => std::fs::read_dir(&root.path).map(drop),
+                };
+                // An agent that was never used has no folder.
+                let fault = opened.err().filter(|error| error.kind() != io::ErrorKind::NotFound);
+                all.extend(fault.map(|error| Error::io("read", &root.path)(error).to_string()));
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Whether a file begins as a database does; one that is empty was only just made. To open it would take longer.
+fn looks_like_a_database(path: &Path) -> io::Result<()> {
+    const BEGINNING: &[u8] = b"SQLite format 3\0";
+    let mut head = Vec::new();
+    File::open(path)?.take(BEGINNING.len() as u64).read_to_end(&mut head)?;
+    match head.is_empty() || head == BEGINNING {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::InvalidData, "it is no database")),
     }
 }
 

@@ -44,7 +44,9 @@ struct Row<'a> {
 }
 
 pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &ListArgs) -> Result<u8, Stop> {
-    let mut all = desk.store.list(&desk.filter(&args.among)?.sub_agents(args.subagents))?;
+    let filter = desk.filter(&args.among)?.sub_agents(args.subagents);
+    let mut all = desk.store.list(&filter)?;
+    desk.warn_of_unreadable(ui, &filter)?;
     let lengths = id_lengths(&all);
     let total = all.len();
     all.truncate(args.limit.unwrap_or(usize::MAX));

@@ -58,6 +58,7 @@ pub(super) fn run(ui: &mut Ui, desk: &Desk, args: SearchArgs) -> Result<u8, Stop
     let mut query = Query::new(args.words).regex(args.regex).case(case).context(args.around).filter(filter);
     query.hidden = args.context;
     let mut found = desk.store.search(&query)?;
+    desk.warn_of_unreadable(ui, &query.filter)?;
     let total = found.len();
     let hits: usize = found.iter().map(|result| result.hits.len()).sum();
     found.truncate(args.limit.unwrap_or(usize::MAX));

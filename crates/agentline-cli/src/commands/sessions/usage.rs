@@ -62,7 +62,9 @@ pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &UsageArgs) -> Result<u8, Stop
         By::Model => (UsageBy::Model, "model"),
         By::Project => (UsageBy::Project, "project"),
     };
-    let rows = desk.store.usage(&desk.filter(&args.among)?, by)?;
+    let filter = desk.filter(&args.among)?;
+    let rows = desk.store.usage(&filter, by)?;
+    desk.warn_of_unreadable(ui, &filter)?;
     let sum = UsageRow::sum(&rows);
     if args.output == ReportOutput::Json {
         let all = serde_json::json!({ "by": title, "rows": rows, "total": sum });
