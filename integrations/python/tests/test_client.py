@@ -96,8 +96,10 @@ def test_a_run_without_an_answer_is_raised_with_all_that_it_came_to(agentline: A
     assert error.outcome.text == "so far" and error.kind
     outcome = agentline.run("say so far\ndie 3", raise_on_failure=False)
     assert outcome.verdict == "failed" and outcome.error is not None and outcome.error.message
+    # The agent is up again, so the time is the prompt's own.
+    assert agentline.run("say back").text == "back"
     with pytest.raises(TimedOut) as timed:
-        agentline.run("say up\nhang", timeout=timedelta(seconds=1))
+        agentline.run("say up\nhang", timeout=timedelta(seconds=2))
     assert timed.value.phase == "budget" and timed.value.outcome.text == "up"
     with pytest.raises(TimedOut):
         agentline.run("hang", deadline=datetime.now(timezone.utc) + timedelta(seconds=1))

@@ -112,7 +112,26 @@ print("end", flush=True)
 """
 
 
-@pytest.mark.parametrize("how", ["close", "forget"])
+ASYNC_PROGRAM = """
+import asyncio, sys, agentline
+async def main():
+    async with agentline.AsyncAgentline(sys.argv[1], defaults={"permission_mode": "bypass", "pass_env": ["*"]}) as client:
+        def hear(event):
+            if event.type == "tool_use":
+                print("ready", flush=True)
+        try:
+            await client.run("say up\\nrun sleep 600", on_event=hear)
+        except asyncio.CancelledError:
+            print("interrupted", (await client.pool_status()).active, flush=True)
+            raise
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    print("end", flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", ["close", "forget", "async"])
 def test_ctrl_c_stops_the_run_and_the_program_ends(stage: Stage, how: str) -> None:
     program = start(stage.acp(), how)
     assert program.stdout is not None
@@ -140,7 +159,7 @@ def start(stage: Stage, how: str) -> subprocess.Popen[str]:
     package = str(Path(agentline.__file__).parents[1])
     # A shell without job control starts programs with SIGINT ignored; the program must hear it.
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, stage.binary, how],
+        [sys.executable, "-c", ASYNC_PROGRAM if how == "async" else PROGRAM, stage.binary, how],
         env={**stage.env, "PYTHONPATH": package},
         cwd=stage.workspace,
         stdout=subprocess.PIPE,

@@ -120,8 +120,8 @@ def test_malformed_lines_are_passed_over_with_a_short_sample(stage: Stage) -> No
 
 
 def test_timeout(stage: Stage) -> None:
-    error = error_of(stage.fault("hang_mid_text"), {"timeout": 2.5})
-    assert error.kind == "timeout" and "the timeout of 2.5 s" in error.message and error.hint == "raise `timeout`"
+    error = error_of(stage.fault("hang_mid_text"), {"timeout": 4.5})
+    assert error.kind == "timeout" and "the timeout of 4.5 s" in error.message and error.hint == "raise `timeout`"
     assert error.outcome is not None and error.outcome.text, "what was said is kept"
     assert (error.verdict, error.phase) == ("timed_out", "budget")
     stage.nothing_left()
