@@ -2,9 +2,9 @@
 
 use crate::{
     commands::{
-        agents::AgentsArgs, completions::CompletionsArgs, config::ConfigArgs, demo::DemoArgs,
-        doctor::DoctorArgs, host::HostArgs, policy::PolicyArgs, pool::PoolArgs, prices::PricesArgs,
-        replay::ReplayArgs, run::RunArgs, sessions::SessionsArgs,
+        agents::AgentsArgs, cache::CacheArgs, completions::CompletionsArgs, config::ConfigArgs,
+        demo::DemoArgs, doctor::DoctorArgs, host::HostArgs, policy::PolicyArgs, pool::PoolArgs,
+        prices::PricesArgs, replay::ReplayArgs, run::RunArgs, sessions::SessionsArgs,
     },
     exit,
     ui::Color,
@@ -26,7 +26,7 @@ const ENVIRONMENT: &str = "\
 Environment:
   AGENTLINE_…           every setting, such as AGENTLINE_MODEL; see `agentline config show`
   AGENTLINE_CONFIG      your settings, instead of ~/.config/agentline/config.toml
-  AGENTLINE_CACHE_DIR   where agents are installed, instead of ~/.cache/agentline
+  AGENTLINE_CACHE_DIR   where agents and known outcomes are kept, instead of ~/.cache/agentline
   NO_COLOR              no colours
 ";
 
@@ -93,6 +93,8 @@ pub(crate) enum Command {
     Policy(PolicyArgs),
     /// Keep agents warm between runs
     Pool(PoolArgs),
+    /// Say what the cache of outcomes holds, or empty it
+    Cache(CacheArgs),
     /// Say what tokens cost, and of which day that is
     Prices(PricesArgs),
     /// Serve a program in any language over standard input and output

@@ -1,6 +1,7 @@
 //! One file a command: what can be typed, and what it does.
 
 pub(crate) mod agents;
+pub(crate) mod cache;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;

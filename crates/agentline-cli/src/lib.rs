@@ -37,6 +37,7 @@ pub fn main_impl() -> ExitCode {
         Command::Agents(args) => commands::agents::run(&mut ui, &args),
         Command::Policy(args) => commands::policy::run(&mut ui, &args),
         Command::Pool(args) => commands::pool::run(&mut ui, args),
+        Command::Cache(args) => commands::cache::run(&mut ui, &args),
         Command::Prices(args) => commands::prices::run(&mut ui, &args),
         Command::Host(args) => commands::host::run(&args),
         Command::Demo(args) => commands::demo::run(&mut ui, &args),

@@ -252,6 +252,8 @@ pub struct Card {
     pub home_page: &'static str,
     /// Its package puts its program in place by a script that must run at the installation.
     pub install_script: bool,
+    /// Files of instructions that it reads by itself in the workspace and in the folders above it.
+    pub instructions: &'static [&'static str],
 }
 
 impl Card {
@@ -291,6 +293,7 @@ impl Card {
             provider: id,
             home_page: "",
             install_script: false,
+            instructions: &[],
         }
     }
 
@@ -298,6 +301,13 @@ impl Card {
     #[must_use]
     pub const fn provider(mut self, name: &'static str) -> Self {
         self.provider = name;
+        self
+    }
+
+    /// Which files of instructions it reads by itself.
+    #[must_use]
+    pub const fn instructions(mut self, names: &'static [&'static str]) -> Self {
+        self.instructions = names;
         self
     }
 

@@ -227,7 +227,7 @@ impl Config {
     }
 }
 
-/// Settings with which whoever wrote a workspace could run commands.
+/// Settings with which whoever wrote a workspace could run commands, or have them run.
 const COMMANDS: &[&str] = &[
     "agents",
     "agent_bin",
@@ -238,6 +238,8 @@ const COMMANDS: &[&str] = &[
     "env",
     "trust",
     "until",
+    // What is in a cache is told for true, and its files are written.
+    "cache_path",
 ];
 
 /// Whether the user, and not the workspace itself, trusts the workspace in full.

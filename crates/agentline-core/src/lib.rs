@@ -13,6 +13,7 @@
 mod acp;
 mod agent;
 pub mod agents;
+mod cache;
 mod change;
 mod claude;
 pub mod config;
@@ -62,6 +63,7 @@ mod wire;
 
 pub use acp::acp_dialogue;
 pub use agent::{Abilities, Agent, Card, Repertoire, SessionSpot, SignIn, Talk};
+pub use cache::{CacheMark, CacheWish};
 pub use change::{Change, ChangeSource, DiskChange, FileRow};
 pub use claude::ClaudeLines;
 pub use config::{Config, Layer};

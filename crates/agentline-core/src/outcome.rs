@@ -1,6 +1,8 @@
 //! All that a run came to. This is what `--output json` prints.
 
-use crate::{CostSource, Failure, FileRow, Kind, Millis, Notice, Phase, Surface, Usage, Verdict, Who};
+use crate::{
+    CacheMark, CostSource, Failure, FileRow, Kind, Millis, Notice, Phase, Surface, Usage, Verdict, Who,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -69,6 +71,9 @@ pub struct Outcome {
     pub stderr_tail: String,
     /// Where the tape was written.
     pub tape: Option<String>,
+    /// What the cache had to do with it, where it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheMark>,
 }
 
 fn schema() -> &'static str {
@@ -108,6 +113,7 @@ impl Outcome {
             agent_exit_code: None,
             stderr_tail: String::new(),
             tape: None,
+            cache: None,
         }
     }
 

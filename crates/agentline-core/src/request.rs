@@ -1,6 +1,6 @@
 //! What a caller wants of a run: the keys of the contract, typed. Whether an agent can do it is asked later, in `plan`.
 
-use crate::{Problems, Surface, config::redacted};
+use crate::{CacheWish, Problems, Surface, config::redacted};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
@@ -128,6 +128,8 @@ pub struct RunRequest {
     pub record: Option<PathBuf>,
     /// Lines longer than this many bytes are reported as unreadable.
     pub max_line_bytes: usize,
+    /// Whether an outcome that is known already does as well.
+    pub cache: CacheWish,
 }
 
 impl RunRequest {
@@ -220,6 +222,7 @@ impl Default for RunRequest {
             temporary_workspace: false,
             record: None,
             max_line_bytes: 256 << 20,
+            cache: CacheWish::default(),
         }
     }
 }
@@ -295,6 +298,8 @@ setters! {
     needs_live: bool => |v| v;
     /// Writes the tape here.
     record: impl Into<PathBuf> => |v| Some(v.into());
+    /// Whether an outcome that is known already does as well.
+    cache: CacheWish => |v| v;
 }
 
 impl RunRequest {

@@ -539,6 +539,7 @@ impl Run {
             agent_exit_code: self.seen.exit,
             stderr_tail: tail,
             tape: who.tape.clone(),
+            cache: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The handle that a program holds: it knows the caller's machine and starts runs.
 
 use crate::{
+    cache::{self, Looked, Memory},
     detect::{Detection, Here},
     error::Error,
     link::{Bell, link},
@@ -30,6 +31,8 @@ pub(crate) struct Inner {
     pub(crate) roster: Roster,
     pub(crate) prices: Arc<PriceTable>,
     pub(crate) supervisor: Supervisor,
+    /// What makes it cheap to find out that a run is known.
+    pub(crate) memory: Arc<Memory>,
 }
 
 impl Agentline {
@@ -60,6 +63,7 @@ impl Agentline {
             roster: Roster::default(),
             prices: Arc::new(PriceTable::built_in()),
             supervisor: Supervisor::default(),
+            memory: Arc::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -130,6 +134,26 @@ impl Agentline {
     /// # Errors
     /// As [`run`](Self::run).
     pub async fn run_with(&self, mut request: RunRequest, options: RunOptions) -> Result<Run, Error> {
+        request.needs_live |= options.needs_live();
+        match self.look_up(&request, &options).await {
+            Some(Looked::Hit(run)) => Ok(*run),
+            Some(Looked::Miss(keeper)) => Ok(keeper.keep(self.make(request, options).await?)),
+            Some(Looked::Unclear) | None => self.make(request, options).await,
+        }
+    }
+
+    /// Whether the run is known already, where that is asked for.
+    pub(crate) async fn look_up(&self, request: &RunRequest, options: &RunOptions) -> Option<Looked> {
+        if !request.cache.on {
+            return None;
+        }
+        let mut request = request.clone();
+        request.needs_live |= options.needs_live();
+        Some(cache::look(self, request, options).await)
+    }
+
+    /// Makes the run, whatever is known.
+    pub(crate) async fn make(&self, mut request: RunRequest, options: RunOptions) -> Result<Run, Error> {
         let begun = Instant::now();
         request.needs_live |= options.needs_live();
         let mut ready = match self.blocking(move |inner| inner.make_ready(request, &options)).await? {

@@ -1,45 +1,183 @@
-//! Where our own cache folder is.
+//! Outcomes that are known already: a run with the same everything on the same files is told again, its files are written
+//! again, and no agent is started.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `key.rs` | says what a run depends on, and whether it can be kept at all |
+//! | `keeper.rs` | listens to a run that is made, and keeps it |
+//! | `entry.rs` | what is kept of a run, as bytes |
+//! | `store.rs` | the folder: shared by processes, bounded |
+//! | `restore.rs` | writes the files of a run that is told again |
+//! | `place.rs` | where our own cache folder is, which others use too |
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
+mod entry;
+mod keeper;
+mod key;
+mod place;
+mod restore;
+mod store;
+
+pub(crate) use keeper::Keeper;
+pub use place::cache_dir;
+pub use store::CacheStats;
+
+use crate::{
+    agentline::{Agentline, Inner},
+    finds::Finds,
+    options::RunOptions,
+    run::Run,
+    snapshot::prints::Remembered,
 };
+use agentline_core::{CacheMark, CacheWish, Event, Notice, Record, RunRequest};
+use entry::Entry;
+use key::Question;
+use std::{
+    io,
+    path::Path,
+    time::{SystemTime, UNIX_EPOCH},
+};
+use store::{Room, Store};
 
-/// The cache folder: `AGENTLINE_CACHE_DIR`, else the system's place for caches.
-#[must_use]
-pub fn cache_dir(env: &BTreeMap<String, String>, home: &Path) -> PathBuf {
-    let set = |name: &str| env.get(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    if let Some(own) = set("AGENTLINE_CACHE_DIR") {
-        return own;
-    }
-    let system = if cfg!(windows) {
-        set("LOCALAPPDATA").unwrap_or_else(|| home.join("AppData").join("Local"))
-    } else if cfg!(target_os = "macos") {
-        home.join("Library").join("Caches")
-    } else {
-        // The standard for this variable says that a relative path counts as none.
-        set("XDG_CACHE_HOME").filter(|p| p.is_absolute()).unwrap_or_else(|| home.join(".cache"))
-    };
-    system.join("agentline")
+/// The folder of a cache.
+///
+/// ```no_run
+/// use agentline::{Agentline, CacheWish, cache::Cache};
+/// let cache = Cache::of(&Agentline::from_env()?, &CacheWish::on());
+/// println!("{} outcomes in {}", cache.stats().entries, cache.folder().display());
+/// cache.clear()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Cache {
+    store: Store,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::cache_dir;
-    use std::{collections::BTreeMap, path::Path};
+impl Cache {
+    /// The one that runs with this wish use.
+    #[must_use]
+    pub fn of(agentline: &Agentline, wish: &CacheWish) -> Self {
+        Self { store: store(agentline.inner(), wish) }
+    }
 
-    #[test]
-    fn variables_come_before_the_home() {
-        let dir = |pairs: &[(&str, &str)]| {
-            let env: BTreeMap<String, String> =
-                pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-            cache_dir(&env, Path::new("/home/u")).to_string_lossy().into_owned()
-        };
-        assert_eq!(dir(&[("AGENTLINE_CACHE_DIR", "/own"), ("XDG_CACHE_HOME", "/xdg")]), "/own");
-        if cfg!(target_os = "linux") {
-            assert_eq!(dir(&[("XDG_CACHE_HOME", "/xdg")]), "/xdg/agentline");
-            assert_eq!(dir(&[("XDG_CACHE_HOME", "relative")]), "/home/u/.cache/agentline");
-            assert_eq!(dir(&[("AGENTLINE_CACHE_DIR", "")]), "/home/u/.cache/agentline");
+    /// Where it is.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.store.folder()
+    }
+
+    /// What is in it. Blocks.
+    #[must_use]
+    pub fn stats(&self) -> CacheStats {
+        self.store.stats()
+    }
+
+    /// Removes all of it, and says what that was. Blocks.
+    ///
+    /// # Errors
+    /// Something could not be removed.
+    pub fn clear(&self) -> io::Result<CacheStats> {
+        self.store.clear()
+    }
+}
+
+fn store(inner: &Inner, wish: &CacheWish) -> Store {
+    let folder = wish
+        .path
+        .as_ref()
+        .map_or_else(|| inner.here.cache.join("outcomes"), |path| inner.here.cwd.join(path));
+    Store::new(folder, wish.max_mb)
+}
+
+/// What a process remembers between its runs, so that a run that is known costs little.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    finds: Finds,
+    files: Remembered,
+    room: Room,
+}
+
+/// What the cache says about a run that is wanted.
+pub(crate) enum Looked {
+    /// Here it is.
+    Hit(Box<Run>),
+    /// It must be made, and this listens to it.
+    Miss(Keeper),
+    /// The request is wrong; whoever makes the run says how.
+    Unclear,
+}
+
+/// Looks whether a run is known.
+pub(crate) async fn look(agentline: &Agentline, request: RunRequest, options: &RunOptions) -> Looked {
+    let options = options.clone();
+    let began_at = milliseconds();
+    let held = agentline.clone();
+    agentline.blocking(move |inner| look_now(&held, inner, request, &options, began_at)).await
+}
+
+fn look_now(
+    agentline: &Agentline,
+    inner: &Inner,
+    request: RunRequest,
+    options: &RunOptions,
+    began_at: u64,
+) -> Looked {
+    let wish = request.cache.clone();
+    let store = store(inner, &wish);
+    let mut notices = Vec::new();
+    let question = match key::question(inner, request, options) {
+        key::Answer::Key(question) => Ok(*question),
+        key::Answer::Unclear => return Looked::Unclear,
+        key::Answer::Not { reason, warn } => {
+            notices
+                .extend(warn.then(|| Notice::new("not_cached", format!("the run is not cached: {reason}"))));
+            Err(reason)
+        }
+    };
+    if let Ok(question) = &question
+        && let Some(entry) = store.get(&question.key)
+        && wish.max_age.is_none_or(|age| seconds().saturating_sub(entry.meta.stored_at) <= age.as_secs())
+    {
+        match told(inner, question, &entry) {
+            Ok(Some(run)) => return Looked::Hit(Box::new(run)),
+            Ok(None) => store.remove(&question.key),
+            Err(why) => notices.push(Notice::new(
+                "not_cached",
+                format!("the files of a run that is known could not be written, so it is made again: {why}"),
+            )),
         }
     }
+    Looked::Miss(Keeper::new(agentline.clone(), store, question, wish.impure, notices, began_at))
+}
+
+/// The run of an entry, told again; `None` where the entry cannot be read.
+fn told(inner: &Inner, question: &Question, entry: &Entry) -> io::Result<Option<Run>> {
+    let mut records: Vec<Record> = Vec::new();
+    for line in entry.events().lines() {
+        let Some(record) = Record::from_line(line) else { return Ok(None) };
+        records.push(record);
+    }
+    let Some(Record { event: Event::Outcome { mut outcome }, .. }) = records.pop() else { return Ok(None) };
+    if !entry.meta.files.is_empty() && !question.is_temporary {
+        restore::restore(inner, question, entry)?;
+    }
+    for record in &mut records {
+        if let Event::Started(started) = &mut record.event {
+            started.run_id.clone_from(&question.who.run_id);
+            started.name.clone_from(&question.who.name);
+        }
+    }
+    outcome.run_id.clone_from(&question.who.run_id);
+    outcome.name.clone_from(&question.who.name);
+    outcome.cache = Some(CacheMark::hit(&question.key, entry.meta.stored_at));
+    let run = Run::told_again(records, outcome, question.launched.clone(), entry.meta.began_at_ms);
+    Ok(Some(run.veiled(question.veil.clone())))
+}
+
+fn seconds() -> u64 {
+    milliseconds() / 1000
+}
+
+fn milliseconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -10,11 +10,13 @@ pub mod cache;
 #[cfg(unix)]
 pub mod daemon;
 pub mod detect;
+mod digest;
 pub mod doctor;
 mod drive;
 mod equip;
 mod error;
 pub mod files;
+mod finds;
 mod follow;
 mod gear;
 pub mod host;

@@ -5,21 +5,21 @@
 //! gives every run a session of its own, so that nothing is carried over from one run to the next.
 
 mod carry;
-mod finds;
-mod key;
+pub(crate) mod key;
 mod lanes;
 mod seating;
 mod upkeep;
 
 use crate::{
     agentline::Agentline,
+    cache::{self, Looked},
     error::Error,
+    finds::Finds,
     link::{Bell, link},
     options::RunOptions,
     run::{Launched, Run},
 };
 use agentline_core::{RunRequest, Surface, Veil};
-use finds::Finds;
 use lanes::Lanes;
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
@@ -157,8 +157,39 @@ impl Pool {
         request: RunRequest,
         options: RunOptions,
     ) -> Result<Run, Error> {
+        match self.look_up(agentline, &request, &options).await {
+            Some(Looked::Hit(run)) => Ok(*run),
+            Some(Looked::Miss(keeper)) => Ok(keeper.keep(self.make(agentline, request, options).await?)),
+            Some(Looked::Unclear) | None => self.make(agentline, request, options).await,
+        }
+    }
+
+    /// Whether the run is known already, where that is asked for.
+    pub(crate) async fn look_up(
+        &self,
+        agentline: &Agentline,
+        request: &RunRequest,
+        options: &RunOptions,
+    ) -> Option<Looked> {
+        if !request.cache.on || !serves(request) {
+            return agentline.look_up(request, options).await;
+        }
+        match cache::look(agentline, warm(request.clone()), options).await {
+            // What a warm agent cannot do is done by another, which may be known.
+            Looked::Unclear => agentline.look_up(request, options).await,
+            looked => Some(looked),
+        }
+    }
+
+    /// Makes the run, whatever is known.
+    pub(crate) async fn make(
+        &self,
+        agentline: &Agentline,
+        request: RunRequest,
+        options: RunOptions,
+    ) -> Result<Run, Error> {
         if !serves(&request) {
-            return agentline.run_with(request, options).await;
+            return agentline.make(request, options).await;
         }
         let (asked, given) = (warm(request.clone()), options.clone());
         let finds = Arc::clone(&self.finds);
@@ -168,7 +199,7 @@ impl Pool {
             Ok(Err(outcome)) => return Ok(Run::over(*outcome)),
             // What cannot be had of an agent that stays alive may be had of another; else that one says why not.
             Err(Error::Usage(_)) if request.surface.is_none() => {
-                return agentline.run_with(request, options).await;
+                return agentline.make(request, options).await;
             }
             Err(error) => return Err(error),
         };

@@ -292,8 +292,7 @@ impl Inner {
         if let Some(session) = asked.plan.request.resume.as_ref().and(launch.session_id.as_deref()) {
             follower.remember(session);
         }
-        let before =
-            Before::look(&asked.cwd, &self.here.cache.join("runs"), &self.temp_dir(), &launch.folders);
+        let before = Before::look(&asked.cwd, &self.active_runs(), &self.temp_dir(), &launch.folders);
         let mut order = self.order(asked, launch);
         if let Served::Now(Some(serving)) = &served
             && asked.plan.surface == Surface::Acp
@@ -382,6 +381,11 @@ impl Inner {
             let problem = Problem::new("working_dir", format!("`{}` is not a folder", dir.display()));
             Error::Usage(Problems::from(problem.hint("pass an existing folder with `--cwd`")))
         })
+    }
+
+    /// Where runs that are active show themselves to each other.
+    pub(crate) fn active_runs(&self) -> PathBuf {
+        self.here.cache.join("runs")
     }
 
     fn temp_dir(&self) -> PathBuf {

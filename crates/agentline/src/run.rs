@@ -1,7 +1,7 @@
 //! A run in progress: a stream of events, then an outcome.
 
-use crate::link::{Came, Held, Stopper};
-use agentline_core::{Event, Launch, Outcome, Record, Veil};
+use crate::link::{Bell, Came, Driven, Held, Stopper, link};
+use agentline_core::{CacheMark, Event, Launch, Millis, Outcome, Record, Veil};
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -21,6 +21,8 @@ pub struct Run {
     launched: Option<Launched>,
     /// Hides the secrets of the run; `None` where they are not known here.
     veil: Option<Veil>,
+    /// When it began, where it is told again.
+    began: Option<Millis>,
 }
 
 /// What was started, for people to look at. Secrets are hidden.
@@ -79,7 +81,43 @@ impl Run {
             last: (0, 0),
             launched: Some(launched),
             veil: None,
+            began: None,
         }
+    }
+
+    /// A run that was made before, at this time.
+    pub(crate) fn told_again(
+        records: Vec<Record>,
+        outcome: Box<Outcome>,
+        launched: Launched,
+        began: Millis,
+    ) -> Self {
+        let run = Self::over(*outcome);
+        Self { batch: records.into_iter(), launched: Some(launched), began: Some(began), ..run }
+    }
+
+    /// The same run, which passes by somebody on its way to the caller; one that is over gets the mark.
+    pub(crate) fn past(mut self, mark: CacheMark, pass: impl FnOnce(Held, Driven, Bell)) -> Self {
+        self.state = match self.state {
+            State::Going(from) => {
+                let bell = Bell::default();
+                let (to, held) = link(Bell::clone(&bell));
+                pass(from, to, bell);
+                State::Going(held)
+            }
+            State::Over(mut outcome) => {
+                if let Some(outcome) = &mut outcome {
+                    outcome.cache = Some(mark);
+                }
+                State::Over(outcome)
+            }
+        };
+        self
+    }
+
+    /// When it began, in milliseconds since 1970, where it is told again.
+    pub(crate) fn began(&self) -> Option<Millis> {
+        self.began
     }
 
     /// The same, with what hides its secrets.
@@ -97,7 +135,15 @@ impl Run {
     pub(crate) fn over(outcome: Outcome) -> Self {
         let run_id = outcome.run_id.clone();
         let state = State::Over(Some(Box::new(outcome)));
-        Self { run_id, batch: Vec::new().into_iter(), state, last: (0, 0), launched: None, veil: None }
+        Self {
+            run_id,
+            batch: Vec::new().into_iter(),
+            state,
+            last: (0, 0),
+            launched: None,
+            veil: None,
+            began: None,
+        }
     }
 
     /// The id of this run, as in events and outcome.

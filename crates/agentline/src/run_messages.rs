@@ -61,6 +61,8 @@ impl Completer {
     /// Hides the secrets of this run, which has begun. A run whose secrets are not known here is not completed.
     pub fn begun(&mut self, run: &Run) {
         self.veil = run.veil().cloned();
+        // A run that is told again was said at another time.
+        self.began = run.began().unwrap_or(self.began);
     }
 
     /// The messages of the run that came to this outcome. Blocks: the agent's session is read.

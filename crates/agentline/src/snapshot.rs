@@ -26,6 +26,7 @@ mod active;
 mod compare;
 mod content;
 mod lines;
+pub(crate) mod prints;
 mod reported;
 mod stamp;
 mod walk;

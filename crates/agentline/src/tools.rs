@@ -110,6 +110,14 @@ impl ToolHost {
         self.tools.iter().map(|tool| tool.name().to_owned()).collect()
     }
 
+    /// What the agent is told of each of its tools.
+    pub(crate) fn described(&self) -> Vec<String> {
+        let schema = |tool: &Tool| serde_json::Value::Object(tool.schema()).to_string();
+        let one =
+            |tool: &Arc<Tool>| format!("{:?}", (&self.name, tool.name(), tool.description(), schema(tool)));
+        self.tools.iter().map(one).collect()
+    }
+
     /// Whether it has no tools.
     #[must_use]
     pub fn is_empty(&self) -> bool {

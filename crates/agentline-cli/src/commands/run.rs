@@ -84,6 +84,9 @@ pub(crate) struct RunArgs {
     /// Use an agent of `agentline pool`, where one is running
     #[arg(long, help_heading = "Agent")]
     warm: bool,
+    /// Tell a run again that was made before with the same everything on the same files; keep this one
+    #[arg(long, help_heading = "Agent")]
+    cache: bool,
 
     /// The workspace [default: the current directory]
     #[arg(short = 'C', long, value_name = "DIR", help_heading = "What it may do")]
@@ -256,6 +259,7 @@ impl RunArgs {
         put("ask", words(&self.ask));
         put("deadline", text(&self.deadline));
         put("emit_thoughts", self.emit_thoughts.then_some(Value::Bool(true)));
+        put("cache", self.cache.then_some(Value::Bool(true)));
         put("extract_json", self.extract_json.then_some(Value::Bool(true)));
         put("resume", text(&self.resume));
         put("session_id", text(&self.session_id));
@@ -315,7 +319,7 @@ mod tests {
             --permission-mode plan --allow Read --deny Bash --trust no --sandbox --env A=1 --pass-env B --timeout 1 \
             --idle-timeout 1 --tool-timeout 1 --startup-timeout 1 --quiet-period 1 --max-turns 1 --max-tool-calls 1 \
             --max-tokens 1 --max-output-tokens 1 --max-cost 1 --record t --model-validation strict --repair-turns 1 \
-            --until true --max-rounds 1 --ask Bash --deadline 1 --emit-thoughts --extract-json";
+            --until true --max-rounds 1 --ask Bash --deadline 1 --emit-thoughts --extract-json --cache";
         let Command::Run(args) = Cli::parse_from(typed.split_whitespace()).command else { panic!() };
         let table = args.table();
         for key in KEYS.iter().filter(|key| key.flag.is_some()) {

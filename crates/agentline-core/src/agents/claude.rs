@@ -34,6 +34,7 @@ static CARD: Card = Card::new(
     &[Surface::Acp],
     None,
 )
+.instructions(&["CLAUDE.md", "CLAUDE.local.md"])
 .home_page("https://github.com/agentclientprotocol/claude-agent-acp");
 
 /// Tools that it uses without asking.

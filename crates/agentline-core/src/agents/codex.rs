@@ -34,6 +34,7 @@ static CARD: Card = Card::new(
     &[Surface::Acp],
     None,
 )
+.instructions(&["AGENTS.md", "AGENTS.override.md"])
 .home_page("https://github.com/agentclientprotocol/codex-acp");
 
 /// How long a UUID is.

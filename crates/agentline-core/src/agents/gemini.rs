@@ -54,6 +54,7 @@ static CARD: Card = Card::new(
     Some(8_388_608),
 )
 .provider("gemini-cli")
+.instructions(&["GEMINI.md"])
 .home_page("https://github.com/google-gemini/gemini-cli");
 
 /// What the name `gemini_acp` stands for: Gemini CLI as an adapter over ACP, with the adapter's own defaults.

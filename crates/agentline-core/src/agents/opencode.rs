@@ -50,6 +50,7 @@ static CARD: Card = Card::new(
     None,
 )
 .install_script()
+.instructions(&["AGENTS.md", "CLAUDE.md"])
 .home_page("https://opencode.ai");
 
 /// Tools that it uses without asking: they change nothing and run nothing.

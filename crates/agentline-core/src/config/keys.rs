@@ -300,6 +300,16 @@ keys! {
         "Sign in by Vertex AI.";
     record () Some("record"), read::path r#""run.tape.jsonl""# => request.record {}
         "The tape of the run is written here.";
+    cache () Some("cache"), read::flag "true" => request.cache.on {}
+        "A run that was made before, with the same everything and on the same files, is told again from the cache; see docs/cache.md.";
+    cache_impure () None, read::flag "true" => request.cache.impure {}
+        "The cache also keeps runs with MCP servers, functions or questions of a program, or the web.";
+    cache_max_age ("cache_max_age_s") None, read::clock r#""7d""# => request.cache.max_age {}
+        "A run in the cache that is older is made again.";
+    cache_path () None, read::path r#""eval-cache""# => request.cache.path {}
+        "The folder of the cache, instead of the one in agentline's cache folder.";
+    cache_max_mb () None, read::count "500" => request.cache.max_mb {}
+        "The folder of the cache holds no more than this, in megabytes; without it 1024.";
     max_line_bytes () None, read::size "1048576" => request.max_line_bytes {}
         "Lines of an agent that are longer are reported as unreadable.";
     agents () None, tables::agents r#"{ gemini = { program = "/opt/gemini/bin/gemini" } }"# => agents { depth: 2 }

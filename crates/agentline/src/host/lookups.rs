@@ -1,17 +1,40 @@
-//! What a host may look up: agents, and sessions that they saved.
+//! What a host may look up: agents, sessions that they saved, and the cache.
 
 use super::{
-    messages::{AboutAgent, Detected, RpcError, SessionsLoad, SessionsQuery},
+    messages::{AboutAgent, CacheAbout, CacheTold, Detected, RpcError, SessionsLoad, SessionsQuery},
     serve::Host,
 };
 use crate::{
     agent_cli::{self, Capabilities},
+    cache::Cache,
     sessions::{Case, Filter, Query},
 };
 use agentline_core::{BlockOrder, Message, RunRequest, claude_view, unified_view};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 impl Host {
+    /// What is in the cache.
+    pub(super) async fn cache_stats(&self, asked: CacheAbout) -> Result<CacheTold, RpcError> {
+        let cache = self.cache(asked)?;
+        Ok(self.agentline.blocking(move |_| cache.stats()).await.into())
+    }
+
+    /// Empties the cache.
+    pub(super) async fn cache_clear(&self, asked: CacheAbout) -> Result<CacheTold, RpcError> {
+        let cache = self.cache(asked)?;
+        let cleared = self.agentline.blocking(move |_| cache.clear()).await;
+        let failed =
+            |why| RpcError::new(RpcError::INTERNAL, format!("the cache could not be emptied: {why}"));
+        Ok(cleared.map_err(failed)?.into())
+    }
+
+    fn cache(&self, asked: CacheAbout) -> Result<Cache, RpcError> {
+        let keys: Map<String, Value> =
+            asked.dir.map(|dir| ("cache_path".to_owned(), dir.into())).into_iter().collect();
+        let (agentline, request, _) = self.settle(keys)?;
+        Ok(Cache::of(&agentline, &request.cache))
+    }
+
     /// What each agent can do over each of its surfaces.
     pub(super) fn agents(&self) -> Value {
         let agents = self.agentline.roster().all().map(|agent| {

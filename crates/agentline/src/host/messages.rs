@@ -33,6 +33,9 @@ pub fn schema() -> Value {
     generator.subschema_for::<SessionsQuery>();
     generator.subschema_for::<SessionsLoad>();
     generator.subschema_for::<Prewarm>();
+    generator.subschema_for::<CacheSettings>();
+    generator.subschema_for::<CacheAbout>();
+    generator.subschema_for::<CacheTold>();
     generator.subschema_for::<RpcError>();
     serde_json::json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -146,6 +149,53 @@ pub struct RunParams {
     /// The keys of the contract.
     #[serde(flatten)]
     pub keys: Map<String, Value>,
+}
+
+/// What may stand under `cache` in a run or in `initialize.defaults` instead of `true` or `false`; it is then on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct CacheSettings {
+    /// False switches it off all the same.
+    pub on: Option<bool>,
+    /// The folder, from the folder of the host; without it the one in agentline's cache folder.
+    pub dir: Option<String>,
+    /// A run that is older is made again, in seconds.
+    pub max_age_s: Option<f64>,
+    /// Also keep runs with MCP servers, functions, checks or answers of the host, or the web.
+    pub impure: Option<bool>,
+    /// The folder holds no more than this, in megabytes.
+    pub max_mb: Option<u64>,
+}
+
+/// `cache/stats` and `cache/clear`: which cache; without `dir` the one of the defaults.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct CacheAbout {
+    /// Its folder, from the folder of the host.
+    pub dir: Option<String>,
+}
+
+/// The answer to `cache/stats`, and to `cache/clear`: what was in it.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct CacheTold {
+    /// The folder.
+    pub dir: String,
+    /// How many runs are kept.
+    pub entries: u64,
+    /// How many bytes they take.
+    pub bytes: u64,
+    /// How many bytes they may take.
+    pub max_bytes: u64,
+}
+
+impl From<crate::cache::CacheStats> for CacheTold {
+    fn from(stats: crate::cache::CacheStats) -> Self {
+        let dir = stats.folder.to_string_lossy().into_owned();
+        Self { dir, entries: stats.entries, bytes: stats.bytes, max_bytes: stats.max_bytes }
+    }
 }
 
 /// Which events of a run are told.

@@ -3,8 +3,8 @@
 use super::{
     broker::Taken,
     messages::{
-        CheckAnswer, CheckQuestion, EventsWanted, PermissionAnswer, PermissionQuestion, RpcError, RunParams,
-        RunRetry, ToolAnswer, ToolInvocation, ToolSpec,
+        CacheSettings, CheckAnswer, CheckQuestion, EventsWanted, PermissionAnswer, PermissionQuestion,
+        RpcError, RunParams, RunRetry, ToolAnswer, ToolInvocation, ToolSpec,
     },
     peer::Peer,
     serve::Host,
@@ -12,6 +12,7 @@ use super::{
 use crate::{
     agentline::Agentline,
     answer::{Judge, Permit},
+    cache::Looked,
     options::RunOptions,
     ready::stopped_before,
     run::Run,
@@ -54,7 +55,8 @@ impl Host {
         let variables = here.env.iter().map(|(name, value)| (name.into(), value.into()));
         let mut layers = settings::find_layers(&workspace, Some(&here.home), variables);
         let defaults = self.defaults();
-        for (name, table) in [("initialize", defaults), ("run", keys)] {
+        for (name, mut table) in [("initialize", defaults), ("run", keys)] {
+            spread_cache(&mut table)?;
             layers.push(Layer::map(name, table).base(here.cwd.clone()).home(here.home.clone()));
         }
         let mut config = Config::build(&layers).map_err(|problems| RpcError::usage(&problems.0))?;
@@ -99,6 +101,21 @@ impl Host {
         let warm = params.warm.unwrap_or(true);
         let retries = params.max_retries.unwrap_or_else(|| self.retries());
         let wanted = self.wanted(run, params)?;
+        let completer = || with_messages.then(|| Completer::new(&wanted.agentline, &wanted.request.prompt));
+        let known = if warm {
+            self.pool().look_up(&wanted.agentline, &wanted.request, &wanted.options).await
+        } else {
+            wanted.agentline.look_up(&wanted.request, &wanted.options).await
+        };
+        let keeper = match known {
+            Some(Looked::Hit(known)) => {
+                // The service is not asked, so nobody has to wait for a place.
+                let (outcome, messages) = self.follow(run, &events, *known, completer(), stop).await;
+                return Ok(told(&outcome, messages.as_ref(), &wanted.notices));
+            }
+            Some(Looked::Miss(keeper)) => Some(keeper),
+            Some(Looked::Unclear) | None => None,
+        };
         let mut attempt = 1;
         let (outcome, messages) = loop {
             let place = tokio::select! {
@@ -106,13 +123,17 @@ impl Host {
                 () = stop.cancelled() => break (stopped_before(&who(run, &wanted.request), 2), None),
             };
             let (request, options) = (wanted.request.clone(), wanted.options.clone());
-            let completer = with_messages.then(|| Completer::new(&wanted.agentline, &request.prompt));
+            let completer = completer();
             let begun = if warm {
-                self.pool().run_as(&wanted.agentline, request, options).await
+                self.pool().make(&wanted.agentline, request, options).await?
             } else {
-                wanted.agentline.run_with(request, options).await
+                wanted.agentline.make(request, options).await?
             };
-            let (outcome, messages) = self.follow(run, &events, begun?, completer, stop).await;
+            let begun = match &keeper {
+                Some(keeper) => keeper.keep(begun),
+                None => begun,
+            };
+            let (outcome, messages) = self.follow(run, &events, begun, completer, stop).await;
             let taken = taken(&outcome);
             let wait = self.broker.learn(taken, attempt, asked_to_wait(&outcome));
             drop(place);
@@ -229,6 +250,26 @@ fn taken(outcome: &Outcome) -> Taken {
 /// How long the service asked us to wait, where it said so.
 fn asked_to_wait(outcome: &Outcome) -> Option<Duration> {
     outcome.error.as_ref()?.retry_after_ms.map(Duration::from_millis)
+}
+
+/// What stands under `cache` as a table becomes the keys that it stands for.
+fn spread_cache(keys: &mut Map<String, Value>) -> Result<(), RpcError> {
+    let Some(table) = keys.get("cache").filter(|value| value.is_object()).cloned() else { return Ok(()) };
+    let settings: CacheSettings = serde_json::from_value(table).map_err(|why| {
+        let problem = Problem::new("cache", format!("does not fit: {why}"));
+        RpcError::usage(&[problem.hint("write true, false, or {\"dir\": \"…\", \"max_age_s\": 3600}")])
+    })?;
+    keys.insert("cache".into(), settings.on.unwrap_or(true).into());
+    let mut put = |key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            keys.insert(key.to_owned(), value);
+        }
+    };
+    put("cache_path", settings.dir.map(Value::from));
+    put("cache_max_age", settings.max_age_s.map(Value::from));
+    put("cache_impure", settings.impure.map(Value::from));
+    put("cache_max_mb", settings.max_mb.map(Value::from));
+    Ok(())
 }
 
 /// Files that stand in the request itself become files that can be attached.

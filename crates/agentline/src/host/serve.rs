@@ -49,6 +49,8 @@ const METHODS: &[&str] = &[
     "pool/status",
     "pool/configure",
     "pool/prewarm",
+    "cache/stats",
+    "cache/clear",
     "shutdown",
 ];
 /// What a host may be called by.
@@ -369,6 +371,8 @@ impl Host {
                 let ready = self.pool().prewarm(request, params.runs.max(1)).await?;
                 Ok(json!({"ready": ready}))
             }
+            "cache/stats" => write(&self.cache_stats(read(params)?).await?),
+            "cache/clear" => write(&self.cache_clear(read(params)?).await?),
             "shutdown" => Ok(json!({})),
             _ => {
                 let message = format!("there is no method `{method}`; known: {}", METHODS.join(", "));

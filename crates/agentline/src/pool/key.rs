@@ -1,18 +1,18 @@
 //! What makes two runs fit for the same process, and the same session to be opened for them.
 
-use super::finds::Finds;
 use crate::{
     agentline::Inner,
+    digest::Digester,
     error::Error,
+    finds::Finds,
     options::RunOptions,
     ready::{Asked, NO_SESSION, NotBegun},
 };
 use agentline_core::{Launch, RunRequest};
-use sha2::{Digest, Sha256};
 use std::{fmt::Write as _, path::Path};
 
 /// Stands for the private folder of a process that may not exist yet.
-const PRIVATE: &str = "/agentline-private";
+pub(crate) const PRIVATE: &str = "/agentline-private";
 
 /// What a run wants of the pool.
 pub(super) struct Wanted {
@@ -79,34 +79,12 @@ fn process_key(asked: &Asked, launch: &Launch) -> Key {
         asked.program.version,
         asked.plan.request.max_line_bytes,
     );
-    text.key()
+    Key(text.finish())
 }
 
 /// All that a session is opened with.
 fn session_key(asked: &Asked, launch: &Launch) -> Key {
     let mut text = Digester::default();
     let _ = write!(text, "{:?}\0{:?}\0{:?}\0{:?}", asked.cwd, launch.mode, launch.model, launch.servers);
-    text.key()
-}
-
-#[derive(Default)]
-struct Digester(Sha256);
-
-impl Digester {
-    /// Takes bytes that could hold anything, so their number goes first.
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.0.update(bytes.len().to_le_bytes());
-        self.0.update(bytes);
-    }
-
-    fn key(self) -> Key {
-        Key(self.0.finalize().into())
-    }
-}
-
-impl std::fmt::Write for Digester {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        self.0.update(text.as_bytes());
-        Ok(())
-    }
+    Key(text.finish())
 }

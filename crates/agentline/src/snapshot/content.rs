@@ -121,7 +121,7 @@ fn fingerprint(path: &Path) -> Option<[u8; 16]> {
     Some(std::array::from_fn(|place| digest[place]))
 }
 
-fn link_target(path: &Path) -> Option<Box<[u8]>> {
+pub(super) fn link_target(path: &Path) -> Option<Box<[u8]>> {
     let target = fs::read_link(path).ok()?;
     Some(target.as_os_str().as_encoded_bytes().into())
 }

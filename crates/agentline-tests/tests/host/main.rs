@@ -2,148 +2,32 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
-use agentline_tests::FakeStage;
+mod cache;
+
+use agentline_tests::{FakeStage, HostProgram};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
-    io::{BufRead as _, BufReader, Write as _},
-    process::{Child, ChildStdin, Command, Stdio},
-    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-/// A program that talks with agentline.
-struct Program {
-    stage: FakeStage,
-    child: Child,
-    stdin: Option<ChildStdin>,
-    lines: Receiver<Value>,
-    last_id: u64,
-    /// What came while something else was waited for.
-    kept: Vec<Value>,
+fn stage() -> Arc<FakeStage> {
+    Arc::new(FakeStage::new(env!("CARGO_BIN_EXE_fake-acp")))
 }
 
-/// What everyone in these tests asks for.
-fn common() -> Value {
-    json!({"permission_mode": "bypass", "pass_env": ["*"], "quiet_period_ms": 0, "timeout": 90})
+/// A host on a stage of its own that was told what all runs have in common.
+fn start() -> HostProgram {
+    start_with(&stage(), &json!({}))
 }
 
-impl Program {
-    fn start() -> Self {
-        let mut program = Self::silent(&[]);
-        program.call("initialize", json!({"defaults": common(), "client": {"name": "test", "version": "1"}}));
-        program
-    }
-
-    fn silent(args: &[&str]) -> Self {
-        let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
-        let mut child = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"))
-            .arg("host")
-            .args(args)
-            .env_clear()
-            .envs(stage.variables())
-            .current_dir(stage.workspace())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        let (send, lines) = channel();
-        std::thread::spawn(move || {
-            for line in stdout.lines() {
-                let Ok(line) = line else { return };
-                let value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not JSON: {line}"));
-                if send.send(value).is_err() {
-                    return;
-                }
-            }
-        });
-        let stdin = child.stdin.take();
-        Self { stage, child, stdin, lines, last_id: 100, kept: Vec::new() }
-    }
-
-    fn line(&mut self, line: &str) {
-        let stdin = self.stdin.as_mut().unwrap();
-        writeln!(stdin, "{line}").unwrap();
-        stdin.flush().unwrap();
-    }
-
-    fn send(&mut self, method: &str, params: Value) -> u64 {
-        self.last_id += 1;
-        let id = self.last_id;
-        self.line(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string());
-        id
-    }
-
-    fn reply(&mut self, question: &Value, result: Value) {
-        self.line(&json!({"jsonrpc": "2.0", "id": question["id"], "result": result}).to_string());
-    }
-
-    /// The next message that is wanted; the others are kept.
-    fn wait(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        if let Some(at) = self.kept.iter().position(&wanted) {
-            return self.kept.remove(at);
-        }
-        let until = Instant::now() + Duration::from_secs(60);
-        loop {
-            match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(message) if wanted(&message) => return message,
-                Ok(message) => self.kept.push(message),
-                Err(RecvTimeoutError::Timeout) => panic!("no {what} came; came: {:#?}", self.kept),
-                Err(RecvTimeoutError::Disconnected) => {
-                    panic!("the host ended before {what} came: {:#?}", self.kept)
-                }
-            }
-        }
-    }
-
-    fn answer(&mut self, id: u64) -> Value {
-        self.wait("answer", |m| m["id"] == id && m.get("method").is_none())
-    }
-
-    fn question(&mut self, method: &str) -> Value {
-        self.wait(method, |m| m["method"] == method)
-    }
-
-    fn call(&mut self, method: &str, params: Value) -> Value {
-        let id = self.send(method, params);
-        let answer = self.answer(id);
-        assert!(answer.get("error").is_none(), "{method}: {answer}");
-        answer["result"].clone()
-    }
-
-    fn run(&mut self, prompt: &str) -> Value {
-        self.call("run", json!({"prompt": prompt}))
-    }
-
-    /// The texts of a run's events, joined.
-    fn texts(&self, run: &str) -> String {
-        let of_run = |m: &&Value| m["method"] == "run/event" && m["params"]["run"] == run;
-        let texts = self.kept.iter().filter(of_run).map(|m| &m["params"]["event"]);
-        texts.filter(|e| e["type"] == "text").filter_map(|e| e["text"].as_str()).collect()
-    }
-
-    /// Waits until nothing of the stage is alive.
-    fn nothing_left(&self, within: Duration) {
-        let until = Instant::now() + within;
-        while !self.stage.living().is_empty() {
-            assert!(Instant::now() < until, "still alive: {:?}", self.stage.living());
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        drop(self.stdin.take());
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn start_with(stage: &Arc<FakeStage>, initialize: &Value) -> HostProgram {
+    HostProgram::start(env!("CARGO_BIN_EXE_agentline-under-test"), Arc::clone(stage), initialize)
 }
 
 #[test]
 fn runs_are_told_event_by_event_and_answered_with_their_outcome() {
-    let mut program = Program::start();
+    let mut program = start();
     let id =
         program.send("run", json!({"prompt": "say Hello\nsay  there.", "run": "mine", "name": "greeting"}));
     let outcome = program.answer(id)["result"].clone();
@@ -162,7 +46,7 @@ fn runs_are_told_event_by_event_and_answered_with_their_outcome() {
 
 #[test]
 fn what_cannot_be_understood_is_answered_and_the_host_lives_on() {
-    let mut program = Program::start();
+    let mut program = start();
     for (line, code) in [
         ("{not json", -32700),
         ("\u{1}\u{2}", -32700),
@@ -198,7 +82,7 @@ fn what_cannot_be_understood_is_answered_and_the_host_lives_on() {
 
 #[test]
 fn a_run_is_cancelled_with_everything_that_it_started() {
-    let mut program = Program::start();
+    let mut program = start();
     let id = program.send("run", json!({"prompt": "say begun\nrun sleep 600", "run": "long"}));
     program.wait("the tool", |m| m["params"]["event"]["type"] == "tool_use");
     assert_eq!(program.call("cancel", json!({"run": "long"}))["found"], true);
@@ -223,7 +107,7 @@ fn a_cancel_is_heard_however_early_it_comes() {
 
 #[test]
 fn the_host_is_asked_for_permission_and_silence_refuses() {
-    let mut program = Program::start();
+    let mut program = start();
     let ask = |file: &str, more: Value| {
         let mut params = json!({"prompt": format!("ask write_file {file} hi\nsay done"),
             "permission_mode": "default", "ask_permission": true});
@@ -254,7 +138,7 @@ fn the_host_is_asked_for_permission_and_silence_refuses() {
 
 #[test]
 fn functions_of_the_host_are_tools() {
-    let mut program = Program::start();
+    let mut program = start();
     let tools = json!([
         {"name": "add", "description": "Adds", "input_schema": {"type": "object",
             "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]}},
@@ -277,7 +161,7 @@ fn functions_of_the_host_are_tools() {
 
 #[test]
 fn answers_are_held_to_a_schema_and_checked_by_the_host() {
-    let mut program = Program::start();
+    let mut program = start();
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
     let outcome = program.call("run", json!({"prompt": "say {\"n\": 4}", "output_schema": schema}));
     assert_eq!(outcome["output"], json!({"n": 4}), "{outcome}");
@@ -294,10 +178,10 @@ fn answers_are_held_to_a_schema_and_checked_by_the_host() {
 
 #[test]
 fn conversations_remember_and_end() {
-    let mut program = Program::start();
+    let mut program = start();
     let opened = program.call("session/open", json!({"prompt": ""}));
     let session = opened["session"].clone();
-    let say = |p: &mut Program, prompt: &str| {
+    let say = |p: &mut HostProgram, prompt: &str| {
         p.call("session/prompt", json!({"session": session, "prompt": prompt}))
     };
     assert_eq!(say(&mut program, "say one")["text"], "one");
@@ -311,7 +195,7 @@ fn conversations_remember_and_end() {
 
 #[test]
 fn attachments_may_stand_in_the_request() {
-    let mut program = Program::start();
+    let mut program = start();
     let files =
         json!([{"name": "note.txt", "text": "remember"}, {"name": "dot.png", "data": "iVBORw0KGgo="}]);
     let outcome = program.call("run", json!({"prompt": "echo_prompt", "attachments": files}));
@@ -322,7 +206,7 @@ fn attachments_may_stand_in_the_request() {
 
 #[test]
 fn many_runs_go_on_side_by_side_and_no_answer_is_lost() {
-    let mut program = Program::start();
+    let mut program = start();
     let prompt = |n: u64| format!("chunks 50 part{n} {{n}} \nsay end {n}");
     let ids: BTreeMap<u64, u64> = (0..24)
         .map(|n| (program.send("run", json!({"prompt": prompt(n), "permission_mode": "plan"})), n))
@@ -340,7 +224,7 @@ fn many_runs_go_on_side_by_side_and_no_answer_is_lost() {
 
 #[test]
 fn a_run_that_was_refused_for_load_is_tried_again_and_told() {
-    let mut program = Program::start();
+    let mut program = start();
     // The first attempt leaves a file by which the second knows that it is one.
     let refused = "error 429 quota exceeded. Please retry in 1s";
     let id = program.send("run", json!({"prompt": refused, "max_retries": 1}));
@@ -358,7 +242,7 @@ fn a_run_that_was_refused_for_load_is_tried_again_and_told() {
 
 #[test]
 fn a_host_that_goes_away_takes_its_runs_with_it() {
-    let mut program = Program::start();
+    let mut program = start();
     for n in 0..4 {
         program.send("run", json!({"prompt": "say up\nrun sleep 600", "run": format!("r{n}")}));
     }
@@ -375,7 +259,7 @@ fn a_host_that_goes_away_takes_its_runs_with_it() {
 
 #[test]
 fn killed_in_the_middle_of_four_runs_it_leaves_nothing() {
-    let mut program = Program::start();
+    let mut program = start();
     for n in 0..4 {
         program.send("run", json!({"prompt": "say up\nrun sleep 600", "run": format!("r{n}")}));
     }
@@ -389,7 +273,7 @@ fn killed_in_the_middle_of_four_runs_it_leaves_nothing() {
 
 #[test]
 fn what_was_asked_for_is_finished_when_the_input_ends_and_that_is_wanted() {
-    let mut program = Program::silent(&["--drain"]);
+    let mut program = HostProgram::silent(env!("CARGO_BIN_EXE_agentline-under-test"), stage(), &["--drain"]);
     let params =
         json!({"prompt": "sleep 300\nsay finished", "permission_mode": "bypass", "quiet_period_ms": 0});
     let id = program.send("run", params);
@@ -399,7 +283,7 @@ fn what_was_asked_for_is_finished_when_the_input_ends_and_that_is_wanted() {
 
 #[test]
 fn shutdown_ends_it_in_order() {
-    let mut program = Program::start();
+    let mut program = start();
     assert_eq!(program.run("say hi")["text"], "hi");
     program.call("shutdown", json!({}));
     assert!(program.child.wait().unwrap().success());
@@ -417,7 +301,7 @@ fn a_session_that_is_not_there_is_told_by_a_word_for_programs() {
 
 #[test]
 fn an_outcome_holds_its_messages_where_they_are_wanted_and_agents_are_looked_up() {
-    let mut program = Program::start();
+    let mut program = start();
     let outcome = program.call("run", json!({"prompt": "Say hello", "messages": true}));
     let messages = outcome["messages"].as_array().unwrap();
     assert_eq!(messages.last().unwrap()["role"], "assistant", "{outcome}");

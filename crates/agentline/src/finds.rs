@@ -1,4 +1,5 @@
-//! Remembers for a moment where the programs of agents are: a run on a warm agent shall not search the disk for one.
+//! Remembers for a moment where the programs of agents are: a run on a warm agent, or one
+//! that the cache knows, shall not search the disk for one.
 
 use crate::{
     agentline::Inner,
@@ -20,7 +21,7 @@ const MOST: usize = 16;
 
 /// What was found lately.
 #[derive(Debug, Default)]
-pub(super) struct Finds {
+pub(crate) struct Finds {
     known: Mutex<VecDeque<Find>>,
 }
 
@@ -59,7 +60,7 @@ fn number(_file: &Metadata) -> u64 {
 
 impl Finds {
     /// Where the agent's program is for this caller. Blocks when it has to search.
-    pub(super) fn detect(&self, inner: &Inner, agent: &'static dyn Agent) -> Arc<Detection> {
+    pub(crate) fn detect(&self, inner: &Inner, agent: &'static dyn Agent) -> Arc<Detection> {
         let id = agent.card().id;
         let configured = inner.programs.get(id);
         {

@@ -1,0 +1,62 @@
+//! `agentline cache`: outcomes that are known already, and how much room they take.
+
+use crate::{args::ReportOutput, exit, setup::Setup, stop::Stop, ui::Ui};
+use agentline::cache::{Cache, CacheStats};
+use clap::{Args, Subcommand};
+use std::io::Write;
+
+const EXAMPLES: &str = "\
+Examples:
+  agentline run --cache \"what does this do?\"   made once, told again as long as nothing changes
+  agentline cache stats
+  agentline cache clear
+";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct CacheArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Say where it is and what it holds
+    Stats(Form),
+    /// Remove all of it
+    Clear(Form),
+}
+
+#[derive(Debug, Args)]
+struct Form {
+    /// How to tell it
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    output: ReportOutput,
+}
+
+pub(crate) fn run(ui: &mut Ui, args: &CacheArgs) -> Result<u8, Stop> {
+    let setup = Setup::read(None, None)?;
+    let config = setup.config()?;
+    let (agentline, request) = setup.equip(&config);
+    let cache = Cache::of(&agentline, &request.cache);
+    let (stats, form, verb) = match &args.what {
+        What::Stats(form) => (cache.stats(), form, "holds"),
+        What::Clear(form) => {
+            let cleared = cache.clear();
+            let failed = |why| Stop::failed(format!("the cache could not be emptied: {why}"));
+            (cleared.map_err(failed)?, form, "held")
+        }
+    };
+    match form.output {
+        ReportOutput::Json => {
+            writeln!(ui.out(), "{}", serde_json::to_string(&stats).unwrap_or_default())?;
+        }
+        ReportOutput::Text => {
+            let CacheStats { folder, entries, bytes, max_bytes, .. } = &stats;
+            let mb = |bytes: u64| format!("{}.{} MB", bytes >> 20, ((bytes & 0xF_FFFF) * 10) >> 20);
+            let (used, most) = (mb(*bytes), mb(*max_bytes));
+            writeln!(ui.out(), "{} {verb} {entries} outcomes, {used} of {most}", folder.display())?;
+        }
+    }
+    Ok(exit::DONE)
+}

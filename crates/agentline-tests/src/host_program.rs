@@ -1,0 +1,267 @@
+//! A program that talks with `agentline host`, as one in another language would: lines of JSON over its standard streams.
+
+use crate::FakeStage;
+use serde_json::{Value, json};
+use std::{
+    io::{BufRead as _, BufReader, Read, Write as _},
+    path::Path,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::{
+        Arc, Condvar, Mutex, PoisonError,
+        mpsc::{Receiver, RecvTimeoutError, channel},
+    },
+    time::{Duration, Instant},
+};
+
+/// How long anything is waited for.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A program that talks with agentline.
+#[derive(Debug)]
+pub struct HostProgram {
+    /// Where everything happens.
+    pub stage: Arc<FakeStage>,
+    /// The host.
+    pub child: Child,
+    /// Its standard input; dropped, the host ends.
+    pub stdin: Option<ChildStdin>,
+    /// What came while something else was waited for.
+    pub kept: Vec<Value>,
+    lines: Receiver<Value>,
+    last_id: u64,
+    reading: Arc<Gate>,
+}
+
+/// Whether the program reads what agentline writes.
+#[derive(Debug, Default)]
+struct Gate {
+    closed: Mutex<bool>,
+    bell: Condvar,
+}
+
+impl Gate {
+    fn set(&self, closed: bool) {
+        *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = closed;
+        self.bell.notify_all();
+    }
+
+    fn pass(&self) {
+        let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.bell.wait_while(closed, |closed| *closed).unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// A pipe that is read only while the gate is open.
+struct Gated {
+    from: ChildStdout,
+    gate: Arc<Gate>,
+}
+
+impl Read for Gated {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        self.gate.pass();
+        self.from.read(into)
+    }
+}
+
+/// What everyone in these tests asks for.
+#[must_use]
+pub fn common() -> Value {
+    json!({"permission_mode": "bypass", "pass_env": ["*"], "quiet_period_ms": 0, "timeout": 90})
+}
+
+#[expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+impl HostProgram {
+    /// Starts this program as a host on a stage; nothing is said to it yet.
+    ///
+    /// # Panics
+    /// It cannot be started.
+    #[must_use]
+    pub fn silent(program: impl AsRef<Path>, stage: Arc<FakeStage>, args: &[&str]) -> Self {
+        let mut child = Command::new(program.as_ref())
+            .arg("host")
+            .args(args)
+            .env_clear()
+            .envs(stage.variables())
+            .current_dir(stage.workspace())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let reading = Arc::<Gate>::default();
+        let from = Gated { from: child.stdout.take().unwrap(), gate: Arc::clone(&reading) };
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(from).lines() {
+                let Ok(line) = line else { return };
+                let value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not JSON: {line}"));
+                if send.send(value).is_err() {
+                    return;
+                }
+            }
+        });
+        let stdin = child.stdin.take();
+        Self { stage, child, stdin, lines, last_id: 100, kept: Vec::new(), reading }
+    }
+
+    /// Starts a host and tells it what all of its runs have in common.
+    ///
+    /// # Panics
+    /// It cannot be started.
+    #[must_use]
+    pub fn start(program: impl AsRef<Path>, stage: Arc<FakeStage>, initialize: &Value) -> Self {
+        let mut host = Self::silent(program, stage, &[]);
+        let mut params = json!({"defaults": common(), "client": {"name": "test", "version": "1"}});
+        for (key, value) in initialize.as_object().into_iter().flatten() {
+            match (params.get_mut(key), value) {
+                (Some(Value::Object(there)), Value::Object(more)) => there.extend(more.clone()),
+                _ => params[key] = value.clone(),
+            }
+        }
+        host.call("initialize", params);
+        host
+    }
+
+    /// Stops reading what agentline writes, or goes on with it.
+    pub fn reads(&self, reads: bool) {
+        self.reading.set(!reads);
+    }
+
+    /// Sends bytes as they are, and the end of a line.
+    ///
+    /// # Panics
+    /// The host is gone.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        let stdin = self.stdin.as_mut().unwrap();
+        stdin.write_all(bytes).unwrap();
+        stdin.write_all(b"\n").unwrap();
+        stdin.flush().unwrap();
+    }
+
+    /// Sends a line.
+    ///
+    /// # Panics
+    /// The host is gone.
+    pub fn line(&mut self, line: &str) {
+        self.bytes(line.as_bytes());
+    }
+
+    /// Sends a request, and says by which number.
+    ///
+    /// # Panics
+    /// The host is gone.
+    pub fn send(&mut self, method: &str, params: Value) -> u64 {
+        self.last_id += 1;
+        let id = self.last_id;
+        self.line(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string());
+        id
+    }
+
+    /// Answers a question of agentline's.
+    ///
+    /// # Panics
+    /// The host is gone.
+    pub fn reply(&mut self, question: &Value, result: Value) {
+        self.line(&json!({"jsonrpc": "2.0", "id": question["id"], "result": result}).to_string());
+    }
+
+    /// The next message that is wanted; the others are kept.
+    ///
+    /// # Panics
+    /// It does not come.
+    pub fn wait(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        if let Some(at) = self.kept.iter().position(&wanted) {
+            return self.kept.remove(at);
+        }
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(message) if wanted(&message) => return message,
+                Ok(message) => self.kept.push(message),
+                Err(RecvTimeoutError::Timeout) => panic!("no {what} came; came: {:#?}", self.kept),
+                Err(RecvTimeoutError::Disconnected) => {
+                    panic!("the host ended before {what} came: {:#?}", self.kept)
+                }
+            }
+        }
+    }
+
+    /// The next message, whatever it is.
+    ///
+    /// # Panics
+    /// None comes.
+    pub fn message(&mut self) -> Value {
+        if self.kept.is_empty() { self.wait("message", |_| true) } else { self.kept.remove(0) }
+    }
+
+    /// The answer to a request.
+    ///
+    /// # Panics
+    /// None comes.
+    pub fn answer(&mut self, id: u64) -> Value {
+        self.wait("answer", |m| m["id"] == id && m.get("method").is_none())
+    }
+
+    /// The next question or notification of this name.
+    ///
+    /// # Panics
+    /// None comes.
+    pub fn question(&mut self, method: &str) -> Value {
+        self.wait(method, |m| m["method"] == method)
+    }
+
+    /// Asks and waits for the result.
+    ///
+    /// # Panics
+    /// It was refused.
+    pub fn call(&mut self, method: &str, params: Value) -> Value {
+        let id = self.send(method, params);
+        let answer = self.answer(id);
+        assert!(answer.get("error").is_none(), "{method}: {answer}");
+        answer["result"].clone()
+    }
+
+    /// Runs a script to its outcome.
+    ///
+    /// # Panics
+    /// It was refused.
+    pub fn run(&mut self, prompt: &str) -> Value {
+        self.call("run", json!({"prompt": prompt}))
+    }
+
+    /// The events of a run that were kept, in order.
+    #[must_use]
+    pub fn events(&self, run: &str) -> Vec<&Value> {
+        let of_run = |m: &&Value| m["method"] == "run/event" && m["params"]["run"] == run;
+        self.kept.iter().filter(of_run).map(|m| &m["params"]["event"]).collect()
+    }
+
+    /// The texts of a run's events, joined.
+    #[must_use]
+    pub fn texts(&self, run: &str) -> String {
+        let texts = self.events(run).into_iter().filter(|e| e["type"] == "text");
+        texts.filter_map(|e| e["text"].as_str()).collect()
+    }
+
+    /// Waits until nothing of the stage is alive.
+    ///
+    /// # Panics
+    /// Something is alive after that time.
+    #[cfg(target_os = "linux")]
+    pub fn nothing_left(&self, within: Duration) {
+        let until = Instant::now() + within;
+        while !self.stage.living().is_empty() {
+            assert!(Instant::now() < until, "still alive: {:?}", self.stage.living());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for HostProgram {
+    fn drop(&mut self) {
+        self.reading.set(false);
+        drop(self.stdin.take());
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,139 @@
+//! What is kept of a run, as bytes: one file, so that it is there as a whole or not at all.
+//!
+//! A line with the digest of all that follows, a line about the run, the lines of its events with the outcome last (what
+//! `--output events` prints), and the contents of the files that it wrote, one after the other.
+
+use crate::digest::{digest, hex};
+use serde::{Deserialize, Serialize};
+
+const MAGIC: &str = "agentline.cache/1 ";
+
+/// About a run that is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Meta {
+    pub(super) key: String,
+    /// Seconds since 1970.
+    pub(super) stored_at: u64,
+    /// When the run began, in milliseconds since 1970.
+    pub(super) began_at_ms: u64,
+    pub(super) agent: String,
+    pub(super) agent_version: Option<String>,
+    pub(super) agentline: String,
+    /// How long the lines of the events are.
+    pub(super) events: usize,
+    /// What the run changed in its workspace.
+    pub(super) files: Vec<Changed>,
+    /// The digest of the whole workspace afterwards.
+    pub(super) after: String,
+}
+
+/// A file that a run changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Changed {
+    /// In the workspace, with `/`.
+    pub(super) path: String,
+    pub(super) what: What,
+    /// The bits of its mode.
+    pub(super) mode: Option<u32>,
+    /// How long its content is.
+    pub(super) bytes: usize,
+}
+
+/// What is there after the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum What {
+    #[default]
+    File,
+    Link,
+    Nothing,
+}
+
+/// A run that is kept.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) meta: Meta,
+    bytes: Vec<u8>,
+    events_at: usize,
+}
+
+/// The bytes of an entry.
+pub(super) fn encode(meta: &Meta, events: &[u8], contents: &[Vec<u8>]) -> Vec<u8> {
+    let mut body = serde_json::to_vec(meta).unwrap_or_default();
+    body.push(b'\n');
+    body.extend_from_slice(events);
+    contents.iter().for_each(|content| body.extend_from_slice(content));
+    let mut bytes = format!("{MAGIC}{}\n", hex(&digest(&body))).into_bytes();
+    bytes.append(&mut body);
+    bytes
+}
+
+impl Entry {
+    /// Reads an entry; `None` when anything about it is not as it was written.
+    pub(super) fn decode(bytes: Vec<u8>, key: &str) -> Option<Self> {
+        let head_end = memchr::memchr(b'\n', &bytes)?;
+        let sum = std::str::from_utf8(&bytes[..head_end]).ok()?.strip_prefix(MAGIC)?;
+        let body = &bytes[head_end + 1..];
+        if sum != hex(&digest(body)) {
+            return None;
+        }
+        let meta_end = memchr::memchr(b'\n', body)?;
+        let meta: Meta = serde_json::from_slice(&body[..meta_end]).ok()?;
+        let events_at = head_end + 1 + meta_end + 1;
+        let files = meta.files.iter().map(|file| file.bytes).sum::<usize>();
+        let fits = meta.key == key && events_at.checked_add(meta.events)?.checked_add(files)? == bytes.len();
+        std::str::from_utf8(bytes.get(events_at..events_at + meta.events)?).ok()?;
+        fits.then_some(Self { meta, bytes, events_at })
+    }
+
+    /// The lines of the events.
+    pub(super) fn events(&self) -> &str {
+        // It was looked at when the entry was read.
+        std::str::from_utf8(&self.bytes[self.events_at..][..self.meta.events]).unwrap_or_default()
+    }
+
+    /// Each file with its content.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&Changed, &[u8])> {
+        let mut at = self.events_at + self.meta.events;
+        self.meta.files.iter().map(move |file| {
+            let content = &self.bytes[at..][..file.bytes];
+            at += file.bytes;
+            (file, content)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Vec<u8> {
+        let file = |path: &str, bytes| Changed { path: path.into(), bytes, ..Changed::default() };
+        let meta =
+            Meta { key: "k".into(), events: 4, files: vec![file("a", 2), file("b", 0)], ..Meta::default() };
+        encode(&meta, b"{}\n\n", &[b"\0\n".to_vec(), Vec::new()])
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let entry = Entry::decode(sample(), "k").unwrap();
+        assert_eq!(entry.events(), "{}\n\n");
+        let files: Vec<(&str, &[u8])> = entry.files().map(|(file, bytes)| (&*file.path, bytes)).collect();
+        assert_eq!(files, [("a", &b"\0\n"[..]), ("b", b"")]);
+        assert!(Entry::decode(sample(), "another").is_none());
+    }
+
+    #[test]
+    fn any_damage_is_noticed() {
+        let good = sample();
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            assert!(Entry::decode(bad, "k").is_none(), "byte {at}");
+            assert!(Entry::decode(good[..at].to_vec(), "k").is_none(), "cut at {at}");
+        }
+        assert!(Entry::decode([good, b"x".to_vec()].concat(), "k").is_none());
+    }
+}

@@ -1,0 +1,244 @@
+//! Listens to a run that is made, hands everything on, and keeps what it came to.
+
+use super::{
+    entry::{self, Meta},
+    key::Question,
+    restore::{found, state},
+    seconds,
+    store::Store,
+};
+use crate::{
+    agentline::{Agentline, Inner},
+    link::{Bell, Came, Driven, Held},
+    run::Run,
+    snapshot::prints::Prints,
+};
+use agentline_core::{CacheMark, Event, Notice, Outcome, Record, ToolKind, Verdict};
+use std::{path::PathBuf, sync::Arc};
+
+/// A run with more events or files, in bytes, is not kept.
+const LARGEST: usize = 64 << 20;
+
+/// Listens to one run, or to several attempts at it.
+#[derive(Clone)]
+pub(crate) struct Keeper {
+    agentline: Agentline,
+    want: Arc<Want>,
+}
+
+struct Want {
+    store: Store,
+    /// The run, or why it is not kept.
+    question: Result<Question, String>,
+    impure: bool,
+    /// What the caller should hear.
+    notices: Vec<Notice>,
+    began_at: u64,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        agentline: Agentline,
+        store: Store,
+        question: Result<Question, String>,
+        impure: bool,
+        notices: Vec<Notice>,
+        began_at: u64,
+    ) -> Self {
+        Self { agentline, want: Arc::new(Want { store, question, impure, notices, began_at }) }
+    }
+
+    /// The same run, which is kept when it is over. Call it inside a runtime.
+    pub(crate) fn keep(&self, run: Run) -> Run {
+        let keeper = self.clone();
+        let mark = CacheMark::not_kept(self.want.key(), "it could not begin");
+        run.past(mark, move |from, to, bell| {
+            tokio::spawn(keeper.listen(from, to, bell));
+        })
+    }
+
+    async fn listen(self, from: Held, to: Driven, bell: Bell) {
+        let stopper = from.stopper();
+        let mut heard = Heard::default();
+        let outcome = loop {
+            let came = tokio::select! {
+                came = std::future::poll_fn(|cx| from.poll(cx)), if !to.is_full() => came,
+                () = bell.notified() => {
+                    if let Some(signal) = to.stop() {
+                        stopper.stop(signal);
+                    }
+                    continue;
+                }
+            };
+            match came {
+                Came::Batch(batch) => {
+                    if let Ok(question) = &self.want.question {
+                        batch.iter().for_each(|record| heard.take(record, question));
+                    }
+                    to.send(batch);
+                }
+                Came::Over(outcome) => break outcome,
+            }
+        };
+        // A run that was torn down from inside has none, and whoever waits is told so.
+        let Some(outcome) = outcome else { return };
+        let want = Arc::clone(&self.want);
+        let told = self.agentline.blocking(move |inner| want.keep(inner, heard, *outcome)).await;
+        to.finish(told);
+    }
+}
+
+impl Want {
+    fn key(&self) -> Option<String> {
+        self.question.as_ref().ok().map(|question| question.key.clone())
+    }
+
+    /// Keeps a run that is over, if it can be, and says so in its outcome. Blocks.
+    fn keep(&self, inner: &Inner, heard: Heard, mut outcome: Outcome) -> Outcome {
+        let kept = match &self.question {
+            Ok(question) => self.try_to_keep(inner, question, heard, &outcome),
+            Err(reason) => Err(reason.clone()),
+        };
+        outcome.cache = Some(match kept {
+            Ok(mark) => mark,
+            Err(reason) => CacheMark::not_kept(self.key(), reason),
+        });
+        outcome.warnings.extend(self.notices.iter().cloned());
+        outcome
+    }
+
+    fn try_to_keep(
+        &self,
+        inner: &Inner,
+        question: &Question,
+        heard: Heard,
+        outcome: &Outcome,
+    ) -> Result<CacheMark, String> {
+        if !matches!(outcome.verdict, Verdict::Done | Verdict::DoneWithDenials) {
+            return Err(format!("its verdict is `{}`", outcome.verdict.name()));
+        }
+        if let Some(reason) = heard.impure.filter(|_| !self.impure) {
+            return Err(reason);
+        }
+        if heard.events.len() > LARGEST {
+            return Err("it is too long".into());
+        }
+        let changed = Changes::since(inner, question, outcome)?;
+        if heard.unsure && !(changed.files.is_empty() && outcome.files.is_empty()) {
+            return Err("it is not known who changed what".into());
+        }
+        let mut events = heard.events;
+        let stored_at = seconds();
+        push_line(&mut events, &Record::last(heard.last, Box::new(outcome.clone())));
+        let meta = Meta {
+            key: question.key.clone(),
+            stored_at,
+            began_at_ms: self.began_at,
+            agent: outcome.agent.clone(),
+            agent_version: outcome.agent_version.clone(),
+            agentline: env!("CARGO_PKG_VERSION").to_owned(),
+            events: events.len(),
+            files: changed.files,
+            after: changed.after,
+        };
+        let bytes = entry::encode(&meta, &events, &changed.contents);
+        let holds = |secret: &String| memchr::memmem::find(&bytes, secret.as_bytes()).is_some();
+        if question.secrets.iter().any(holds) {
+            return Err("it holds a secret".into());
+        }
+        let put = self.store.put(&question.key, &bytes, &inner.memory.room);
+        put.map_err(|why| format!("the cache cannot be written: {why}"))?;
+        Ok(CacheMark::kept(&question.key, stored_at))
+    }
+}
+
+/// What is heard of a run.
+#[derive(Default)]
+struct Heard {
+    /// The lines of its events.
+    events: Vec<u8>,
+    last: (u32, u64),
+    /// It did something whose result may be another the next time.
+    impure: Option<String>,
+    /// Others were there, or the disk could not be looked at.
+    unsure: bool,
+}
+
+impl Heard {
+    fn take(&mut self, record: &Record, question: &Question) {
+        self.last = (record.seq, record.at_ms);
+        match &record.event {
+            Event::ToolUse(tool) if question.harmless.contains(&tool.name) => {}
+            Event::ToolUse(tool) => match tool.kind {
+                ToolKind::Web => self.impure = Some(format!("it used the web, by `{}`", tool.name)),
+                ToolKind::Mcp => self.impure = Some(format!("it used an MCP server, by `{}`", tool.name)),
+                _ => {}
+            },
+            Event::Permission { by, .. } if matches!(by.as_str(), "callback" | "terminal") => {
+                self.impure = Some("somebody was asked for permission".into());
+            }
+            Event::Warning { code, .. } => {
+                self.unsure |= matches!(code.as_str(), "shared_workspace" | "workspace_not_compared");
+            }
+            _ => {}
+        }
+        if self.events.len() <= LARGEST {
+            push_line(&mut self.events, record);
+        }
+    }
+}
+
+fn push_line(events: &mut Vec<u8>, record: &Record) {
+    // Writing into memory does not fail.
+    let _ = serde_json::to_writer(&mut *events, record);
+    events.push(b'\n');
+}
+
+/// What a run changed in its workspace.
+struct Changes {
+    files: Vec<entry::Changed>,
+    contents: Vec<Vec<u8>>,
+    after: String,
+}
+
+impl Changes {
+    /// Looks at the workspace, and holds it against what the outcome says.
+    fn since(inner: &Inner, question: &Question, outcome: &Outcome) -> Result<Self, String> {
+        let mut changes = Self { files: Vec::new(), contents: Vec::new(), after: String::new() };
+        if question.is_temporary {
+            // It is gone, and so are its files.
+            return Ok(changes);
+        }
+        let after = Prints::take(&question.cwd, &question.own, &inner.memory.files)?;
+        for row in outcome.files.iter().filter(|row| row.verified) {
+            if !question.before.has(&row.path) && !after.has(&row.path) {
+                return Err(format!(
+                    "it changed `{}`, which is outside the workspace or ignored in it",
+                    row.path
+                ));
+            }
+        }
+        let mut size = 0;
+        for (path, print) in question.before.changes(&after) {
+            let name = std::str::from_utf8(path).map_err(|_| "it changed a file whose name is not UTF-8")?;
+            if !outcome.files.iter().any(|row| row.path == name) {
+                return Err(format!("`{name}` changed meanwhile"));
+            }
+            let on_disk: PathBuf = question.cwd.join(name);
+            let (mut file, content) =
+                found(&on_disk).map_err(|why| format!("`{name}` cannot be read: {why}"))?;
+            if print.is_some_and(|print| !print.is_of(&content)) {
+                return Err(format!("`{name}` changed meanwhile"));
+            }
+            size += content.len();
+            if size > LARGEST {
+                return Err("its files are too large".into());
+            }
+            name.clone_into(&mut file.path);
+            changes.files.push(file);
+            changes.contents.push(content);
+        }
+        changes.after = state(&after);
+        Ok(changes)
+    }
+}

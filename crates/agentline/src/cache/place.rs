@@ -1,0 +1,45 @@
+//! Where our own cache folder is.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// The cache folder: `AGENTLINE_CACHE_DIR`, else the system's place for caches.
+#[must_use]
+pub fn cache_dir(env: &BTreeMap<String, String>, home: &Path) -> PathBuf {
+    let set = |name: &str| env.get(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    if let Some(own) = set("AGENTLINE_CACHE_DIR") {
+        return own;
+    }
+    let system = if cfg!(windows) {
+        set("LOCALAPPDATA").unwrap_or_else(|| home.join("AppData").join("Local"))
+    } else if cfg!(target_os = "macos") {
+        home.join("Library").join("Caches")
+    } else {
+        // The standard for this variable says that a relative path counts as none.
+        set("XDG_CACHE_HOME").filter(|p| p.is_absolute()).unwrap_or_else(|| home.join(".cache"))
+    };
+    system.join("agentline")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cache_dir;
+    use std::{collections::BTreeMap, path::Path};
+
+    #[test]
+    fn variables_come_before_the_home() {
+        let dir = |pairs: &[(&str, &str)]| {
+            let env: BTreeMap<String, String> =
+                pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+            cache_dir(&env, Path::new("/home/u")).to_string_lossy().into_owned()
+        };
+        assert_eq!(dir(&[("AGENTLINE_CACHE_DIR", "/own"), ("XDG_CACHE_HOME", "/xdg")]), "/own");
+        if cfg!(target_os = "linux") {
+            assert_eq!(dir(&[("XDG_CACHE_HOME", "/xdg")]), "/xdg/agentline");
+            assert_eq!(dir(&[("XDG_CACHE_HOME", "relative")]), "/home/u/.cache/agentline");
+            assert_eq!(dir(&[("AGENTLINE_CACHE_DIR", "")]), "/home/u/.cache/agentline");
+        }
+    }
+}

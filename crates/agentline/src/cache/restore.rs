@@ -1,0 +1,189 @@
+//! Writes the files of a run that is told again: all of them, or none.
+
+use super::{
+    entry::{Changed, Entry, What},
+    key::Question,
+};
+use crate::{
+    agentline::Inner,
+    digest::{Digester, hex},
+    snapshot::{ActiveRun, prints::Prints},
+};
+use std::{
+    fs, io,
+    path::{Component, Path, PathBuf},
+};
+
+/// Writes them, and makes sure that the workspace is then as the run left it.
+///
+/// # Errors
+/// It is not, and was left as it was found as far as that could be done.
+pub(super) fn restore(inner: &Inner, question: &Question, entry: &Entry) -> io::Result<()> {
+    // Who works there meanwhile shall know that somebody else wrote.
+    let _active = ActiveRun::enter(&inner.active_runs(), &question.cwd);
+    let mut undo = Undo::default();
+    let written = write_all(&question.cwd, entry, &mut undo).and_then(|()| {
+        let after =
+            Prints::take(&question.cwd, &question.own, &inner.memory.files).map_err(io::Error::other)?;
+        let as_it_was = state(&after) == entry.meta.after;
+        as_it_was.then_some(()).ok_or_else(|| io::Error::other("somebody else writes there"))
+    });
+    if written.is_err() {
+        undo.undo();
+    }
+    written
+}
+
+/// The digest of a whole workspace.
+pub(super) fn state(prints: &Prints) -> String {
+    let mut text = Digester::default();
+    prints.digest(&mut text);
+    hex(&text.finish())
+}
+
+/// What stood in the places of the files.
+#[derive(Default)]
+struct Undo {
+    before: Vec<(PathBuf, Changed, Vec<u8>)>,
+    folders: Vec<PathBuf>,
+}
+
+impl Undo {
+    fn remember(&mut self, path: &Path) -> io::Result<()> {
+        let (file, content) = found(path)?;
+        self.before.push((path.to_owned(), file, content));
+        Ok(())
+    }
+
+    fn undo(self) {
+        // What cannot be put back is told by the error that led here.
+        for (path, file, content) in self.before.into_iter().rev() {
+            let _ = match file.what {
+                What::Nothing => fs::remove_file(path),
+                What::File | What::Link => put(&path, &file, &content),
+            };
+        }
+        for folder in self.folders.into_iter().rev() {
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}
+
+/// What is at a place now: what it is, and its content.
+pub(super) fn found(path: &Path) -> io::Result<(Changed, Vec<u8>)> {
+    let about = match path.symlink_metadata() {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+            return Ok((Changed { what: What::Nothing, ..Changed::default() }, Vec::new()));
+        }
+        about => about?,
+    };
+    let (what, content) = match about.file_type() {
+        kind if kind.is_file() => (What::File, fs::read(path)?),
+        kind if kind.is_symlink() => (What::Link, fs::read_link(path)?.into_os_string().into_encoded_bytes()),
+        _ => return Err(io::ErrorKind::InvalidInput.into()),
+    };
+    Ok((Changed { what, mode: mode(&about), bytes: content.len(), ..Changed::default() }, content))
+}
+
+#[cfg(unix)]
+fn mode(about: &fs::Metadata) -> Option<u32> {
+    Some(std::os::unix::fs::PermissionsExt::mode(&about.permissions()) & 0o777)
+}
+
+#[cfg(not(unix))]
+fn mode(_about: &fs::Metadata) -> Option<u32> {
+    None
+}
+
+fn write_all(cwd: &Path, entry: &Entry, undo: &mut Undo) -> io::Result<()> {
+    for (file, content) in entry.files() {
+        let path = place(cwd, &file.path).ok_or(io::ErrorKind::InvalidInput)?;
+        undo.remember(&path)?;
+        match file.what {
+            What::Nothing => fs::remove_file(&path)?,
+            What::File | What::Link => {
+                make_folders(cwd, &path, undo)?;
+                put(&path, file, content)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where a file lies, and that is inside the workspace, whatever links there are on the way.
+fn place(cwd: &Path, path: &str) -> Option<PathBuf> {
+    let inside = Path::new(path);
+    let is_plain = inside.components().all(|part| matches!(part, Component::Normal(_)));
+    let mut folder = cwd.to_owned();
+    for part in inside.parent()?.components() {
+        folder.push(part);
+        if folder.symlink_metadata().is_ok_and(|about| !about.is_dir()) {
+            return None;
+        }
+    }
+    (is_plain && !path.is_empty()).then(|| cwd.join(inside))
+}
+
+fn make_folders(cwd: &Path, path: &Path, undo: &mut Undo) -> io::Result<()> {
+    let Some(parent) = path.parent() else { return Ok(()) };
+    let missing: Vec<&Path> =
+        parent.ancestors().take_while(|folder| *folder != cwd && !folder.exists()).collect();
+    for folder in missing.into_iter().rev() {
+        fs::create_dir(folder)?;
+        undo.folders.push(folder.to_owned());
+    }
+    Ok(())
+}
+
+/// Puts a file in its place at once, so that nobody ever sees half of it.
+fn put(path: &Path, file: &Changed, content: &[u8]) -> io::Result<()> {
+    let parent = path.parent().unwrap_or(Path::new("."));
+    if file.what == What::Link {
+        return put_link(path, parent, content);
+    }
+    let mut temporary = tempfile::Builder::new().prefix(".agentline-").tempfile_in(parent)?;
+    io::Write::write_all(&mut temporary, content)?;
+    #[cfg(unix)]
+    if let Some(mode) = file.mode {
+        use std::os::unix::fs::PermissionsExt as _;
+        temporary.as_file().set_permissions(fs::Permissions::from_mode(mode & 0o777))?;
+    }
+    temporary.persist(path)?;
+    Ok(())
+}
+
+#[cfg(unix)]
+fn put_link(path: &Path, parent: &Path, target: &[u8]) -> io::Result<()> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let target = Path::new(std::ffi::OsStr::from_bytes(target));
+    let made = tempfile::Builder::new()
+        .prefix(".agentline-")
+        .make_in(parent, |at| std::os::unix::fs::symlink(target, at))?;
+    made.into_temp_path().persist(path)?;
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn put_link(_path: &Path, _parent: &Path, _target: &[u8]) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_ever_written_outside() {
+        let dir = tempfile::tempdir().unwrap();
+        let cwd = dir.path();
+        for bad in ["", "/etc/passwd", "../a", "a/../../b", "./a/.."] {
+            assert_eq!(place(cwd, bad), None, "{bad}");
+        }
+        assert_eq!(place(cwd, "new/folder/a"), Some(cwd.join("new/folder/a")));
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink("/", cwd.join("out")).unwrap();
+            assert_eq!(place(cwd, "out/a"), None);
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The folder of the cache. Several processes may use it at once: an entry appears by a rename, is never changed, and may
+//! vanish at any time.
+
+use super::entry::Entry;
+use serde::Serialize;
+use std::{
+    collections::HashMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+/// How much a cache holds unless told, in megabytes.
+const MOST_MB: u64 = 1024;
+/// An entry that is used is marked so when its mark is older than this.
+const MARK: Duration = Duration::from_secs(60);
+/// A half-written entry is this old when whoever wrote it is dead.
+const ABANDONED: Duration = Duration::from_secs(3600);
+const ENDING: &str = "run";
+/// How often an entry is written again when its folder vanished.
+const TRIES: u32 = 5;
+
+/// One cache.
+#[derive(Clone, Debug)]
+pub(super) struct Store {
+    folder: PathBuf,
+    most: u64,
+}
+
+/// What is in a cache.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CacheStats {
+    /// Where it is.
+    pub folder: PathBuf,
+    /// How many runs are kept.
+    pub entries: u64,
+    /// How many bytes they take.
+    pub bytes: u64,
+    /// How many bytes they may take.
+    pub max_bytes: u64,
+}
+
+/// How much may still be put into each folder before it must be looked at again.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    left: Mutex<HashMap<PathBuf, u64>>,
+}
+
+struct Found {
+    path: PathBuf,
+    bytes: u64,
+    used: SystemTime,
+    is_entry: bool,
+}
+
+impl Store {
+    pub(super) fn new(folder: PathBuf, most_mb: Option<u64>) -> Self {
+        Self { folder, most: most_mb.unwrap_or(MOST_MB).saturating_mul(1 << 20) }
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn path(&self, key: &str) -> PathBuf {
+        self.folder.join(key.get(..2).unwrap_or("00")).join(format!("{key}.{ENDING}"))
+    }
+
+    /// The entry of a key. One that is damaged is removed.
+    pub(super) fn get(&self, key: &str) -> Option<Entry> {
+        let path = self.path(key);
+        let bytes = fs::read(&path).ok()?;
+        let Some(entry) = Entry::decode(bytes, key) else {
+            self.remove(key);
+            return None;
+        };
+        // The ones that were not used for the longest time go first.
+        let is_old = || path.metadata().and_then(|about| about.modified()).ok()?.elapsed().ok();
+        if is_old().is_some_and(|age| age > MARK)
+            && let Ok(file) = fs::File::options().append(true).open(&path)
+        {
+            // Somebody else may have removed it meanwhile.
+            let _ = file.set_modified(SystemTime::now());
+        }
+        Some(entry)
+    }
+
+    /// Removes an entry; it may be gone already.
+    pub(super) fn remove(&self, key: &str) {
+        let _ = fs::remove_file(self.path(key));
+    }
+
+    /// Keeps an entry, and makes room where there is none.
+    pub(super) fn put(&self, key: &str, bytes: &[u8], room: &Room) -> io::Result<()> {
+        // Somebody who clears the cache may take the folder away under our hands.
+        let mut written = self.write(key, bytes);
+        for _ in 0..TRIES {
+            match &written {
+                Err(why) if why.kind() == io::ErrorKind::NotFound => written = self.write(key, bytes),
+                _ => break,
+            }
+        }
+        written?;
+        let size = bytes.len() as u64;
+        let is_full = {
+            let mut left = room.left.lock().unwrap_or_else(PoisonError::into_inner);
+            match left.get_mut(&self.folder) {
+                Some(left) if *left > size => {
+                    *left -= size;
+                    false
+                }
+                _ => true,
+            }
+        };
+        if is_full {
+            let free = self.trim();
+            // Others put something there too.
+            let next = (free / 4).max(self.most / 64);
+            room.left.lock().unwrap_or_else(PoisonError::into_inner).insert(self.folder.clone(), next);
+        }
+        Ok(())
+    }
+
+    fn write(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
+        let path = self.path(key);
+        let parent = path.parent().unwrap_or(&self.folder);
+        make_private(parent)?;
+        let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(parent)?;
+        io::Write::write_all(&mut file, bytes)?;
+        file.persist(&path)?;
+        Ok(())
+    }
+
+    /// Removes what was not used for the longest time until there is room; says how many bytes are free.
+    fn trim(&self) -> u64 {
+        let mut found = self.list();
+        let mut bytes = found.iter().map(|found| found.bytes).sum::<u64>();
+        if bytes > self.most {
+            found.sort_by_key(|found| found.used);
+            for old in found.iter().filter(|found| found.is_entry) {
+                if bytes <= self.most / 10 * 9 {
+                    break;
+                }
+                if fs::remove_file(&old.path).is_ok() {
+                    bytes = bytes.saturating_sub(old.bytes);
+                }
+            }
+        }
+        for half in found.iter().filter(|found| !found.is_entry) {
+            if half.used.elapsed().is_ok_and(|age| age > ABANDONED) {
+                let _ = fs::remove_file(&half.path);
+            }
+        }
+        self.most.saturating_sub(bytes)
+    }
+
+    pub(super) fn stats(&self) -> CacheStats {
+        let mut stats =
+            CacheStats { folder: self.folder.clone(), max_bytes: self.most, ..CacheStats::default() };
+        for found in self.list().iter().filter(|found| found.is_entry) {
+            stats.entries += 1;
+            stats.bytes += found.bytes;
+        }
+        stats
+    }
+
+    /// Removes all entries, and nothing else: the folder may be one of the user's.
+    pub(super) fn clear(&self) -> io::Result<CacheStats> {
+        let stats = self.stats();
+        for found in self.list() {
+            match fs::remove_file(&found.path) {
+                Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
+                _ => {}
+            }
+            if let Some(parent) = found.path.parent() {
+                // Only the last one leaves it empty.
+                let _ = fs::remove_dir(parent);
+            }
+        }
+        Ok(stats)
+    }
+
+    /// All entries and half-written ones.
+    fn list(&self) -> Vec<Found> {
+        let folders = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let ours = folders.filter(|folder| {
+            let name = folder.file_name();
+            let name = name.to_string_lossy();
+            name.len() == 2 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+        });
+        let files = ours.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten().flatten());
+        files
+            .filter_map(|file| {
+                let name = file.file_name();
+                let name = name.to_string_lossy();
+                let is_entry = name.strip_suffix(ENDING).is_some_and(|name| name.len() == 65);
+                if !is_entry && !name.starts_with(".new-") {
+                    return None;
+                }
+                let about = file.metadata().ok()?;
+                let used = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                Some(Found { path: file.path(), bytes: about.len(), used, is_entry })
+            })
+            .collect()
+    }
+}
+
+/// Makes a folder that others cannot look into: answers may be private.
+fn make_private(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::entry, *};
+    use crate::digest::{digest, hex};
+
+    fn entry_of(n: u32, bytes: usize) -> (String, Vec<u8>) {
+        let key = hex(&digest(&n.to_le_bytes()));
+        let events = vec![b'\n'; bytes];
+        let meta = entry::Meta { key: key.clone(), events: bytes, ..entry::Meta::default() };
+        (key, entry::encode(&meta, &events, &[]))
+    }
+
+    #[test]
+    fn what_was_not_used_for_longest_goes_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store { folder: dir.path().join("c"), most: 100_000 };
+        let room = Room::default();
+        let keys: Vec<String> = (0..30)
+            .map(|n| {
+                let (key, bytes) = entry_of(n, 9_000);
+                store.put(&key, &bytes, &room).unwrap();
+                let used = SystemTime::now() - Duration::from_secs(u64::from(1000 - n * 10));
+                fs::File::options().append(true).open(store.path(&key)).unwrap().set_modified(used).unwrap();
+                // The first one is used again and again.
+                assert!(store.get(&entry_of(0, 9_000).0).is_some(), "{n}");
+                key
+            })
+            .collect();
+        let stats = store.stats();
+        assert!(stats.bytes <= 100_000 && stats.entries >= 8, "{stats:?}");
+        assert!(store.get(&keys[1]).is_none() && store.get(&keys[29]).is_some());
+    }
+
+    #[test]
+    fn a_damaged_entry_is_removed_and_strangers_are_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(dir.path().to_owned(), None);
+        let (key, bytes) = entry_of(1, 100);
+        store.put(&key, &bytes, &Room::default()).unwrap();
+        fs::write(dir.path().join("note.txt"), "mine").unwrap();
+        fs::write(store.path(&key), &bytes[..50]).unwrap();
+        assert!(store.get(&key).is_none());
+        assert!(!store.path(&key).exists());
+        store.put(&key, &bytes, &Room::default()).unwrap();
+        assert_eq!(store.clear().unwrap().entries, 1);
+        assert_eq!(store.stats().entries, 0);
+        assert!(dir.path().join("note.txt").exists());
+    }
+
+    #[test]
+    fn many_threads_share_one_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store { folder: dir.path().join("c"), most: 200_000 };
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let store = &store;
+                scope.spawn(move || {
+                    let room = Room::default();
+                    for n in 0..200_u32 {
+                        let (key, bytes) = entry_of(n % 50, 8_000);
+                        store.put(&key, &bytes, &room).unwrap();
+                        let (other, _) = entry_of((n + thread) % 50, 8_000);
+                        if let Some(entry) = store.get(&other) {
+                            assert_eq!(entry.events().len(), 8_000);
+                        }
+                        if n % 70 == 69 {
+                            store.clear().unwrap();
+                        }
+                    }
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,41 @@
+//! A digest of many things, one after the other: what goes in can be secret, what comes out is not.
+
+use sha2::{Digest, Sha256};
+
+/// Takes text and bytes.
+#[derive(Default)]
+pub(crate) struct Digester(Sha256);
+
+impl Digester {
+    /// Takes bytes that could hold anything, so their number goes first.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.0.update(bytes.len().to_le_bytes());
+        self.0.update(bytes);
+    }
+
+    pub(crate) fn finish(self) -> [u8; 32] {
+        self.0.finalize().into()
+    }
+}
+
+impl std::fmt::Write for Digester {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.0.update(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// The digest of one thing.
+pub(crate) fn digest(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+/// A digest as people and file names write it.
+pub(crate) fn hex(digest: &[u8]) -> String {
+    use std::fmt::Write as _;
+    digest.iter().fold(String::with_capacity(digest.len() * 2), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
