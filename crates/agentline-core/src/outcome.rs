@@ -149,10 +149,14 @@ impl RunError {
     /// What went wrong, with the end of the agent's standard error.
     #[must_use]
     pub fn new(failure: Failure, stderr_tail: String) -> Self {
-        let retryable = failure.kind.retryable() && !refused_for_good(failure.status);
+        let mut retryable = failure.kind.retryable() && !refused_for_good(failure.status);
         let asked = || asked_to_wait(&failure.message).or_else(|| asked_to_wait(&stderr_tail));
+        let asked = retryable.then(asked).flatten();
+        if failure.kind == Kind::RateLimited && asked.is_none() && is_used_up(&failure.message) {
+            retryable = false;
+        }
         Self {
-            retry_after_ms: retryable.then(asked).flatten(),
+            retry_after_ms: asked,
             kind: failure.kind,
             phase: failure.kind.phase(),
             message: failure.message,
@@ -166,6 +170,24 @@ impl RunError {
 /// A service that finds a request wrong finds it wrong again; one that is slow or busy does not.
 fn refused_for_good(status: Option<u16>) -> bool {
     status.is_some_and(|s| (400..500).contains(&s) && !matches!(s, 408 | 409 | 425 | 429))
+}
+
+/// How services say that a quota is used up for longer than anybody waits. One that names a time to wait means that.
+const USED_UP: &[&str] = &[
+    "daily quota",
+    "daily limit",
+    "weekly limit",
+    "monthly limit",
+    "per day",
+    "PerDay",
+    "usage limit",
+    "insufficient_quota",
+    "credit balance is too low",
+    "out of credits",
+];
+
+fn is_used_up(message: &str) -> bool {
+    USED_UP.iter().any(|words| message.contains(words))
 }
 
 /// The last time that a text asks to wait before another try, as services say it: `Please retry in 2.5s.`, `retry after 30
@@ -221,6 +243,22 @@ pub struct Denial {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quota_that_is_used_up_is_not_waited_for() {
+        for (status, message, retryable) in [
+            (429, "Too many requests", true),
+            (429, "You have exhausted your daily quota on this model.", false),
+            (429, "Quota exceeded for requests per day. Please retry in 12s", true),
+            (429, "You exceeded your current quota: insufficient_quota", false),
+            (503, "The model is overloaded", true),
+            (401, "Bad key", false),
+            (400, "Bad request", false),
+        ] {
+            let error = RunError::new(Failure::http(status, message), String::new());
+            assert_eq!(error.retryable, retryable, "{message}");
+        }
+    }
 
     #[test]
     fn the_time_that_a_service_asks_for_is_read() {

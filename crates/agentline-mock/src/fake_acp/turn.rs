@@ -1,6 +1,8 @@
 //! One turn: plays the script of a prompt and answers it.
 
+use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -173,6 +175,12 @@ impl Turn<'_> {
             "result" => return Some(End::Result(json_of(rest))),
             "failure" => return Some(End::Error(json_of(rest))),
             "stop" => return Some(End::Stop(first.to_owned())),
+            "refused" => {
+                let (file, message) = more.split_once(char::is_whitespace).unwrap_or((more, "busy"));
+                if count(&self.session.path(file)) <= number(first) {
+                    return Some(End::Error(shapes::error(429, &unescape(message))));
+                }
+            }
             "error" => {
                 let code = first.parse().unwrap_or(-32603);
                 return Some(End::Error(shapes::error(code, &unescape(more))));
@@ -347,4 +355,13 @@ fn quota(input: u64, output: u64, model: &str) -> Value {
     let count = json!({"input_tokens": input, "output_tokens": output});
     let models = json!([{"model": model, "token_count": count}]);
     json!({"quota": {"token_count": count, "model_usage": models}})
+}
+
+/// Counts one more in a file, and says the how many-th it is. Other turns may count in it at the same time.
+fn count(file: &Path) -> u64 {
+    let counted = OpenOptions::new().append(true).create(true).open(file).and_then(|mut file| {
+        file.write_all(b".")?;
+        file.metadata()
+    });
+    counted.map_or(0, |about| about.len())
 }

@@ -61,6 +61,7 @@ pub const WORDS: &[Word] = &[
     word("state", "state", "says session, mode, model, number of prompts and process as JSON"),
     word("history", "history", "says the prompts of this session so far as a JSON list"),
     word("stop", "stop REASON", "ends the turn with this stop reason"),
+    word("refused", "refused N FILE MESSAGE", "ends the turn with error 429 the first N times, which are counted in a file"),
     word("error", "error CODE MESSAGE", "ends the turn with an error"),
     word("result", "result JSON", "ends the turn with this result"),
     word("failure", "failure JSON", "ends the turn with this error as it is"),

@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
+mod broker;
 mod cache;
 
 use agentline_tests::{FakeStage, HostProgram};

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 /// The first wait after a refusal; it doubles with each that follows.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// No wait is longer, unless the service itself asks for more.
+/// No wait is longer, unless the service itself asks for more; and then nobody else waits for that.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Who may begin, and when.
@@ -106,8 +106,14 @@ impl Broker {
         let doubled = FIRST_WAIT * 2u32.saturating_pow(attempt.saturating_sub(1).min(8));
         let wait = asked.unwrap_or(Duration::ZERO).max(doubled.min(LONGEST_WAIT));
         let wait = wait.mul_f64(1.0 + jitter() / 4.0);
-        // The service has said how long it wants peace, or has only begun to refuse: others wait for a part of it.
-        let pause = asked.unwrap_or(wait / 4);
+        let pause = match asked {
+            // A quota is used up. Who waits for that waits in vain, and whoever comes shall hear of it.
+            Some(asked) if asked > LONGEST_WAIT => Duration::ZERO,
+            // The service has said how long it wants peace …
+            Some(asked) => asked,
+            // … or has only begun to refuse: others wait for a part of it.
+            None => wait / 4,
+        };
         state.not_before = state.not_before.max(Instant::now() + pause);
         wait
     }
@@ -221,7 +227,14 @@ mod tests {
         let broker = Broker::new(2);
         broker.learn(Taken::Refused, 1, Some(Duration::from_millis(80)));
         let begun = Instant::now();
-        let _place = broker.place().await;
+        let place = broker.place().await;
         assert!(begun.elapsed() >= Duration::from_millis(75), "{:?}", begun.elapsed());
+        // Nobody can wait until tomorrow.
+        let wait = broker.learn(Taken::Refused, 1, Some(Duration::from_secs(86_400)));
+        assert!(wait >= Duration::from_secs(86_400), "{wait:?}");
+        let next = tokio::time::timeout(Duration::from_millis(20), broker.place()).await;
+        assert!(next.is_err(), "only one at a time is let in now");
+        drop(place);
+        assert!(tokio::time::timeout(Duration::from_secs(20), broker.place()).await.is_ok());
     }
 }

@@ -79,6 +79,8 @@ pub struct Initialize {
     pub max_concurrent: Option<usize>,
     /// How often a run that was refused for load or quota is tried again.
     pub max_retries: Option<u32>,
+    /// How long all waits between the attempts of a run may be together, in seconds; 300 when nothing is said.
+    pub max_retry_wait_s: Option<u64>,
 }
 
 /// How agents are kept warm. What is not said is the default of the pool.
@@ -146,6 +148,8 @@ pub struct RunParams {
     pub messages: bool,
     /// How often this run is tried again when it was refused for load or quota.
     pub max_retries: Option<u32>,
+    /// How long all waits between the attempts of this run may be together, in seconds.
+    pub max_retry_wait_s: Option<u64>,
     /// The keys of the contract.
     #[serde(flatten)]
     pub keys: Map<String, Value>,

@@ -14,7 +14,7 @@ use crate::{
     answer::{Judge, Permit},
     cache::Looked,
     options::RunOptions,
-    ready::stopped_before,
+    ready::{stopped_before, time_until},
     run::Run,
     run_messages::{Completer, RunMessages},
     schema::Schema,
@@ -100,6 +100,7 @@ impl Host {
         let with_messages = params.messages;
         let warm = params.warm.unwrap_or(true);
         let retries = params.max_retries.unwrap_or_else(|| self.retries());
+        let mut patience = params.max_retry_wait_s.map_or_else(|| self.retry_wait(), Duration::from_secs);
         let wanted = self.wanted(run, params)?;
         let completer = || with_messages.then(|| Completer::new(&wanted.agentline, &wanted.request.prompt));
         let known = if warm {
@@ -138,9 +139,18 @@ impl Host {
             let wait = self.broker.learn(taken, attempt, asked_to_wait(&outcome));
             drop(place);
             let changed = !outcome.files.is_empty() && !wanted.request.temporary_workspace;
-            if taken != Taken::Refused || attempt > retries || changed || stop.is_cancelled() {
+            let helps = outcome.error.as_ref().is_some_and(|error| error.retryable);
+            let left = wanted.request.deadline.map_or(patience, |when| patience.min(time_until(when)));
+            if taken != Taken::Refused
+                || !helps
+                || attempt > retries
+                || changed
+                || wait > left
+                || stop.is_cancelled()
+            {
                 break (outcome, messages);
             }
+            patience -= wait;
             attempt += 1;
             let reason = outcome.error.as_ref().map_or_else(String::new, |error| error.message.clone());
             let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);

@@ -29,6 +29,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// How often a refused run is tried again when nothing else is said.
 const RETRIES: u32 = 3;
+/// How long all waits of a run may be together when nothing else is said.
+const RETRY_WAIT: Duration = Duration::from_secs(300);
 /// A line of a host is not longer than this: attachments stand in it.
 const LONGEST_LINE: usize = 256 << 20;
 
@@ -82,6 +84,7 @@ pub(super) struct Host {
 struct Settings {
     defaults: Map<String, Value>,
     retries: Option<u32>,
+    retry_wait: Option<u64>,
 }
 
 /// Serves one host until it closes its side, asks for the end, or `stop` comes. Runs that still go on are stopped then, and
@@ -197,6 +200,11 @@ impl Host {
         self.settings().retries.unwrap_or(RETRIES)
     }
 
+    /// How long all waits between the attempts of a run may be together.
+    pub(super) fn retry_wait(&self) -> Duration {
+        self.settings().retry_wait.map_or(RETRY_WAIT, Duration::from_secs)
+    }
+
     fn settings(&self) -> MutexGuard<'_, Settings> {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -280,7 +288,11 @@ impl Host {
                 if let Some(most) = asked.max_concurrent {
                     self.broker.set_most(most);
                 }
-                *self.settings() = Settings { defaults: asked.defaults, retries: asked.max_retries };
+                *self.settings() = Settings {
+                    defaults: asked.defaults,
+                    retries: asked.max_retries,
+                    retry_wait: asked.max_retry_wait_s,
+                };
                 let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
                 write(&Initialized {
                     protocol: PROTOCOL,
