@@ -4,6 +4,7 @@
 
 mod broker;
 mod cache;
+mod pressure;
 
 use agentline_tests::{FakeStage, HostProgram};
 use serde_json::{Value, json};
