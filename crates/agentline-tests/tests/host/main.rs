@@ -196,6 +196,17 @@ fn conversations_remember_and_end() {
 }
 
 #[test]
+fn a_run_may_have_an_empty_workspace_of_its_own() {
+    let mut program = Program::start();
+    let prompt = "tool write_file made.txt hi\nsay done";
+    let outcome = program.call("run", json!({"prompt": prompt, "temporary_workspace": true}));
+    assert_eq!(outcome["files"][0]["path"], "made.txt", "{outcome}");
+    let own = std::path::Path::new(outcome["cwd"].as_str().unwrap());
+    assert_ne!(own, program.stage.workspace());
+    assert!(!own.exists() && !program.stage.workspace().join("made.txt").exists(), "{outcome}");
+}
+
+#[test]
 fn attachments_may_stand_in_the_request() {
     let mut program = start();
     let files =

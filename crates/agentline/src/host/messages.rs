@@ -144,6 +144,8 @@ pub struct RunParams {
     pub answer_timeout_ms: Option<u64>,
     /// Use a warm agent where that is possible; that is the default.
     pub warm: Option<bool>,
+    /// Without a `working_dir`, the run gets an empty workspace of its own, which is removed afterwards.
+    pub temporary_workspace: bool,
     /// The outcome holds the messages of the run, in Claude's format.
     pub messages: bool,
     /// How often this run is tried again when it was refused for load or quota.

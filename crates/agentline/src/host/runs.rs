@@ -74,7 +74,8 @@ impl Host {
             Some(Value::Null) | None => {}
             Some(document) => schema = Some(Schema::from_value(document).map_err(|p| RpcError::usage(&p.0))?),
         }
-        let (agentline, request, notices) = self.settle(std::mem::take(&mut params.keys))?;
+        let (agentline, mut request, notices) = self.settle(std::mem::take(&mut params.keys))?;
+        request.temporary_workspace = params.temporary_workspace;
         let mut options = RunOptions { schema, ..RunOptions::new() };
         let time = params.answer_timeout_ms.map_or(ANSWER_TIME, Duration::from_millis);
         if !params.tools.is_empty() {
