@@ -1,0 +1,91 @@
+// A promptfoo provider for coding agents: `google:gemini-cli`, or any other agent that agentline drives, by the option `agent`.
+import path from 'node:path';
+import { ToolCalls, refused, responseOf, titleOf } from './lib/answer.mjs';
+import { findBinary } from './lib/binary.mjs';
+import { mayCache } from './lib/cache.mjs';
+import { loadHooks, wire } from './lib/hooks.mjs';
+import { endIdleHosts, hostFor } from './lib/host.mjs';
+import { runParams, settle } from './lib/options.mjs';
+import { emitSpans } from './lib/trace.mjs';
+
+const RESERVED =
+  'google:gemini-agent-sdk is reserved for an SDK that Google has not released. Use google:gemini-cli: it streams, cancels, resumes and gives structured output';
+let runs = 0;
+
+export class AgentlineProvider {
+  constructor(options = {}) {
+    this.config = options.config ?? {};
+    this.env = options.env ?? {};
+    this.givenId = options.id;
+    if (options.label) this.label = options.label;
+  }
+
+  /** `google:gemini-cli`, `agentline:claude`, …; an id of the user's own stands. */
+  id() {
+    const isPlace = !this.givenId || /^(file:|package:|\.|\/)/.test(this.givenId) || /\.[cm]?[jt]s$/.test(this.givenId);
+    if (!isPlace) return this.givenId;
+    return this.agent() === 'gemini' ? 'google:gemini-cli' : `agentline:${this.agent()}`;
+  }
+
+  agent() {
+    const agent = this.config.agent ?? 'gemini';
+    return ['google:gemini-cli', 'gemini-cli'].includes(agent) ? 'gemini' : agent;
+  }
+
+  toString() {
+    return this.agent() === 'gemini' ? '[Google Gemini CLI Provider]' : `[agentline ${titleOf(this.agent())} Provider]`;
+  }
+
+  /** Never throws: what goes wrong is `error` of the response. */
+  async callApi(prompt, context, callOptions) {
+    const title = titleOf(this.agent());
+    try {
+      return await this.call(title, prompt, context, callOptions?.abortSignal);
+    } catch (error) {
+      return { error: refused(title, error) };
+    }
+  }
+
+  async call(title, prompt, context, signal) {
+    if (/(^|:)gemini-agent-sdk$/.test(this.agent()) || this.givenId === 'google:gemini-agent-sdk') return { error: RESERVED };
+    const aborted = { error: `${title} call aborted before it started` };
+    if (signal?.aborted) return aborted;
+    const config = settle({ ...this.config, agent: this.agent() }, context);
+    const basePath = path.resolve(this.config.basePath ?? '');
+    const params = runParams(config, this.env, basePath);
+    const tools = new ToolCalls();
+    const hooks = wire(await loadHooks(config.hooks, basePath), (event) => {
+      // The clock of the run begins with its first event, not where it waited for a place.
+      if (tools.calls.size === 0) tools.began = Date.now() - event.at_ms;
+      tools.take(event);
+    });
+    if (mayCache(config, context)) params.cache = true;
+    const host = this.host(config, basePath);
+    const callbacks = {
+      ...hooks.callbacks,
+      'run/retry': ({ attempt, wait_ms: wait, reason }) =>
+        context?.logger?.debug?.(`[agentline] attempt ${attempt} in ${wait} ms: ${reason}`),
+    };
+    const outcome = await host.run(`promptfoo-${++runs}`, { ...params, ...hooks.params, prompt }, callbacks, signal);
+    if (!outcome) return aborted;
+    emitSpans(tools);
+    const response = responseOf(outcome, tools);
+    if (signal?.aborted && outcome.verdict === 'cancelled') response.error = `${title} call aborted`;
+    return response;
+  }
+
+  /** The one host of the evaluation: shared by all providers with the same program and environment. */
+  host(config, basePath) {
+    const env = { ...process.env, ...config.host_env };
+    const settings = { pool: config.pool, max_concurrent: config.max_concurrent };
+    return hostFor(findBinary(config.agentline_bin, basePath, env), env, settings);
+  }
+
+  /** promptfoo calls it when the evaluation is over. */
+  async cleanup() {
+    await endIdleHosts();
+  }
+}
+
+export const GeminiCli = AgentlineProvider;
+export default AgentlineProvider;

@@ -1,0 +1,82 @@
+// Every option reaches the run under its name, relative to the configuration, with safe defaults.
+import assert from 'node:assert/strict';
+import path from 'node:path';
+import { test } from 'node:test';
+import { stage } from './stage.mjs';
+
+test('without a word an agent may read in an empty folder for two minutes', async (t) => {
+  const { provider, params } = stage(t);
+  await provider().callApi('hi');
+  const [run] = params();
+  assert.deepEqual(
+    [run.agent, run.prompt, run.permission_mode, run.temporary_workspace, run.timeout_ms, run.working_dir, run.pass_env, run.max_retries],
+    ['gemini', 'hi', 'default', true, 120000, undefined, undefined, 0],
+  );
+});
+
+test('options are passed on under their names', async (t) => {
+  const { provider, params, folder } = stage(t);
+  const config = {
+    apiKey: 'k', googleCloudProject: 'p', useVertexAI: true, model: 'm', working_dir: './src', include_directories: ['../lib', '/opt'],
+    approval_mode: 'suggest', sandbox: 'docker', mcp_settings_path: 'mcp.json', disable_tools: ['Bash'], timeout_ms: 5, max_turns: 3,
+    max_cost: 0.5, allow: ['Write(src/**)'], resume: 'latest', mcp_servers: { docs: { url: 'http://x' } }, output_schema: { type: 'object' },
+  };
+  await provider(config, { env: { EXTRA: 'yes' } }).callApi('hi');
+  const [run] = params();
+  const at = (file) => path.resolve(folder, file);
+  const wanted = {
+    api_key: 'k', google_cloud_project: 'p', use_vertex_ai: true, model: 'm', working_dir: at('src'), include_directories: [at('../lib'), '/opt'],
+    approval_mode: 'suggest', sandbox: 'docker', mcp_settings_path: at('mcp.json'), disable_tools: ['Bash'], timeout_ms: 5, max_turns: 3,
+    max_cost: 0.5, allow: ['Write(src/**)'], resume: 'latest', mcp_servers: { docs: { url: 'http://x' } }, output_schema: { type: 'object' },
+    env: { EXTRA: 'yes' },
+  };
+  for (const [key, value] of Object.entries(wanted)) assert.deepEqual(run[key], value, key);
+  assert.equal(run.permission_mode, undefined);
+  assert.equal(run.temporary_workspace, undefined);
+  for (const ours of ['basePath', 'base_path', 'agentline_bin', 'host_env']) assert.equal(run[ours], undefined, ours);
+});
+
+test('a prompt has the last word, whichever name it uses', async (t) => {
+  const { provider, params } = stage(t);
+  const prompt = { config: { permission_mode: 'plan', timeout: 7, model: 'other' } };
+  await provider({ yolo: true, timeout_ms: 5, model: 'm' }).callApi('hi', { prompt });
+  const [run] = params();
+  assert.deepEqual([run.permission_mode, run.yolo, run.timeout, run.timeout_ms, run.model], ['plan', undefined, 7, undefined, 'other']);
+});
+
+test('variables of the test case are filled in', async (t) => {
+  const { provider, params, folder } = stage(t);
+  const agent = provider({ working_dir: 'cases/{{case}}', resume: '{{ sessionId }}' });
+  await agent.callApi('one', { vars: { case: 'a' } });
+  await agent.callApi('two', { vars: { case: 'b', sessionId: 's-1' } });
+  const [one, two] = params();
+  assert.deepEqual([one.working_dir, one.resume], [path.join(folder, 'cases/a'), undefined]);
+  assert.deepEqual([two.working_dir, two.resume], [path.join(folder, 'cases/b'), 's-1']);
+});
+
+test('MCP servers may be written as promptfoo writes them', async (t) => {
+  const { provider, params } = stage(t);
+  const servers = [{ name: 'notes', command: 'npx', args: ['notes'] }, { name: 'docs', url: 'http://x', headers: { a: 'b' } }];
+  await provider({ mcp: { enabled: true, servers } }).callApi('hi');
+  assert.deepEqual(params()[0].mcp_servers, { notes: { command: 'npx', args: ['notes'] }, docs: { url: 'http://x', headers: { a: 'b' } } });
+});
+
+test('answers come from a cache only where promptfoo has one', async (t) => {
+  const { provider, params } = stage(t);
+  const disk = () => ({ stores: [{ opts: { store: {} } }] });
+  const memory = () => ({ stores: [{ opts: { store: new Map() } }] });
+  const asked = [
+    [{}, { getCache: disk }, true],
+    [{}, { getCache: disk, repeatIndex: 0 }, true],
+    [{}, { getCache: memory }, undefined],
+    [{}, {}, undefined],
+    [{}, { getCache: disk, bustCache: true }, undefined],
+    [{}, { getCache: disk, repeatIndex: 1 }, undefined],
+    [{ cache: false }, { getCache: disk }, undefined],
+    [{ mcp_servers: { a: { url: 'http://x' } } }, { getCache: disk }, undefined],
+    [{ mcp_servers: { a: { url: 'http://x' } }, cache_mcp: true }, { getCache: disk }, true],
+  ];
+  for (const [config, context] of asked) await provider(config).callApi('hi', context);
+  assert.deepEqual(params().map((run) => run.cache), asked.map(([, , wanted]) => wanted));
+  assert.equal((await provider().callApi('cached')).cached, true);
+});

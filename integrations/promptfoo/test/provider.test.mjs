@@ -1,0 +1,151 @@
+// What promptfoo sees of a provider: its name, its answers, its errors, and one host behind all of them.
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { test } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import Provider, { AgentlineProvider, GeminiCli } from '../index.mjs';
+import { FAKE_HOST, stage } from './stage.mjs';
+
+test('it has the names of the plan', () => {
+  assert.equal(Provider, GeminiCli);
+  const gemini = new AgentlineProvider({ id: 'file://../index.mjs' });
+  assert.deepEqual([gemini.id(), `${gemini}`], ['google:gemini-cli', '[Google Gemini CLI Provider]']);
+  const claude = new AgentlineProvider({ config: { agent: 'claude' } });
+  assert.deepEqual([claude.id(), `${claude}`], ['agentline:claude', '[agentline Claude Code Provider]']);
+  assert.equal(new AgentlineProvider({ id: 'mine' }).id(), 'mine');
+  assert.equal(new AgentlineProvider({ id: 'package:agentline-promptfoo:GeminiCli' }).id(), 'google:gemini-cli');
+});
+
+test('the name of an SDK that is not there is kept free', async () => {
+  for (const options of [{ id: 'google:gemini-agent-sdk' }, { config: { agent: 'google:gemini-agent-sdk' } }]) {
+    const { error } = await new AgentlineProvider(options).callApi('hi');
+    assert.match(error, /reserved.*google:gemini-cli/);
+  }
+});
+
+test('an answer has its tokens, its price, its session and its tools', async (t) => {
+  const { provider } = stage(t);
+  const { output, tokenUsage, cost, sessionId, raw, metadata, error } = await provider().callApi('tools');
+  assert.deepEqual([output, cost, sessionId, error], ['an answer', 0.5, 's-1', undefined]);
+  const completionDetails = { reasoning: 5, cacheReadInputTokens: 30 };
+  assert.deepEqual(tokenUsage, { total: 125, prompt: 100, completion: 20, cached: 30, numRequests: 2, completionDetails });
+  assert.equal(JSON.parse(raw).schema, 'agentline.outcome/1');
+  assert.equal(metadata.verdict, 'done');
+  assert.deepEqual(metadata.toolCalls[0], {
+    id: 't1', name: 'write_file', canonicalName: 'Write', input: { file_path: 'a' }, output: 'written', is_error: false, status: 'ok',
+  });
+  assert.deepEqual(metadata.skillCalls, [{ name: 'tidy', source: 'tool', is_error: true }]);
+  assert.deepEqual((await provider().callApi('value')).output, { n: 4 });
+});
+
+test('errors are returned, in the words of the contract', async (t) => {
+  const { provider } = stage(t);
+  for (const [prompt, wanted] of [
+    ['late', 'Gemini CLI error: what happened'],
+    ['crash', 'Gemini CLI error: Exit code 3: boom'],
+    ['model', 'unknown_model: what happened'],
+    ['usage', 'Gemini CLI error: timeout: must be > 0 (write seconds)'],
+  ]) {
+    const response = await provider().callApi(prompt);
+    assert.deepEqual([response.error, response.output], [wanted, undefined]);
+  }
+  const nowhere = await provider({ agentline_bin: './nowhere' }).callApi('hi');
+  assert.match(nowhere.error, /^Gemini CLI error: agentline was not found/);
+  const lost = await provider({ hooks: './nowhere.mjs' }).callApi('hi');
+  assert.match(lost.error, /nowhere\.mjs/);
+});
+
+test("the scheduler reads when to try again, and when not to", async (t) => {
+  const { provider } = stage(t);
+  const of = async (prompt) => (await provider().callApi(prompt)).metadata;
+  const limited = await of('limited');
+  assert.deepEqual([limited.rateLimitKind, limited.http.status, limited.http.headers], ['rate_limit', 429, { 'retry-after-ms': '1500' }]);
+  assert.equal((await of('quota')).rateLimitKind, 'quota');
+  assert.equal((await of('changed')).rateLimitKind, 'quota');
+  assert.equal((await of('hi')).rateLimitKind, undefined);
+});
+
+test('a signal that is given already starts nothing', async (t) => {
+  const { provider, lines } = stage(t);
+  const { error } = await provider().callApi('hi', undefined, { abortSignal: AbortSignal.abort() });
+  assert.equal(error, 'Gemini CLI call aborted before it started');
+  assert.throws(lines, /ENOENT/);
+});
+
+test('a signal cancels the run', async (t) => {
+  const { provider, lines } = stage(t);
+  const abort = new AbortController();
+  const call = provider().callApi('hang', undefined, { abortSignal: abort.signal });
+  while (!safely(lines).some(({ method }) => method === 'run')) await new Promise((next) => setTimeout(next, 10));
+  abort.abort();
+  const { error, metadata } = await call;
+  assert.deepEqual([error, metadata.verdict], ['Gemini CLI call aborted', 'cancelled']);
+  const [run, cancel] = ['run', 'cancel'].map((name) => lines().find(({ method }) => method === name).params.run);
+  assert.equal(run, cancel);
+});
+
+const safely = (lines) => {
+  try {
+    return lines();
+  } catch {
+    return [];
+  }
+};
+
+test('all providers of an evaluation share one host, and it ends with them', async (t) => {
+  const { provider, lines } = stage(t);
+  const [one, two] = [provider(), provider({ agent: 'claude' })];
+  await Promise.all([one.callApi('a'), two.callApi('b'), one.callApi('c')]);
+  const pids = new Set(lines().map(({ pid }) => pid));
+  assert.equal(pids.size, 1);
+  await one.cleanup();
+  await two.cleanup();
+  assert.ok(lines().some(({ method }) => method === 'shutdown'));
+  assert.throws(() => process.kill([...pids][0], 0), /ESRCH/);
+  // Another evaluation in the same process, as `promptfoo eval --watch` makes them.
+  assert.equal((await one.callApi('again')).output, 'an answer');
+});
+
+test('a host that dies is told, and the next call has a new one', async (t) => {
+  const { provider, lines } = stage(t);
+  const { error } = await provider().callApi('die');
+  assert.match(error, /^Gemini CLI error: agentline host ended \(exit code 3\)/);
+  assert.equal((await provider().callApi('hi')).output, 'an answer');
+  assert.equal(lines().filter(({ started }) => started).length, 2);
+});
+
+test('functions of the user take part in a run', async (t) => {
+  const { provider, params, folder } = stage(t);
+  const seen = [];
+  const hooks = {
+    event: ({ type, text }) => type === 'text' && seen.push(text),
+    permission: ({ tool }) => tool === 'Write',
+    check: ({ text }) => (text === 'half' ? 'the other half' : true),
+    tools: [{ name: 'add', description: 'Adds', input_schema: { type: 'object' }, run: ({ a, b }) => ({ sum: a + b }) }],
+  };
+  const agent = provider({ hooks });
+  const said = async (prompt) => (await agent.callApi(prompt)).output;
+  await agent.callApi('stream');
+  assert.deepEqual(seen, ['a', 'b', 'ü']);
+  assert.equal(await said('permission'), '{"decision":"allow"}');
+  assert.equal(await said('check'), '{"done":false,"message":"the other half"}');
+  assert.equal(await said('call'), '{"output":{"sum":5}}');
+  const [run] = params();
+  assert.deepEqual([run.events, run.ask_permission, run.check, run.tools[0].name], [true, true, true, 'add']);
+  writeFileSync(path.join(folder, 'hooks.mjs'), 'export const permission = () => false;');
+  const refused = await provider({ hooks: 'file://hooks.mjs' }).callApi('permission');
+  assert.equal(refused.output, '{"decision":"deny"}');
+});
+
+test('a process that is done ends, though its host is warm', (t) => {
+  const { folder } = stage(t);
+  const script = `
+    import Provider from ${JSON.stringify(pathToFileURL(path.resolve(path.dirname(FAKE_HOST), '..', 'index.mjs')).href)};
+    const provider = new Provider({ config: { agentline_bin: ${JSON.stringify(FAKE_HOST)} } });
+    console.log((await provider.callApi('hi')).output);`;
+  const env = { ...process.env, FAKE_HOST_LOG: path.join(folder, 'log') };
+  const done = spawnSync(process.execPath, ['--input-type=module', '-e', script], { env, timeout: 60_000, encoding: 'utf8' });
+  assert.deepEqual([done.stdout.trim(), done.status], ['an answer', 0], done.stderr);
+});
