@@ -27,8 +27,9 @@ export class AgentlineProvider {
     return this.agent() === 'gemini' ? 'google:gemini-cli' : `agentline:${this.agent()}`;
   }
 
-  agent() {
-    const agent = this.config.agent ?? 'gemini';
+  /** Which agent: that of the prompt, else that of the provider. */
+  agent(context) {
+    const agent = context?.prompt?.config?.agent ?? this.config.agent ?? 'gemini';
     return ['google:gemini-cli', 'gemini-cli'].includes(agent) ? 'gemini' : agent;
   }
 
@@ -38,7 +39,7 @@ export class AgentlineProvider {
 
   /** Never throws: what goes wrong is `error` of the response. */
   async callApi(prompt, context, callOptions) {
-    const title = titleOf(this.agent());
+    const title = titleOf(this.agent(context));
     try {
       return await this.call(title, prompt, context, callOptions?.abortSignal);
     } catch (error) {
@@ -47,10 +48,11 @@ export class AgentlineProvider {
   }
 
   async call(title, prompt, context, signal) {
-    if (/(^|:)gemini-agent-sdk$/.test(this.agent()) || this.givenId === 'google:gemini-agent-sdk') return { error: RESERVED };
+    const agent = this.agent(context);
+    if (/(^|:)gemini-agent-sdk$/.test(agent) || this.givenId === 'google:gemini-agent-sdk') return { error: RESERVED };
     const aborted = { error: `${title} call aborted before it started` };
     if (signal?.aborted) return aborted;
-    const config = settle({ ...this.config, agent: this.agent() }, context);
+    const config = { ...settle(this.config, context), agent };
     const basePath = path.resolve(this.config.basePath ?? '');
     const params = runParams(config, this.env, basePath);
     const tools = new ToolCalls();
@@ -66,10 +68,12 @@ export class AgentlineProvider {
       'run/retry': ({ attempt, wait_ms: wait, reason }) =>
         context?.logger?.debug?.(`[agentline] attempt ${attempt} in ${wait} ms: ${reason}`),
     };
-    const outcome = await host.run(`promptfoo-${++runs}`, { ...params, ...hooks.params, prompt }, callbacks, signal);
-    if (!outcome) return aborted;
+    const told = await host.run(`promptfoo-${++runs}`, { ...params, ...hooks.params, prompt, messages: true }, callbacks, signal);
+    if (!told) return aborted;
+    const { messages, ...outcome } = told;
+    tools.complete(messages);
     emitSpans(tools);
-    const response = responseOf(outcome, tools);
+    const response = responseOf(outcome, tools, params.max_retries > 0);
     if (signal?.aborted && outcome.verdict === 'cancelled') response.error = `${title} call aborted`;
     return response;
   }

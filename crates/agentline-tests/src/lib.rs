@@ -9,6 +9,8 @@ mod fake_stage;
 mod host_program;
 mod npm;
 mod python;
+#[cfg(target_os = "linux")]
+mod promptfoo;
 mod real;
 pub mod session_store;
 mod stage;
@@ -26,6 +28,8 @@ pub use claude_sdk::ClaudeSdk;
 pub use fake_stage::FakeStage;
 pub use host_program::{HostProgram, common};
 pub use python::Python;
+#[cfg(target_os = "linux")]
+pub use promptfoo::{Evaluated, PROVIDER, Promptfoo};
 pub use real::{real_gemini, skipped};
 pub use stage::{MODEL, Stage};
 pub use told::Told;

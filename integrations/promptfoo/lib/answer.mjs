@@ -3,6 +3,8 @@
 const TITLES = { gemini: 'Gemini CLI', claude: 'Claude Code', codex: 'Codex', opencode: 'OpenCode' };
 /** These ended because we ended them, so the error is ours and not the agent's. */
 const ENDED_BY_US = new Set(['timed_out', 'cancelled', 'limit_reached', 'invalid_output']);
+/** A refusal that waiting a minute does not help against. */
+const DAILY = /\bdaily quota\b|\bper day\b|\bbilling\b/i;
 const NOT_STARTED = new Set(['no_result', 'crashed', 'not_installed', 'spawn']);
 
 export const titleOf = (agent = 'gemini') => TITLES[agent] ?? agent;
@@ -26,6 +28,16 @@ export class ToolCalls {
     }
   }
 
+  /** Arguments and results that the agent did not tell as it went, from the messages of the run. */
+  complete(messages = []) {
+    for (const block of messages.flatMap(({ content }) => (Array.isArray(content) ? content : []))) {
+      const call = this.calls.get(block.type === 'tool_use' ? block.id : block.tool_use_id);
+      if (!call) continue;
+      if (block.type === 'tool_use') call.input ??= block.input;
+      if (block.type === 'tool_result') call.output ??= block.content;
+    }
+  }
+
   /** As promptfoo's agent providers tell them under `metadata.toolCalls`. */
   list() {
     return [...this.calls.values()].map(({ started, ended, ...call }) => call);
@@ -39,7 +51,7 @@ export class ToolCalls {
 }
 
 /** An answer or an error, with everything that is known. */
-export function responseOf(outcome, tools) {
+export function responseOf(outcome, tools, triedAgain = false) {
   const usage = outcome.usage ?? {};
   const response = outcome.error ? { error: errorOf(outcome) } : { output: outcome.output ?? outcome.text };
   if (outcome.cached) response.cached = true;
@@ -51,7 +63,7 @@ export function responseOf(outcome, tools) {
     raw: JSON.stringify(outcome),
     metadata: {
       ...metadataOf(outcome, usage, tools),
-      ...(outcome.verdict === 'rate_limited' ? rateLimitOf(outcome) : {}),
+      ...(outcome.verdict === 'rate_limited' ? rateLimitOf(outcome, triedAgain) : {}),
     },
   };
 }
@@ -95,11 +107,12 @@ function metadataOf(outcome, usage, tools) {
 }
 
 /** What promptfoo's scheduler reads to slow down and to try again. */
-function rateLimitOf({ error, files }) {
+function rateLimitOf({ error, files }, triedAgain) {
   const wait = error?.retry_after_ms;
-  // `quota` is promptfoo's word for a refusal that it must not try again: here because the limit will not lift, or
-  // because the run has changed files and another would begin from another state.
-  const again = error?.retryable !== false && !files?.length;
+  // `quota` is promptfoo's word for a refusal that it must not try again: here because the limit will not lift today, because the
+  // run has changed files and another would begin from another state, or because agentline has tried again already.
+  const lifts = error?.retryable !== false && !DAILY.test(error?.message ?? '');
+  const again = lifts && !files?.length && !triedAgain;
   return {
     rateLimitKind: again ? 'rate_limit' : 'quota',
     http: { status: 429, statusText: 'Too Many Requests', headers: wait ? { 'retry-after-ms': String(wait) } : {} },

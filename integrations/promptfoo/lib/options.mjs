@@ -11,6 +11,11 @@ const OURS = new Set([
 const PATHS = ['working_dir', 'cwd', 'include_directories', 'mcp_settings_path', 'record', 'prompt_file', 'attachments'];
 /** Any of these says what the agent may do. */
 const PERMISSION = ['permission_mode', 'approval_mode', 'yolo', 'mode_id'];
+/** Options of a test case that are promptfoo's own; they arrive with those of the prompt. */
+const PROMPTFOOS = new Set([
+  'prefix', 'suffix', 'rubric_prompt', 'provider', 'factuality', 'postprocess', 'transform', 'transform_vars', 'store_output_as',
+  'disable_var_expansion', 'disable_conversation_var', 'disable_default_asserts', 'run_serially', 'repeat',
+]);
 /** Milliseconds; that of the plan which this provider comes from. */
 export const DEFAULT_TIMEOUT = 120_000;
 
@@ -24,15 +29,13 @@ export function settle(config, context) {
   for (const group of [PERMISSION, ['timeout', 'timeout_ms'], ['working_dir', 'cwd'], ['model', 'model_id']]) {
     if (group.some((key) => key in prompt)) for (const key of group) delete own[key];
   }
-  const both = { ...own, ...prompt };
-  for (const [key, value] of Object.entries(both)) both[key] = filled(value, context?.vars ?? {});
-  return both;
+  // `null` takes an option of the provider back.
+  const both = Object.entries({ ...own, ...prompt }).filter(([, value]) => value !== undefined && value !== null);
+  return Object.fromEntries(both.map(([key, value]) => [key, filled(value, context?.vars ?? {})]));
 }
 
-function bySnake(config) {
-  const entries = Object.entries(config).filter(([, value]) => value !== undefined && value !== null);
-  return Object.fromEntries(entries.map(([key, value]) => [key === 'basePath' ? key : snake(key), value]));
-}
+const bySnake = (config) =>
+  Object.fromEntries(Object.entries(config).map(([key, value]) => [key === 'basePath' ? key : snake(key), value]));
 
 /** `{{name}}` becomes the variable of the test case; a name that it does not have becomes nothing. */
 function filled(value, vars) {
@@ -45,7 +48,7 @@ function filled(value, vars) {
 export function runParams(config, env, basePath) {
   const params = {};
   for (const [key, value] of Object.entries(config)) {
-    if (OURS.has(key) || value === '') continue;
+    if (OURS.has(key) || PROMPTFOOS.has(key) || value === '') continue;
     params[key] = PATHS.includes(key) ? resolved(value, basePath) : value;
   }
   if (params.agent_bin?.includes('/')) params.agent_bin = path.resolve(basePath, params.agent_bin);

@@ -52,17 +52,26 @@ async function run(id, params) {
   if (word === 'tools') {
     event({ type: 'tool_use', at_ms: 5, id: 't1', name: 'Write', native_name: 'write_file', raw_input: { file_path: 'a' } });
     event({ type: 'tool_result', at_ms: 9, tool_use_id: 't1', status: 'ok', content: 'written', is_error: false });
-    event({ type: 'tool_use', at_ms: 10, id: 't2', name: 'Skill', native_name: 'activate_skill', raw_input: { name: 'tidy' } });
+    event({ type: 'tool_use', at_ms: 10, id: 't2', name: 'Skill', native_name: 'activate_skill', raw_input: null });
     event({ type: 'tool_result', at_ms: 11, tool_use_id: 't2', status: 'denied', content: null, is_error: true, reason: 'no' });
   }
   const results = {
     limited: () => failed('rate_limited', 'rate_limited', { retry_after_ms: 1500 }),
+    daily: () => failed('rate_limited', 'rate_limited', { message: 'You have exhausted your daily quota on this model.' }),
     quota: () => failed('rate_limited', 'rate_limited', { retryable: false }),
     changed: () => ({ ...failed('rate_limited', 'rate_limited'), files: [{ path: 'a' }] }),
     late: () => failed('timed_out', 'timeout_run'),
     crash: () => ({ ...failed('failed', 'no_result'), agent_exit_code: 3, stderr_tail: 'boom\n' }),
     model: () => failed('failed', 'unknown_model'),
     value: () => outcome({ output: { n: 4 } }),
+    tools: () =>
+      outcome({
+        messages: [
+          { role: 'assistant', content: [{ type: 'tool_use', id: 't2', name: 'Skill', input: { name: 'tidy' } }] },
+          { role: 'user', content: [{ type: 'tool_result', tool_use_id: 't2', content: 'no such skill' }] },
+          { role: 'user', content: 'text' },
+        ],
+      }),
     cached: () => outcome({ cached: true }),
   };
   send({ id, result: (results[word] ?? outcome)() });

@@ -38,10 +38,12 @@ test('options are passed on under their names', async (t) => {
 
 test('a prompt has the last word, whichever name it uses', async (t) => {
   const { provider, params } = stage(t);
-  const prompt = { config: { permission_mode: 'plan', timeout: 7, model: 'other' } };
-  await provider({ yolo: true, timeout_ms: 5, model: 'm' }).callApi('hi', { prompt });
+  const prompt = { config: { permission_mode: 'plan', timeout: 7, model: 'other', agent: 'codex', extensions: null, transform: 'output', runSerially: true } };
+  await provider({ yolo: true, extensions: [], timeout_ms: 5, model: 'm' }).callApi('hi', { prompt });
   const [run] = params();
   assert.deepEqual([run.permission_mode, run.yolo, run.timeout, run.timeout_ms, run.model], ['plan', undefined, 7, undefined, 'other']);
+  assert.equal(run.agent, 'codex');
+  assert.ok(!('transform' in run || 'run_serially' in run || 'extensions' in run));
 });
 
 test('variables of the test case are filled in', async (t) => {

@@ -36,6 +36,9 @@ test('an answer has its tokens, its price, its session and its tools', async (t)
   assert.deepEqual(metadata.toolCalls[0], {
     id: 't1', name: 'write_file', canonicalName: 'Write', input: { file_path: 'a' }, output: 'written', is_error: false, status: 'ok',
   });
+  // What the agent did not tell as it went comes from the messages of the run, which are not part of `raw`.
+  assert.deepEqual([metadata.toolCalls[1].input, metadata.toolCalls[1].output], [{ name: 'tidy' }, 'no such skill']);
+  assert.equal(JSON.parse(raw).messages, undefined);
   assert.deepEqual(metadata.skillCalls, [{ name: 'tidy', source: 'tool', is_error: true }]);
   assert.deepEqual((await provider().callApi('value')).output, { n: 4 });
 });
@@ -63,7 +66,9 @@ test("the scheduler reads when to try again, and when not to", async (t) => {
   const limited = await of('limited');
   assert.deepEqual([limited.rateLimitKind, limited.http.status, limited.http.headers], ['rate_limit', 429, { 'retry-after-ms': '1500' }]);
   assert.equal((await of('quota')).rateLimitKind, 'quota');
+  assert.equal((await of('daily')).rateLimitKind, 'quota');
   assert.equal((await of('changed')).rateLimitKind, 'quota');
+  assert.equal((await provider({ max_retries: 2 }).callApi('limited')).metadata.rateLimitKind, 'quota');
   assert.equal((await of('hi')).rateLimitKind, undefined);
 });
 
