@@ -1,6 +1,6 @@
 //! The demo as one thing: which agent, what it is asked, and the model and home that it needs for it.
 
-use crate::gemini::{SETTINGS, Script, ScriptedModel, demo_script};
+use crate::gemini::{SETTINGS, Script, ScriptedModel, Step, demo_script};
 use std::{fs, io, path::Path};
 
 /// The agent of the demo.
@@ -28,15 +28,19 @@ impl Demo {
         Ok(Self { model: ScriptedModel::start(demo_script())? })
     }
 
-    /// The same for programs that run as often as they like: every prompt is answered from the first step of this script, or
-    /// of the demo's own.
+    /// The same for programs that run as often as they like: every prompt is answered from the first step of this script. Without
+    /// one, a prompt about primes gets the demo's own answers, and any other a sentence.
     ///
     /// # Errors
     /// The home cannot be written, or there is no free port on loopback.
     pub fn for_every_prompt(home: &Path, script: Option<Script>) -> io::Result<Self> {
         accept(home)?;
-        let script = script.unwrap_or_else(demo_script);
-        Ok(Self { model: ScriptedModel::matching([("", script)])? })
+        let other = || Script::always(Step::text("I am a scripted model. I can write a program that prints primes."));
+        let scripts = match script {
+            Some(script) => vec![("", script)],
+            None => vec![("primes", demo_script()), ("", other())],
+        };
+        Ok(Self { model: ScriptedModel::matching(scripts)? })
     }
 
     /// Where the model is.

@@ -82,6 +82,7 @@ const UNSAFE: &[&str] = &[
     "agentline/src/process/windows.rs",
     "agentline-mock/src/os.rs",
     "agentline-mock/tests/fake_agent.rs",
+    "agentline-tests/benches/agentline/promptfoo/tree.rs",
     "agentline-tests/benches/agentline/transport.rs",
 ];
 /// Modules that only tests see, declared so in the file above them.
@@ -102,6 +103,11 @@ impl Source {
 
     fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
+    }
+
+    /// A module of an integration in JavaScript.
+    fn is_script(&self) -> bool {
+        self.path.starts_with("integrations/") && self.path.ends_with(".mjs")
     }
 
     /// Code that ships: no tests, no examples, no benchmarks.
@@ -239,18 +245,32 @@ fn unsafe_code_stands_in_few_files(file: &Source) -> Vec<String> {
 }
 
 fn every_file_says_what_it_tells(file: &Source) -> Vec<String> {
-    if !file.is_rust() || file.text.starts_with("//! ") {
+    let beginning = if file.is_script() { "// " } else { "//! " };
+    let text = match file.text.split_once('\n') {
+        Some((first, rest)) if first.starts_with("#!") && file.is_script() => rest,
+        _ => &file.text,
+    };
+    if !(file.is_rust() || file.is_script()) || text.starts_with(beginning) {
         return Vec::new();
     }
-    vec![format!("{}: does not begin with `//! `", file.path)]
+    vec![format!("{}: does not begin with `{beginning}`", file.path)]
 }
 
 fn no_file_is_too_long(file: &Source) -> Vec<String> {
     let lines = file.text.lines().count();
-    if !file.is_rust() || lines <= LONGEST {
+    if !(file.is_rust() || file.is_script()) || lines <= LONGEST {
         return Vec::new();
     }
     vec![format!("{}: {lines} lines, over {LONGEST}", file.path)]
+}
+
+/// Packages in other languages bring nothing along.
+fn integrations_depend_on_nothing(file: &Source) -> Vec<String> {
+    let is_manifest = file.path.starts_with("integrations/") && file.path.ends_with("package.json");
+    if !is_manifest || !file.text.contains("\"dependencies\"") {
+        return Vec::new();
+    }
+    vec![format!("{}: has dependencies", file.path)]
 }
 
 fn no_path_of_a_machine(file: &Source) -> Vec<String> {
@@ -356,6 +376,18 @@ const RULES: &[(&str, Rule, Sample, Sample)] = &[
         no_file_is_too_long,
         ("agentline/src/a.rs", include_str!("layers.rs")),
         ("agentline/src/a.rs", "//! Short.\n"),
+    ),
+    (
+        "integrations depend on nothing",
+        integrations_depend_on_nothing,
+        ("integrations/a/package.json", "{\"dependencies\": {\"b\": \"1\"}}"),
+        ("integrations/a/package.json", "{\"name\": \"a\"}"),
+    ),
+    (
+        "scripts say what they tell",
+        every_file_says_what_it_tells,
+        ("integrations/a/b.mjs", "#!/usr/bin/env node\nimport a;\n"),
+        ("integrations/a/b.mjs", "#!/usr/bin/env node\n// Tells a.\n"),
     ),
     (
         "no path of a machine",

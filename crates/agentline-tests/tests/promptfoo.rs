@@ -287,6 +287,24 @@ fn an_evaluation_that_is_aborted_or_killed_leaves_nothing() {
     nothing_left(&stage);
 }
 
+#[test]
+fn the_example_runs_offline_with_one_command() {
+    needs_real_gemini!();
+    let stage = stage([("", Script::always(Step::text("not this model")))]);
+    let results = stage.outside().join("results.json");
+    let mut command = Command::new(promptfoo().node());
+    promptfoo().set_environment(&mut command, &stage);
+    command.env("PROMPTFOO", promptfoo().main()).arg(format!("{PROVIDER}/examples/demo/run.mjs"));
+    let done = command.arg("--no-table").arg("-o").arg(&results).output().unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "{said}");
+    let done = Evaluated::read(&results, said);
+    assert_eq!(done.results.len(), 3);
+    assert!(done.results.iter().all(|result| result["success"] == true), "{:#}", done.json);
+    assert!(stage.model.requests().is_empty(), "the example has a model of its own");
+    nothing_left(&stage);
+}
+
 /// The provider's own tests, on a stand-in for the host.
 #[test]
 fn the_tests_of_the_package_pass() {

@@ -44,8 +44,8 @@ pub(crate) struct DemoArgs {
     /// Write the tape of the run, without paths of this machine
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Run nothing: keep the model and the stage for other programs, told as a line of JSON, until standard input ends. Every
-    /// prompt gets the demo's answers, or those of this script
+    /// Run nothing: keep the model and the stage for other programs, told as a line of JSON, until standard input ends.
+    /// Prompts get the demo's answers, or those of this script
     #[arg(long, value_name = "SCRIPT", num_args = 0..=1, conflicts_with_all = ["replay", "record"])]
     #[expect(clippy::option_option, reason = "the flag may be left out, and so may its value")]
     serve: Option<Option<PathBuf>>,

@@ -1,10 +1,12 @@
 //! What agentline costs, measured side by side in one run: `cargo bench -p agentline-tests` (or with `-- decode`,
-//! `transport`, `overhead`, `snapshot`, `pool`, `sessions` for one part). Each figure stands next to its floor; compare ratios, not seconds.
+//! `transport`, `overhead`, `snapshot`, `pool`, `promptfoo`, `sessions` for one part). Each figure stands next to its floor; compare ratios, not seconds.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 mod decode;
 mod overhead;
 mod pool;
+#[cfg(target_os = "linux")]
+mod promptfoo;
 mod sessions;
 mod snapshot;
 mod transport;
@@ -18,6 +20,8 @@ const PARTS: &[Part] = &[
     ("snapshot", snapshot::run),
     ("overhead", overhead::run),
     ("pool", pool::run),
+    #[cfg(target_os = "linux")]
+    ("promptfoo", promptfoo::run),
     ("sessions", sessions::run),
 ];
 

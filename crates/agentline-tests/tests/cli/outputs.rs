@@ -205,17 +205,18 @@ fn messages_without_a_session_are_those_of_the_stream_and_say_so() {
     assert!(!without["warnings"].to_string().contains("messages_incomplete"), "{without}");
 }
 
-/// The provider that the documentation offers to users of promptfoo, as promptfoo calls it.
+/// The provider for promptfoo, as promptfoo calls it, on an agent that is started for each call.
 #[test]
 #[cfg(unix)]
 fn the_provider_for_promptfoo_answers_as_promptfoo_wants() {
-    let provider = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/promptfoo-provider.mjs");
+    let provider = concat!(env!("CARGO_MANIFEST_DIR"), "/../../integrations/promptfoo/index.mjs");
     let user = User::new().env("AGENTLINE_BIN", env!("CARGO_BIN_EXE_agentline-under-test"));
     user.write(
         "call.mjs",
         &format!(
             "import Provider from '{provider}';
-             const config = {{ model: 'gemini-2.5-pro', timeout_ms: 60000, approval_mode: 'auto_edit', useVertexAI: false }};
+             const config = {{ model: 'gemini-2.5-pro', timeout_ms: 60000, approval_mode: 'auto_edit', useVertexAI: false,
+                               surface: 'stream-json', inherit_process_env: true }};
              const provider = new Provider({{ id: 'mine', config }});
              console.log(JSON.stringify([provider.id(), await provider.callApi('hi')]));"
         ),
