@@ -2,7 +2,7 @@
 import path from 'node:path';
 import { ToolCalls, refused, responseOf, titleOf } from './lib/answer.mjs';
 import { findBinary } from './lib/binary.mjs';
-import { mayCache } from './lib/cache.mjs';
+import { cacheOf } from './lib/cache.mjs';
 import { loadHooks, wire } from './lib/hooks.mjs';
 import { endIdleHosts, hostFor } from './lib/host.mjs';
 import { runParams, settle } from './lib/options.mjs';
@@ -61,8 +61,8 @@ export class AgentlineProvider {
       if (tools.calls.size === 0) tools.began = Date.now() - event.at_ms;
       tools.take(event);
     });
-    if (mayCache(config, context)) params.cache = true;
     const host = this.host(config, basePath);
+    if ((await host.ready)?.methods?.includes('cache/stats')) params.cache = cacheOf(config, context);
     const callbacks = {
       ...hooks.callbacks,
       'run/retry': ({ attempt, wait_ms: wait, reason }) =>

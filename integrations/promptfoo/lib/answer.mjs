@@ -54,7 +54,7 @@ export class ToolCalls {
 export function responseOf(outcome, tools, triedAgain = false) {
   const usage = outcome.usage ?? {};
   const response = outcome.error ? { error: errorOf(outcome) } : { output: outcome.output ?? outcome.text };
-  if (outcome.cached) response.cached = true;
+  if (outcome.cache?.hit) response.cached = true;
   return {
     ...response,
     tokenUsage: tokenUsageOf(usage, outcome),

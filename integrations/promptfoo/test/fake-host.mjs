@@ -72,7 +72,7 @@ async function run(id, params) {
           { role: 'user', content: 'text' },
         ],
       }),
-    cached: () => outcome({ cached: true }),
+    cached: () => outcome({ cache: { hit: true } }),
   };
   send({ id, result: (results[word] ?? outcome)() });
 }
@@ -88,7 +88,8 @@ createInterface({ input: process.stdin })
       send({ id: held.get(params.run), result: failed('cancelled', 'cancelled') });
       held.delete(params.run);
     }
-    send({ id, result: {} });
+    const methods = process.env.FAKE_HOST_METHODS?.split(',') ?? ['run', 'cache/stats'];
+    send({ id, result: { methods } });
     if (method === 'shutdown') process.exit(0);
   })
   .on('close', () => process.exit(0));

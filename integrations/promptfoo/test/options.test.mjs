@@ -70,15 +70,19 @@ test('answers come from a cache only where promptfoo has one', async (t) => {
   const asked = [
     [{}, { getCache: disk }, true],
     [{}, { getCache: disk, repeatIndex: 0 }, true],
-    [{}, { getCache: memory }, undefined],
-    [{}, {}, undefined],
-    [{}, { getCache: disk, bustCache: true }, undefined],
-    [{}, { getCache: disk, repeatIndex: 1 }, undefined],
-    [{ cache: false }, { getCache: disk }, undefined],
-    [{ mcp_servers: { a: { url: 'http://x' } } }, { getCache: disk }, undefined],
-    [{ mcp_servers: { a: { url: 'http://x' } }, cache_mcp: true }, { getCache: disk }, true],
+    [{}, { getCache: memory }, false],
+    [{}, {}, false],
+    [{}, { getCache: disk, bustCache: true }, false],
+    [{}, { getCache: disk, repeatIndex: 1 }, false],
+    [{ cache: false }, { getCache: disk }, false],
+    [{ mcp_servers: { a: { url: 'http://x' } } }, { getCache: disk }, false],
+    [{ mcp_servers: { a: { url: 'http://x' } }, cache_mcp: true }, { getCache: disk }, { on: true, impure: true }],
   ];
   for (const [config, context] of asked) await provider(config).callApi('hi', context);
   assert.deepEqual(params().map((run) => run.cache), asked.map(([, , wanted]) => wanted));
   assert.equal((await provider().callApi('cached')).cached, true);
+  // An agentline without a cache is not asked for one.
+  const older = stage(t);
+  await older.provider({ host_env: { FAKE_HOST_LOG: older.log, FAKE_HOST_METHODS: 'run' } }).callApi('hi', { getCache: disk });
+  assert.ok(!('cache' in older.params()[0]));
 });

@@ -23,5 +23,5 @@ export function stage(t) {
     });
   const lines = () => readFileSync(log, 'utf8').trim().split('\n').map((line) => JSON.parse(line));
   const params = () => lines().filter(({ method }) => method === 'run').map((line) => line.params);
-  return { folder, provider, lines, params };
+  return { folder, log, provider, lines, params };
 }
