@@ -72,7 +72,7 @@ export class AgentlineProvider {
     if (!told) return aborted;
     const { messages, ...outcome } = told;
     tools.complete(messages);
-    emitSpans(tools);
+    emitSpans(tools, outcome);
     const response = responseOf(outcome, tools, params.max_retries > 0);
     if (signal?.aborted && outcome.verdict === 'cancelled') response.error = `${title} call aborted`;
     return response;
@@ -91,5 +91,7 @@ export class AgentlineProvider {
   }
 }
 
+// promptfoo looks for `package:agentline-promptfoo:GeminiCli` in the default export where there is one.
+AgentlineProvider.GeminiCli = AgentlineProvider;
 export const GeminiCli = AgentlineProvider;
 export default AgentlineProvider;

@@ -294,7 +294,12 @@ fn the_switches_of_the_cache_are_obeyed() {
     let stage = stage([("", Script::always(Step::text("not asked")))]);
     let log = stage.outside().join("host.jsonl");
     let options = json!({"agentline_bin": format!("{PROVIDER}/test/fake-host.mjs"), "host_env": {"FAKE_HOST_LOG": log}});
-    let config = config(options, json!([case("hi", json!({}))]));
+    let mut config = config(options, json!([case("hi", json!({}))]));
+    // By the name of the package, too.
+    let modules = stage.outside().join("node_modules");
+    fs::create_dir(&modules).unwrap();
+    std::os::unix::fs::symlink(PROVIDER, modules.join("agentline-promptfoo")).unwrap();
+    config["providers"][0]["id"] = "package:agentline-promptfoo:GeminiCli".into();
     for (variable, args, wanted) in [
         ("true", &["--repeat", "2", "-j", "1"] as &[&str], vec![json!(true), json!(false)]),
         ("true", &["--no-cache"], vec![json!(false)]),
