@@ -35,7 +35,8 @@ impl Demo {
     /// The home cannot be written, or there is no free port on loopback.
     pub fn for_every_prompt(home: &Path, script: Option<Script>) -> io::Result<Self> {
         accept(home)?;
-        let other = || Script::always(Step::text("I am a scripted model. I can write a program that prints primes."));
+        let other =
+            || Script::always(Step::text("I am a scripted model. I can write a program that prints primes."));
         let scripts = match script {
             Some(script) => vec![("", script)],
             None => vec![("primes", demo_script()), ("", other())],

@@ -8,9 +8,9 @@ mod claude_sdk;
 mod fake_stage;
 mod host_program;
 mod npm;
-mod python;
 #[cfg(target_os = "linux")]
 mod promptfoo;
+mod python;
 mod real;
 pub mod session_store;
 mod stage;
@@ -27,9 +27,9 @@ pub use ccusage::ccusage_program;
 pub use claude_sdk::ClaudeSdk;
 pub use fake_stage::FakeStage;
 pub use host_program::{HostProgram, common};
-pub use python::Python;
 #[cfg(target_os = "linux")]
 pub use promptfoo::{Evaluated, PROVIDER, Promptfoo};
+pub use python::Python;
 pub use real::{real_gemini, skipped};
 pub use stage::{MODEL, Stage};
 pub use told::Told;

@@ -111,6 +111,8 @@ class Outcome(Generic[T]):
     stderr_tail: str = ""
     tape: str | None = None
     attempts: int = 1
+    #: What the cache had to do with it, where it was asked for: `hit`, `key`, `stored_at`, `reason`.
+    cache: Mapping[str, Any] | None = None
     messages: tuple[Mapping[str, Any], ...] | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
@@ -151,7 +153,7 @@ class Outcome(Generic[T]):
 #: Fields that are told as they stand.
 PLAIN = (
     "run_id agent agent_version surface model session_id cwd name cost_usd turns tool_calls stop_reason duration_ms "
-    "first_event_ms unreadable_lines agent_exit_code stderr_tail tape attempts"
+    "first_event_ms unreadable_lines agent_exit_code stderr_tail tape attempts cache"
 ).split()
 
 #: What a row must have to be one.

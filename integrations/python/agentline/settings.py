@@ -65,9 +65,15 @@ class RunSettings(TypedDict, total=False):
     google_cloud_project: str
     use_vertex_ai: bool
     record: Path
+    cache: bool | Mapping[str, Any]
+    cache_impure: bool
+    cache_max_age: Time
+    cache_path: Path
+    cache_max_mb: int
     max_line_bytes: int
     agents: Mapping[str, Any]
     prices: Mapping[str, Any]
+    prices_file: Path
     supervisor: Path
     agent_bin: Path
     agent_args: Sequence[str]
@@ -81,7 +87,7 @@ class RunSettings(TypedDict, total=False):
 #: Other names of those keys, which the host takes too.
 ALIASES = frozenset(
     "model_id cwd approval_mode yolo allowed_tools disable_tools ask_tools timeout_ms idle_timeout_ms tool_timeout_ms "
-    "startup_timeout_s startup_timeout_ms retry_patience_ms max_budget_usd emit_thought_chunks apiKey googleCloudProject "
+    "startup_timeout_s startup_timeout_ms retry_patience_ms cache_max_age_s max_budget_usd emit_thought_chunks apiKey googleCloudProject "
     "useVertexAI prompt".split()
 )
 

@@ -90,9 +90,16 @@ export interface Keys {
   googleCloudProject?: string;
   useVertexAi?: boolean;
   record?: string;
+  /** A run that was made before is told again from the cache. */
+  cache?: boolean | { dir?: string; max_age_s?: number; impure?: boolean; max_mb?: number };
+  cacheImpure?: boolean;
+  cacheMaxAge?: Time;
+  cachePath?: string;
+  cacheMaxMb?: number;
   maxLineBytes?: number;
   agents?: Record<string, Record<string, unknown>>;
   prices?: Record<string, unknown>;
+  pricesFile?: string;
   supervisor?: string;
   agentBin?: string;
   agentArgs?: string[];

@@ -151,6 +151,17 @@ export interface Notice {
   message: string;
 }
 
+/** Whether a run was made now or told again from the cache. */
+export interface CacheMark {
+  hit: boolean;
+  /** Null where a run could have none. */
+  key: string | null;
+  /** Seconds since 1970; null where it is not kept. */
+  stored_at: number | null;
+  /** Why it was neither found nor kept. */
+  reason?: string;
+}
+
 /** All that a run came to. */
 export interface Outcome<T = unknown> {
   schema: 'agentline.outcome/1';
@@ -190,6 +201,8 @@ export interface Outcome<T = unknown> {
   stderr_tail: string;
   /** Where the tape was written. */
   tape: string | null;
+  /** What the cache had to do with it, where it was asked for. */
+  cache?: CacheMark;
   /** How often it was tried, where more than once. */
   attempts?: number;
   /** What came of the prompt, in the view `claude`, where `messages` was asked for. */

@@ -95,16 +95,33 @@ fn a_run_is_cancelled_with_everything_that_it_started() {
 
 #[test]
 fn a_cancel_is_heard_however_early_it_comes() {
-    let mut program = Program::start();
+    let mut program = start();
     program.run("say warm");
     for n in 0..60_u64 {
         let run = format!("early{n}");
         let id = program.send("run", json!({"prompt": "run sleep 600", "run": run}));
         std::thread::sleep(Duration::from_millis(n % 12));
-        // Before the run is noted nothing is found.
-        while program.call("cancel", json!({"run": run}))["found"] == false {}
+        assert_eq!(program.call("cancel", json!({"run": run}))["found"], true);
         assert_eq!(program.answer(id)["result"]["verdict"], "cancelled", "cancelled after {} ms", n % 12);
     }
+}
+
+#[test]
+fn a_run_can_be_stopped_by_the_next_line_and_a_conversation_before_it_is_open() {
+    let mut program = start();
+    for n in 0..5 {
+        let run = program.send("run", json!({"prompt": "sleep 60000", "run": format!("r{n}")}));
+        let cancel = program.send("cancel", json!({"run": format!("r{n}")}));
+        assert_eq!(program.answer(cancel)["result"]["found"], true);
+        assert_eq!(program.answer(run)["result"]["verdict"], "cancelled");
+    }
+    let stalled = json!({"run": "talk", "env": {"FAKE_ACP_FAULT": "session_new_never"}});
+    let open = program.send("session/open", stalled);
+    let cancel = program.send("cancel", json!({"run": "talk"}));
+    assert_eq!(program.answer(cancel)["result"]["found"], true);
+    assert_eq!(program.answer(open)["error"]["code"], -32800);
+    program.call("shutdown", json!({}));
+    program.nothing_left(Duration::from_secs(20));
 }
 
 #[test]
@@ -197,7 +214,7 @@ fn conversations_remember_and_end() {
 
 #[test]
 fn a_run_may_have_an_empty_workspace_of_its_own() {
-    let mut program = Program::start();
+    let mut program = start();
     let prompt = "tool write_file made.txt hi\nsay done";
     let outcome = program.call("run", json!({"prompt": prompt, "temporary_workspace": true}));
     assert_eq!(outcome["files"][0]["path"], "made.txt", "{outcome}");
@@ -305,7 +322,7 @@ fn shutdown_ends_it_in_order() {
 
 #[test]
 fn a_session_that_is_not_there_is_told_by_a_word_for_programs() {
-    let mut program = Program::start();
+    let mut program = start();
     let id = program.send("sessions/load", json!({"session": "no-such-session"}));
     let error = program.answer(id)["error"].clone();
     assert_eq!(error["data"]["kind"], "no_session", "{error}");

@@ -483,6 +483,8 @@ impl RpcError {
     pub(super) const METHOD: i64 = -32601;
     /// What was asked for is wrong.
     pub(super) const PARAMS: i64 = -32602;
+    /// The host stopped it.
+    pub(super) const CANCELLED: i64 = -32800;
     /// We failed.
     pub(super) const INTERNAL: i64 = -32603;
 

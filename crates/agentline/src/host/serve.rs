@@ -4,7 +4,7 @@ use super::{
     broker::Broker,
     messages::{
         Cancel, Cancelled, Initialize, Initialized, PROTOCOL, Party, PoolSettings, Prewarm, RpcError,
-        RunParams, SessionClose, SessionPrompt,
+        SessionClose,
     },
     peer::Peer,
     talks::Talks,
@@ -239,8 +239,14 @@ impl Host {
             let answer = host.settle_now(&method, params);
             return host.answer(id.as_ref(), answer);
         }
+        // A run is noted before anything else is read, so that whatever comes after it can stop it.
+        let noted = matches!(&*method, "run" | "session/open" | "session/prompt")
+            .then(|| self.begin(params.get("run").and_then(Value::as_str), id.as_ref()));
         work.spawn(async move {
-            let answer = host.call(&method, params, id.as_ref()).await;
+            let answer = match noted.transpose() {
+                Ok(run) => host.call(&method, params, run).await,
+                Err(error) => Err(error),
+            };
             host.answer(id.as_ref(), answer);
             if method == "shutdown" {
                 host.ending.cancel();
@@ -342,23 +348,16 @@ impl Host {
         }
     }
 
-    async fn call(&self, method: &str, params: Value, id: Option<&Value>) -> Result<Value, RpcError> {
+    async fn call(&self, method: &str, params: Value, run: Option<Noted>) -> Result<Value, RpcError> {
+        match (method, run) {
+            ("run", Some(run)) => return self.run(&run.name, read(params)?, &run.stop).await,
+            ("session/open", Some(run)) => {
+                return write(&self.open(&run.name, read(params)?, &run.stop).await?);
+            }
+            ("session/prompt", Some(run)) => return self.prompt(&run.name, read(params)?, &run.stop).await,
+            _ => {}
+        }
         match method {
-            "run" => {
-                let params: RunParams = read(params)?;
-                let run = self.begin(params.run.as_deref(), id)?;
-                self.run(&run.name, params, &run.stop).await
-            }
-            "session/open" => {
-                let params: RunParams = read(params)?;
-                let run = self.begin(params.run.as_deref(), id)?;
-                write(&self.open(&run.name, params).await?)
-            }
-            "session/prompt" => {
-                let params: SessionPrompt = read(params)?;
-                let run = self.begin(params.run.as_deref(), id)?;
-                self.prompt(&run.name, params, &run.stop).await
-            }
             "session/close" => {
                 let params: SessionClose = read(params)?;
                 self.close(&params.session).await?;
@@ -394,7 +393,7 @@ impl Host {
     }
 
     /// Notes a run under the host's name for it.
-    fn begin(&self, name: Option<&str>, id: Option<&Value>) -> Result<Noted<'_>, RpcError> {
+    fn begin(self: &Arc<Self>, name: Option<&str>, id: Option<&Value>) -> Result<Noted, RpcError> {
         let name: Arc<str> = match (name, id) {
             (Some(name), _) => name.into(),
             (None, Some(Value::String(id))) => id.as_str().into(),
@@ -410,18 +409,18 @@ impl Host {
         }
         let stop = CancellationToken::new();
         runs.insert(Arc::clone(&name), stop.clone());
-        Ok(Noted { host: self, name, stop })
+        Ok(Noted { host: Arc::clone(self), name, stop })
     }
 }
 
 /// A run that is noted until this is dropped.
-struct Noted<'a> {
-    host: &'a Host,
+struct Noted {
+    host: Arc<Host>,
     name: Arc<str>,
     stop: CancellationToken,
 }
 
-impl Drop for Noted<'_> {
+impl Drop for Noted {
     fn drop(&mut self) {
         self.host.runs().remove(&self.name);
     }

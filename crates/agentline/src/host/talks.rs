@@ -56,10 +56,21 @@ async fn close(talk: Talk) {
 }
 
 impl Host {
-    /// Opens a conversation.
-    pub(super) async fn open(&self, run: &Arc<str>, params: RunParams) -> Result<SessionOpened, RpcError> {
+    /// Opens a conversation. A stop ends the agent that was to hold it.
+    pub(super) async fn open(
+        &self,
+        run: &Arc<str>,
+        params: RunParams,
+        stop: &CancellationToken,
+    ) -> Result<SessionOpened, RpcError> {
         let wanted = self.wanted(run, params)?;
-        let session = wanted.agentline.session_with(wanted.request, wanted.options).await?;
+        let session = tokio::select! {
+            session = wanted.agentline.session_with(wanted.request, wanted.options) => session?,
+            () = stop.cancelled() => {
+                let message = "the conversation was stopped before it was open";
+                return Err(RpcError::new(RpcError::CANCELLED, message));
+            }
+        };
         let opened =
             SessionOpened { session: uuid::Uuid::new_v4().to_string(), session_id: session.id().to_owned() };
         let talk = Talk { session: Arc::new(session), _sent: wanted.sent.map(Arc::new) };
