@@ -22,8 +22,10 @@ struct State {
     closed: bool,
     /// The signal by which the run is to be stopped, until the loop has taken note.
     stop: Option<i32>,
-    /// Nobody reads the events any more.
+    /// Nobody wants the run any more.
     dropped: bool,
+    /// Nobody reads the events any more: they are dropped, and whoever waits is woken by the outcome alone.
+    only_outcome: bool,
     waker: Option<Waker>,
 }
 
@@ -75,10 +77,15 @@ impl Driven {
     /// Hands events over; never waits.
     pub(crate) fn send(&self, batch: Vec<Record>) {
         let mut state = self.shared.lock();
-        if !state.dropped {
+        if !state.dropped && !state.only_outcome {
             state.batches.push_back(batch);
             wake(state);
         }
+    }
+
+    /// Whether nobody reads the events any more.
+    pub(crate) fn wants_outcome_only(&self) -> bool {
+        self.shared.lock().only_outcome
     }
 
     /// Whether the consumer is behind.
@@ -133,6 +140,17 @@ impl Held {
         Poll::Pending
     }
 
+    /// Passes over all events, those that wait included: to be woken for each would cost more than to make them.
+    pub(crate) fn want_outcome_only(&self) {
+        let mut state = self.shared.lock();
+        state.only_outcome = true;
+        let unread = std::mem::take(&mut state.batches);
+        drop(state);
+        if unread.len() >= BATCHES {
+            self.shared.bell.notify_one();
+        }
+    }
+
     pub(crate) fn stopper(&self) -> Stopper {
         Stopper { shared: Arc::downgrade(&self.shared) }
     }
@@ -163,5 +181,46 @@ fn wake(mut state: MutexGuard<'_, State>) {
     drop(state);
     if let Some(waker) = waker {
         waker.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agentline_core::{Event, Origin, Who};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[derive(Default)]
+    struct Woken(AtomicU32);
+
+    impl std::task::Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn whoever_wants_the_outcome_only_is_woken_by_it_alone() {
+        let batch = || vec![Record::new(1, 0, Origin::Stdout, None, Event::Text { text: "a".into() })];
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut cx = Context::from_waker(&waker);
+        let (driven, held) = link(Bell::default());
+        assert!(held.poll(&mut cx).is_pending());
+        driven.send(batch());
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        for _ in 1..BATCHES {
+            driven.send(batch());
+        }
+        assert!(driven.is_full() && !driven.wants_outcome_only());
+        held.want_outcome_only();
+        assert!(!driven.is_full() && driven.wants_outcome_only());
+        assert!(held.poll(&mut cx).is_pending());
+        driven.send(batch());
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        let failure = agentline_core::Failure::new(agentline_core::Kind::Crashed, "over");
+        driven.finish(Outcome::not_begun(&Who::default(), agentline_core::Verdict::Failed, failure));
+        assert_eq!(woken.0.load(Ordering::Relaxed), 2);
+        assert!(matches!(held.poll(&mut cx), Poll::Ready(Came::Over(Some(_)))));
     }
 }

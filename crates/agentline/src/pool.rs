@@ -192,10 +192,14 @@ impl Pool {
             return agentline.make(request, options).await;
         }
         let (asked, given) = (warm(request.clone()), options.clone());
-        let finds = Arc::clone(&self.finds);
-        let prepared = agentline.blocking(move |inner| key::prepare(inner, &finds, asked, &given)).await;
-        let wanted = match prepared {
-            Ok(Ok(wanted)) => wanted,
+        let (finds, lanes) = (Arc::clone(&self.finds), Arc::clone(&self.lanes));
+        let prepared = agentline.blocking(move |inner| {
+            let wanted = key::prepare(inner, &finds, asked, &given)?;
+            // Each way to a thread that may block and back costs more than most of what is done there.
+            Ok(wanted.map(|wanted| carry::Begun::at_once(inner, &lanes, Arc::new(*wanted))))
+        });
+        let begun = match prepared.await {
+            Ok(Ok(begun)) => begun,
             Ok(Err(outcome)) => return Ok(Run::over(*outcome)),
             // What cannot be had of an agent that stays alive may be had of another; else that one says why not.
             Err(Error::Usage(_)) if request.surface.is_none() => {
@@ -205,13 +209,15 @@ impl Pool {
         };
         let bell = Bell::default();
         let (driven, held) = link(Bell::clone(&bell));
+        let wanted = &begun.wanted;
         let run_id = wanted.asked.who.run_id.clone();
         let veil = Veil::new(&wanted.launch.secrets);
         let launched = Launched::of(&wanted.launch, &veil);
         let carrier = carry::Carrier {
             agentline: agentline.clone(),
             lanes: Arc::clone(&self.lanes),
-            wanted: Arc::new(*wanted),
+            wanted: begun.wanted,
+            granted: begun.granted,
             link: driven,
             bell,
             is_stopped: false,

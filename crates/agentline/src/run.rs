@@ -165,6 +165,9 @@ impl Run {
 
     /// Waits for the end; events that were not read are passed over.
     pub async fn outcome(mut self) -> Outcome {
+        if let State::Going(held) = &self.state {
+            held.want_outcome_only();
+        }
         let mut last = None;
         while let Some(record) = self.next().await {
             if let Event::Outcome { outcome } = record.event {

@@ -5,15 +5,17 @@ use super::{
     lanes::{CLOSED, Grant, Guest, Lanes, Place, StartRight},
 };
 use crate::{
-    agentline::Agentline,
+    agentline::{Agentline, Inner},
+    error::Error,
     gear::Served,
     link::{Bell, Came, Driven, Held},
     live::LiveHandle,
-    ready::{not_started, stopped_before},
+    ready::{Trip, not_started, stopped_before},
     seat::Tell,
 };
 use agentline_core::{Event, Failure, Kind, Millis, Outcome, Record, Verdict, Want};
 use std::{
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -21,11 +23,47 @@ use std::{
 /// How often a run is begun at most.
 const TRIES: u32 = 2;
 
+/// A run that has asked for its place.
+pub(super) struct Begun {
+    pub(super) wanted: Arc<Wanted>,
+    /// What it was given, where it had not to wait for that.
+    pub(super) granted: Option<Granted>,
+}
+
+/// What a run was given at once: a place with all that it needs there, or the right to start a process.
+pub(super) enum Granted {
+    Place(Place, Result<Box<Trip>, Error>),
+    Start(StartRight),
+}
+
+impl Begun {
+    /// Takes what is to be had at once. Blocks.
+    pub(super) fn at_once(inner: &Inner, lanes: &Arc<Lanes>, wanted: Arc<Wanted>) -> Self {
+        let granted = match lanes.place_at_once(&wanted) {
+            Some(Grant::Place(place)) => {
+                let trip = trip(inner, &wanted, &place.live.agent_home).map(Box::new);
+                Some(Granted::Place(place, trip))
+            }
+            Some(Grant::Start(right)) => Some(Granted::Start(right)),
+            // Whoever comes later is told why.
+            Some(Grant::Refused(_)) | None => None,
+        };
+        Self { wanted, granted }
+    }
+}
+
+/// Makes the run ready for a process that has its home there. Blocks.
+fn trip(inner: &Inner, wanted: &Wanted, agent_home: &Path) -> Result<Trip, Error> {
+    let served = inner.serve(&wanted.asked, &wanted.options, &wanted.launch.servers)?;
+    inner.trip(&wanted.asked, &wanted.launch, agent_home, &wanted.options, Served::Now(served))
+}
+
 /// One run on its way through the pool.
 pub(super) struct Carrier {
     pub(super) agentline: Agentline,
     pub(super) lanes: Arc<Lanes>,
     pub(super) wanted: Arc<Wanted>,
+    pub(super) granted: Option<Granted>,
     pub(super) link: Driven,
     pub(super) bell: Bell,
     /// The caller wants it stopped.
@@ -44,14 +82,17 @@ impl Carrier {
         let begun = Instant::now();
         let mut attempt = 1;
         let outcome = loop {
-            let place = tokio::select! {
-                place = self.place() => place,
-                signal = self.stopped() => Err(Box::new(self.cancelled(signal))),
-                () = tokio::time::sleep(self.patience(begun)) => Err(Box::new(self.waited_too_long())),
+            let place = match self.granted.take() {
+                Some(Granted::Place(place, trip)) => Ok((place, Some(trip))),
+                granted => tokio::select! {
+                    place = self.place(granted) => place.map(|place| (place, None)),
+                    signal = self.stopped() => Err(Box::new(self.cancelled(signal))),
+                    () = tokio::time::sleep(self.patience(begun)) => Err(Box::new(self.waited_too_long())),
+                },
             };
             let tried = match place {
                 Err(outcome) => break outcome,
-                Ok(place) => self.ride(place, begun).await,
+                Ok((place, trip)) => self.ride(place, trip, begun).await,
             };
             match tried {
                 Tried::Over(outcome) => break outcome,
@@ -66,8 +107,13 @@ impl Carrier {
     }
 
     /// A place on a process, started for this where there is none.
-    async fn place(&self) -> Result<Place, Box<Outcome>> {
-        match self.lanes.place(&self.wanted, Guest::Run).await {
+    async fn place(&self, granted: Option<Granted>) -> Result<Place, Box<Outcome>> {
+        let grant = match granted {
+            Some(Granted::Start(right)) => Grant::Start(right),
+            Some(Granted::Place(place, _)) => Grant::Place(place),
+            None => self.lanes.place(&self.wanted, Guest::Run).await,
+        };
+        match grant {
             Grant::Place(place) => Ok(place),
             Grant::Start(right) => start(&self.agentline, right, &self.wanted).await,
             Grant::Refused(why) => Err(Box::new(refused(&self.wanted, why))),
@@ -75,15 +121,21 @@ impl Carrier {
     }
 
     /// Goes the whole way on one process.
-    async fn ride(&mut self, mut place: Place, begun: Instant) -> Tried {
-        let wanted = Arc::clone(&self.wanted);
-        let home = place.live.agent_home.clone();
-        let made = self.agentline.blocking(move |inner| {
-            let served = inner.serve(&wanted.asked, &wanted.options, &wanted.launch.servers)?;
-            inner.trip(&wanted.asked, &wanted.launch, &home, &wanted.options, Served::Now(served))
-        });
-        let mut trip = match made.await {
-            Ok(trip) => trip,
+    async fn ride(
+        &mut self,
+        mut place: Place,
+        made: Option<Result<Box<Trip>, Error>>,
+        begun: Instant,
+    ) -> Tried {
+        let made = match made {
+            Some(made) => made,
+            None => {
+                let (wanted, home) = (Arc::clone(&self.wanted), place.live.agent_home.clone());
+                self.agentline.blocking(move |inner| trip(inner, &wanted, &home).map(Box::new)).await
+            }
+        };
+        let mut trip = match made {
+            Ok(trip) => *trip,
             Err(error) => {
                 let outcome = self.agentline.inner().not_prepared(&self.wanted.asked.who, &error);
                 return Tried::Over(Box::new(outcome));
@@ -132,6 +184,9 @@ impl Carrier {
                     if spoke {
                         kept.append(&mut batch);
                         self.link.send(std::mem::take(&mut kept));
+                        if self.link.wants_outcome_only() && place.is_opened() {
+                            run.want_outcome_only();
+                        }
                     } else {
                         kept.append(&mut batch);
                     }

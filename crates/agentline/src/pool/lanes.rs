@@ -112,11 +112,27 @@ impl Lanes {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A place for a run, or the right to make one, where it is to be had without waiting.
+    pub(super) fn place_at_once(self: &Arc<Self>, wanted: &Wanted) -> Option<Grant> {
+        let mut state = self.lock();
+        if state.closed {
+            return None;
+        }
+        let ticket = state.seating.wait(want_of(wanted, Guest::Run));
+        let (tell, mut turn) = oneshot::channel();
+        state.turns.insert(ticket, tell);
+        let left = self.act(&mut state);
+        if state.turns.remove(&ticket).is_some() {
+            state.seating.give_up(ticket);
+        }
+        drop(state);
+        drop(left);
+        turn.try_recv().ok()
+    }
+
     /// A place, or the right to make one. Waits for its turn. May be dropped.
     pub(super) async fn place(self: &Arc<Self>, wanted: &Wanted, guest: Guest) -> Grant {
-        // Whoever opens a session has no use for one that is open.
-        let session = wanted.session.filter(|_| guest == Guest::Run);
-        let want = Want { key: wanted.key, session, shares: wanted.shares };
+        let want = want_of(wanted, guest);
         let (ticket, turn) = {
             let mut state = self.lock();
             if state.closed {
@@ -282,6 +298,12 @@ impl State {
     }
 }
 
+fn want_of(wanted: &Wanted, guest: Guest) -> Want {
+    // Whoever opens a session has no use for one that is open.
+    let session = wanted.session.filter(|_| guest == Guest::Run);
+    Want { key: wanted.key, session, shares: wanted.shares }
+}
+
 /// What is let go when the lock is free.
 enum Left {
     #[expect(dead_code, reason = "it is dropped, and that gives it back")]
@@ -359,6 +381,11 @@ impl Place {
             drop(state);
             drop(left);
         }
+    }
+
+    /// Whether whoever sits here has a session.
+    pub(super) fn is_opened(&self) -> bool {
+        !self.opening
     }
 
     /// The process takes no more runs.
