@@ -178,16 +178,26 @@ fn read_proc<'a>(pid: i32, what: &str, bytes: &'a mut Vec<u8>) -> Option<&'a [u8
     read_all(&File::open(format!("/proc/{pid}/{what}")).ok()?, bytes)
 }
 
+/// What a page leaves out of a list is no longer than the last number in it.
+const SHORTER_THAN_A_PAGE: usize = 4000;
+
 /// Reads a file of the system from its beginning.
 fn read_all<'a>(file: &File, bytes: &'a mut Vec<u8>) -> Option<&'a [u8]> {
     bytes.clear();
     let mut length = 0;
-    // Such a file does not know how long it is, so it is not asked.
+    // Such a file does not know how long it is, so it is not asked. But it gives as much as there is room for, a page at
+    // most; so one that gives less than both was read to its end.
     loop {
         bytes.resize(bytes.capacity().max(256).max(2 * length), 0);
+        let room = bytes.len() - length;
         match file.read_at(&mut bytes[length..], length as u64) {
             Ok(0) => break,
-            Ok(read) => length += read,
+            Ok(read) => {
+                length += read;
+                if read < room.min(SHORTER_THAN_A_PAGE) {
+                    break;
+                }
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return None,
         }

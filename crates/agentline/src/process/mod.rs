@@ -261,7 +261,7 @@ impl Process {
                 self.reads = 0;
                 tokio::select! {
                     biased;
-                    ended = self.tree.ended(), if self.ended.is_none() => self.ended = Some(ended),
+                    ended = self.tree.ended(), if self.ended.is_none() => self.end(ended),
                     () = tokio::task::yield_now() => {}
                 }
             }
@@ -283,10 +283,15 @@ impl Process {
                 None => {}
             }
             tokio::select! {
-                ended = self.tree.ended() => self.ended = Some(ended),
+                ended = self.tree.ended() => self.end(ended),
                 () = self.output.written() => {}
             }
         }
+    }
+
+    fn end(&mut self, ended: Ended) {
+        self.ended = Some(ended);
+        self.output.ends();
     }
 
     /// Whether bytes wait that nobody has read yet.

@@ -30,6 +30,8 @@ pub(super) struct Output {
     stderr: Tail,
     /// The last read was of stderr and did not bring all of it.
     err_floods: bool,
+    /// Stderr may have been written to since it was last found empty.
+    err_may_wait: bool,
     watch: Option<os::Watch>,
     poll: Duration,
     read_at: Instant,
@@ -70,6 +72,7 @@ impl Output {
             stdout,
             stderr,
             err_floods: false,
+            err_may_wait: true,
             watch,
             poll: POLL_FIRST,
             read_at: Instant::now(),
@@ -80,8 +83,12 @@ impl Output {
 
     /// Appends what one of the streams has, if any has something, without waiting.
     pub(super) fn read(&mut self, into: &mut Vec<u8>) -> Option<Std> {
+        if !self.err_may_wait && self.stdout.is_idle() {
+            return None;
+        }
         // What an agent says on stderr before it speaks on stdout is also read before; only a flood has to wait.
-        let order = if self.err_floods { [Std::Out, Std::Err] } else { [Std::Err, Std::Out] };
+        let err_comes_last = self.err_floods;
+        let order = if err_comes_last { [Std::Out, Std::Err] } else { [Std::Err, Std::Out] };
         let found = order.into_iter().find(|stream| {
             let read = match stream {
                 Std::Out => self.stdout.read(into),
@@ -89,6 +96,9 @@ impl Output {
             };
             read > 0
         });
+        let err_was_empty = found.is_none() || (found == Some(Std::Out) && !err_comes_last);
+        // Without a watch nobody tells of a write.
+        self.err_may_wait = !err_was_empty || self.watch.is_none();
         if let Some(stream) = found {
             self.err_floods = stream == Std::Err && self.stderr.waiting() > 0;
             self.poll = POLL_FIRST;
@@ -97,12 +107,18 @@ impl Output {
         found
     }
 
+    /// Looks at all streams at the next read, whatever was told of them: nobody writes to them any more.
+    pub(super) fn ends(&mut self) {
+        self.err_may_wait = true;
+    }
+
     /// Waits until there may be more. May be dropped and called again.
     pub(super) async fn written(&mut self) {
         let file = async {
             match &mut self.watch {
                 Some(watch) => {
                     watch.written().await;
+                    self.err_may_wait = true;
                     let quick = self.read_at.elapsed() < GATHER;
                     self.quick_writes = if quick { self.quick_writes.saturating_add(1) } else { 0 };
                     if self.quick_writes > QUICK_WRITES {
@@ -146,6 +162,15 @@ impl Source {
             Self::File(file) => file.read(into),
             #[cfg(unix)]
             Self::Pipe(pipe) => pipe.read(into),
+        }
+    }
+
+    /// Whether it is known without a look at a file that there is nothing to read.
+    fn is_idle(&self) -> bool {
+        match self {
+            Self::File(_) => false,
+            #[cfg(unix)]
+            Self::Pipe(pipe) => pipe.waiting() == 0,
         }
     }
 
