@@ -77,27 +77,37 @@ impl std::error::Error for Problem {}
 /// ```
 #[must_use]
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let allowed = (word.chars().count() / 3).clamp(1, 3);
-    known.into_iter().map(|k| (distance(word, k), k)).filter(|(d, _)| *d <= allowed).min().map(|(_, k)| k)
+    let word: Vec<char> = word.chars().collect();
+    let allowed = (word.len() / 3).clamp(1, 3);
+    known.into_iter().filter_map(|k| Some((distance(&word, k, allowed)?, k))).min().map(|(_, k)| k)
 }
 
-/// How many letters must be changed, added, removed or swapped with the next.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut least = change.min(row[j - 1] + 1).min(rows[i - 1][j] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                least = least.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(least);
-        }
-        rows.push(row);
+/// How many letters must be changed, added, removed or swapped with the next; `None` where that is more than `most`.
+fn distance(a: &[char], b: &str, most: usize) -> Option<usize> {
+    let b: Vec<char> = b.chars().collect();
+    if a.len().abs_diff(b.len()) > most {
+        return None;
     }
-    rows[a.len()][b.len()]
+    // The rows of the table are needed for three letters only, and in each no more than what is that near its middle.
+    let far = most + 1;
+    let mut before = vec![far; b.len() + 1];
+    let mut last: Vec<usize> = (0..=b.len()).map(|j| j.min(far)).collect();
+    let mut row = before.clone();
+    for i in 1..=a.len() {
+        row.fill(far);
+        row[0] = i.min(far);
+        for j in i.saturating_sub(most).max(1)..=(i + most).min(b.len()) {
+            let change = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = change.min(row[j - 1] + 1).min(last[j] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(before[j - 2] + 1);
+            }
+            row[j] = least.min(far);
+        }
+        std::mem::swap(&mut before, &mut last);
+        std::mem::swap(&mut last, &mut row);
+    }
+    Some(last[b.len()]).filter(|distance| *distance <= most)
 }
 
 /// Everything that is wrong, told at once.
@@ -140,3 +150,32 @@ impl fmt::Display for Problems {
 }
 
 impl std::error::Error for Problems {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_counted_up_to_a_limit() {
+        let count = |a: &str, b: &str, most| distance(&a.chars().collect::<Vec<_>>(), b, most);
+        let rows: &[(&str, &str, usize)] = &[
+            ("same", "same", 0),
+            ("", "abc", 3),
+            ("abc", "", 3),
+            ("abcd", "abdc", 1),
+            ("gemini-2.5-pro", "gemini-2.5-por", 1),
+            ("gemini-2.5-pro", "gemini-3-pro", 3),
+            ("timeout", "tiemuot", 2),
+            ("abcdef", "bcdefa", 2),
+            ("kitten", "sitting", 3),
+            ("grün", "grau", 2),
+        ];
+        for (a, b, far) in rows {
+            for (a, b) in [(a, b), (b, a)] {
+                for most in 0..5 {
+                    assert_eq!(count(a, b, most), Some(*far).filter(|far| *far <= most), "{a} {b} {most}");
+                }
+            }
+        }
+    }
+}
