@@ -1,6 +1,7 @@
 //! A digest of many things, one after the other: what goes in can be secret, what comes out is not.
 
 use sha2::{Digest, Sha256};
+use std::path::PathBuf;
 
 /// Takes text and bytes.
 #[derive(Default)]
@@ -9,8 +10,16 @@ pub(crate) struct Digester(Sha256);
 impl Digester {
     /// Takes bytes that could hold anything, so their number goes first.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
-        self.0.update(bytes.len().to_le_bytes());
+        self.number(bytes.len());
         self.0.update(bytes);
+    }
+
+    pub(crate) fn number(&mut self, number: usize) {
+        self.0.update(number.to_le_bytes());
+    }
+
+    pub(crate) fn paths<'a>(&mut self, paths: impl IntoIterator<Item = &'a PathBuf>) {
+        paths.into_iter().for_each(|path| self.bytes(path.as_os_str().as_encoded_bytes()));
     }
 
     pub(crate) fn finish(self) -> [u8; 32] {

@@ -64,17 +64,29 @@ pub(super) fn prepare(
 fn process_key(asked: &Asked, launch: &Launch) -> Key {
     let Launch { program, args, env, files, links, folders, copy_back, proof, talk, agent_home, .. } = launch;
     let mut text = Digester::default();
+    text.paths([program, agent_home]);
+    text.number(files.len());
     for file in files {
-        text.bytes(file.path.as_os_str().as_encoded_bytes());
+        text.paths([&file.path]);
         // Others change the user's files all the time; a process that has older copies of some does as well.
         if !file.copied {
             text.bytes(&file.content);
         }
     }
+    text.number(args.len());
+    args.iter().for_each(|arg| text.bytes(arg.as_bytes()));
+    text.number(env.len());
+    env.iter().for_each(|(name, value)| [name, value].iter().for_each(|word| text.bytes(word.as_bytes())));
+    for pairs in [links, copy_back] {
+        text.number(pairs.len());
+        pairs.iter().for_each(|(at, to)| text.paths([at, to]));
+    }
+    text.number(folders.len());
+    text.paths(folders);
     // Writing to a digest cannot fail.
     let _ = write!(
         text,
-        "{}\0{program:?}\0{:?}\0{args:?}\0{env:?}\0{links:?}\0{folders:?}\0{copy_back:?}\0{proof:?}\0{talk:?}\0{agent_home:?}\0{:?}",
+        "{}\0{:?}\0{proof:?}\0{talk:?}\0{:?}",
         asked.agent.card().id,
         asked.program.version,
         asked.plan.request.max_line_bytes,
