@@ -304,7 +304,7 @@ keys! {
         "A run that was made before, with the same everything and on the same files, is told again from the cache; see docs/cache.md.";
     cache_impure () None, read::flag "true" => request.cache.impure {}
         "The cache also keeps runs with MCP servers, functions or questions of a program, or the web.";
-    cache_max_age ("cache_max_age_s") None, read::clock r#""7d""# => request.cache.max_age {}
+    cache_max_age () None, read::clock r#""7d""# => request.cache.max_age {}
         "A run in the cache that is older is made again.";
     cache_path () None, read::path r#""eval-cache""# => request.cache.path {}
         "The folder of the cache, instead of the one in agentline's cache folder.";

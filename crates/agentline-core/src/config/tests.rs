@@ -123,6 +123,10 @@ fn every_key_of_a_run_sets_the_field_of_its_name_and_no_other() {
             (Value::Object(before), Value::Object(after)) if path.is_empty() || path == "limits" => {
                 after.iter().flat_map(|(name, value)| changed(name, &before[name], value)).collect()
             }
+            (Value::Object(before), Value::Object(after)) if path == "cache" => {
+                let key = |name: &str| if name == "on" { "cache".into() } else { format!("cache_{name}") };
+                after.iter().flat_map(|(name, value)| changed(&key(name), &before[name], value)).collect()
+            }
             _ if before != after => vec![path.to_owned()],
             _ => vec![],
         }

@@ -1,8 +1,10 @@
 //! What agentline costs, measured side by side in one run: `cargo bench -p agentline-tests` (or with `-- decode`,
-//! `transport`, `overhead`, `snapshot`, `pool`, `promptfoo`, `sessions` for one part). Each figure stands next to its floor; compare ratios, not seconds.
+//! `transport`, `overhead`, `snapshot`, `pool`, `host`, `promptfoo`, `sessions` for one part). Each figure stands next to its floor; compare
+//! ratios, not seconds.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 mod decode;
+mod host;
 mod overhead;
 mod pool;
 #[cfg(target_os = "linux")]
@@ -22,6 +24,7 @@ const PARTS: &[Part] = &[
     ("pool", pool::run),
     #[cfg(target_os = "linux")]
     ("promptfoo", promptfoo::run),
+    ("host", host::run),
     ("sessions", sessions::run),
 ];
 
