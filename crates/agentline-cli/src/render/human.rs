@@ -179,6 +179,13 @@ fn summary(ui: &mut Ui, outcome: &Outcome) {
         let cost = outcome.cost_usd.map_or_else(|| "cost not known".into(), |usd| format!("${usd:.4}"));
         ui.say(format!("  tokens: {} · {cost}", parts.join(", ")));
     }
+    match &outcome.cache {
+        Some(cache) if cache.hit => {
+            ui.say("  from the cache: this was made before, and nothing was spent now")
+        }
+        Some(agentline::CacheMark { reason: Some(reason), .. }) => ui.say(format!("  not cached: {reason}")),
+        _ => {}
+    }
     if let Some(tape) = &outcome.tape {
         ui.say(format!("  tape: {tape}"));
     }

@@ -353,3 +353,34 @@ fn two_hosts_share_one_cache() {
         assert!(is_hit(&outcome), "{outcome}");
     }
 }
+
+#[test]
+fn the_command_line_says_what_comes_from_the_cache_and_what_is_in_it() {
+    let stage = stage();
+    let agentline = |args: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_agentline-under-test"))
+            .args(args)
+            .env_clear()
+            .envs(stage.variables())
+            .current_dir(stage.workspace())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let run = |more: &[&str]| -> Value {
+        let args = ["run", "--cache", "--surface", "acp", "--quiet-period", "0", "-o", "json", "say hello"];
+        serde_json::from_str(&agentline(&[&args[..], more].concat())).unwrap()
+    };
+    let (made, told) = (run(&[]), run(&[]));
+    assert!(made["text"] == "hello" && !is_hit(&made), "{made}");
+    assert!(told["text"] == "hello" && is_hit(&told), "{told}");
+    let impure = run(&["--mcp", "docs=true"]);
+    assert_eq!(impure["cache"]["reason"], "it has MCP servers", "{impure}");
+    let stats: Value = serde_json::from_str(&agentline(&["cache", "stats", "-o", "json"])).unwrap();
+    assert_eq!(stats["entries"], 1, "{stats}");
+    let cleared = agentline(&["cache", "clear"]);
+    assert!(cleared.contains("held 1 outcome"), "{cleared}");
+    assert!(agentline(&["cache", "stats"]).contains("holds 0 outcomes"));
+    assert!(!is_hit(&run(&[])));
+}
