@@ -53,8 +53,14 @@ export function runParams(config, env, basePath) {
   }
   if (params.agent_bin?.includes('/')) params.agent_bin = path.resolve(basePath, params.agent_bin);
   if (params.timeout === undefined && params.timeout_ms === undefined) params.timeout_ms = DEFAULT_TIMEOUT;
-  // Nobody can be asked, so what is not read-only is refused unless the user says otherwise.
-  if (!PERMISSION.some((key) => key in params)) params.permission_mode = 'default';
+  // Nobody can be asked, so what is not read-only is refused unless the user says otherwise. That the shell is refused by a rule, and not
+  // only by the mode, lets calls that go on at once share one process of the agent.
+  if (!PERMISSION.some((key) => key in params)) {
+    params.permission_mode = 'default';
+    const given = ['allow', 'allowed_tools', 'ask', 'ask_tools'].some((key) => key in params) || config.hooks;
+    if (!given) params.deny = [...new Set([...list(params.deny ?? params.disable_tools), 'Bash'])];
+    if (!given) delete params.disable_tools;
+  }
   if (params.working_dir === undefined && params.cwd === undefined) params.temporary_workspace = true;
   if (config.inherit_process_env) params.pass_env ??= ['*'];
   const variables = Object.entries({ ...env, ...table(params.env) }).filter(([, value]) => value !== undefined);
@@ -72,6 +78,8 @@ function resolved(value, basePath) {
   if (value.startsWith('file://')) return path.resolve(basePath, value.startsWith('file:///') ? fileURLToPath(value) : value.slice(7));
   return value.startsWith('~/') ? value : path.resolve(basePath, value);
 }
+
+const list = (value) => (Array.isArray(value) ? value : value ? [value] : []);
 
 const schema = (value, basePath) => (typeof value === 'string' ? resolved(value, basePath) : value);
 

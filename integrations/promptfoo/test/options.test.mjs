@@ -7,6 +7,11 @@ import { stage } from './stage.mjs';
 test('without a word an agent may read in an empty folder for two minutes', async (t) => {
   const { provider, params } = stage(t);
   await provider().callApi('hi');
+  // Whoever gives leave for something, or has a function that does, is not overruled.
+  await provider({ disable_tools: ['WebFetch'] }).callApi('hi');
+  await provider({ allow: ['Bash(ls)'], deny: ['WebFetch'] }).callApi('hi');
+  await provider({ hooks: { permission: () => true } }).callApi('hi');
+  assert.deepEqual(params().map(({ deny }) => deny), [['Bash'], ['WebFetch', 'Bash'], ['WebFetch'], undefined]);
   const [run] = params();
   assert.deepEqual(
     [run.agent, run.prompt, run.permission_mode, run.temporary_workspace, run.timeout_ms, run.working_dir, run.pass_env, run.max_retries],
