@@ -87,7 +87,7 @@ class RunSettings(TypedDict, total=False):
 #: Other names of those keys, which the host takes too.
 ALIASES = frozenset(
     "model_id cwd approval_mode yolo allowed_tools disable_tools ask_tools timeout_ms idle_timeout_ms tool_timeout_ms "
-    "startup_timeout_s startup_timeout_ms retry_patience_ms cache_max_age_s max_budget_usd emit_thought_chunks apiKey googleCloudProject "
+    "startup_timeout_s startup_timeout_ms retry_patience_ms max_budget_usd emit_thought_chunks apiKey googleCloudProject "
     "useVertexAI prompt".split()
 )
 
