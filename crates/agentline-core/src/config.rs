@@ -24,7 +24,7 @@ use check::{Findings, Given, disagreement};
 use keys::Place;
 use layer::LayerKind;
 use serde_json::{Map, Value};
-use std::{cmp::Ordering, collections::BTreeMap, path::PathBuf};
+use std::{cmp::Ordering, collections::BTreeMap, path::PathBuf, sync::OnceLock};
 
 pub use docs::key_table;
 pub use keys::{KEYS, Key, find};
@@ -92,12 +92,12 @@ impl Config {
 
     /// Reads the layers on top of the built-in one and those of a preset.
     fn build_on(preset: &[Layer], layers: &[Layer]) -> Result<Self, Problems> {
-        let built_in = Layer::file(BUILT_IN, DEFAULTS);
-        let mut config = Self::blank();
+        let mut config = Self::built_in().clone();
         let mut findings = Findings::default();
         let is_trusted = trusts_workspace(layers);
-        let mut ranks = BTreeMap::new();
-        for (rank, layer) in [&built_in].into_iter().chain(preset).chain(layers).enumerate() {
+        let mut ranks: BTreeMap<String, usize> =
+            config.origins.keys().map(|name| (name.clone(), 0)).collect();
+        for (rank, layer) in (1..).zip(preset.iter().chain(layers)) {
             for setting in config.lay(layer, layer.is_of_workspace && !is_trusted, &mut findings) {
                 config.origins.insert(setting.clone(), layer.name.clone());
                 ranks.insert(setting, rank);
@@ -109,6 +109,18 @@ impl Config {
         config.notices = findings.notices;
         config.notices.extend(config.without_effect());
         Problems(findings.problems).into_result().map(|()| config)
+    }
+
+    /// The built-in layer, which is read once: a program may have thousands of runs.
+    fn built_in() -> &'static Self {
+        static READ: OnceLock<Config> = OnceLock::new();
+        READ.get_or_init(|| {
+            let mut config = Self::blank();
+            // It is ours, and a test holds it to be good.
+            let settings = config.lay(&Layer::file(BUILT_IN, DEFAULTS), false, &mut Findings::default());
+            config.origins = settings.into_iter().map(|name| (name, BUILT_IN.to_owned())).collect();
+            config
+        })
     }
 
     /// Reads the configuration that a program gives as one map.

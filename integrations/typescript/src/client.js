@@ -10,8 +10,6 @@ import { Wire, noMethod } from './wire.js';
 /** @type {{ version: string }} */
 const { version } = createRequire(import.meta.url)('../package.json');
 const CONNECT_MS = 30_000;
-/** A run that agentline has not yet noted cannot be cancelled; it is asked again after this long. */
-const CANCEL_AGAIN_MS = 20;
 
 /**
  * @typedef {import('../types/index.js').Outcome<any>} Outcome
@@ -244,16 +242,8 @@ export class Agentline {
   #carry(method, params, callbacks, options) {
     const { signal } = options;
     const name = this.#name();
-    let over = false;
-    const cancel = async () => {
-      while (!over) {
-        const { found } = await this.request('cancel', { run: name });
-        if (found) return;
-        await new Promise((resolve) => setTimeout(resolve, CANCEL_AGAIN_MS));
-      }
-    };
     // A host that is gone has stopped it too.
-    const stop = () => void cancel().catch(() => {});
+    const stop = () => void this.request('cancel', { run: name }).catch(() => {});
     /** @type {{ error: unknown } | null} */
     let thrown = null;
     // Whoever hears of the run and fails does not want it any more.
@@ -283,7 +273,6 @@ export class Agentline {
         if (signal?.aborted && outcome.verdict === 'cancelled') throw aborted(signal, outcome);
         return options.throwOnFailure ? expectDone(outcome) : outcome;
       } finally {
-        over = true;
         signal?.removeEventListener('abort', stop);
         this.forget(name);
       }

@@ -227,6 +227,8 @@ export interface AgentInfo {
     provider: string;
     home_page: string;
     install_script: boolean;
+    /** Files of instructions that it reads by itself. */
+    instructions: string[];
   };
   surfaces: Partial<Record<Surface, Abilities>>;
 }

@@ -213,6 +213,7 @@ export function told(error: unknown): string {
 /** The smaller types, by the places where they stand. */
 export interface Places {
   error: NonNullable<T.Outcome['error']> & T.RunFailure & { kind: T.ErrorKind };
+  cache: NonNullable<T.Outcome['cache']> & T.CacheMark;
   file: T.Outcome['files'][number] & T.FileChange & { change: T.Change; source: T.ChangeSource };
   denial: T.Outcome['denied'][number] & T.Denial;
   usage: T.Outcome['usage'] & T.Usage & T.Tokens;
