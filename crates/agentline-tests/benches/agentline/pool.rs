@@ -45,7 +45,7 @@ pub(crate) fn run() {
         start.elapsed().as_secs_f64()
     };
     let mut walls: [Vec<f64>; 6] = Default::default();
-    let mut cpus = Vec::new();
+    let (mut cpus, mut floor_cpus) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         walls[0].push(bare());
         walls[1].push(agentline.ask("cold").wall);
@@ -64,7 +64,9 @@ pub(crate) fn run() {
                 cpus.push(pooled.cpu * 1e3);
                 walls[4].push(agentline.ask("spare").wall);
             } else {
+                let before = floor::cpu();
                 walls[3].push(floor.prompt_in_new_session());
+                floor_cpus.push((floor::cpu() - before) * 1e3);
                 walls[5].push(opened_floor.prompt(&session));
             }
         }
@@ -90,7 +92,10 @@ pub(crate) fn run() {
     println!("bare / pool: {:.1} times (with a session opened before: {:.1})", ratio(0, 2), ratio(0, 4));
     println!("pool / floor: {:.3}, {:+.1} ms (medians of the rounds)", ratio(2, 3), above(2, 3));
     println!("the same with sessions opened before: {:.3}, {:+.1} ms", ratio(4, 5), above(4, 5));
-    println!("our processor time a prompt on the pool: {:.2} ms (median)", median(&cpus));
+    let (ours, floors) = (median(&cpus), median(&floor_cpus));
+    println!(
+        "our processor time a prompt on the pool: {ours:.2} ms; the floor's own: {floors:.2} ms (medians)"
+    );
     drop((floor, opened_floor));
 
     let told = agentline.ask(&format!("many {}", rounds.min(20) * MANY / 20));
