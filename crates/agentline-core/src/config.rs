@@ -24,7 +24,12 @@ use check::{Findings, Given, disagreement};
 use keys::Place;
 use layer::LayerKind;
 use serde_json::{Map, Value};
-use std::{cmp::Ordering, collections::BTreeMap, path::PathBuf, sync::OnceLock};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::OnceLock,
+};
 
 pub use docs::key_table;
 pub use keys::{KEYS, Key, find};
@@ -70,6 +75,8 @@ pub struct Config {
     pub origins: BTreeMap<String, String>,
     /// A program for whichever agent the run has; it moves into `agents` when all layers are read.
     agent_bin: Option<PathBuf>,
+    /// The names of the layers that are files.
+    files: BTreeSet<String>,
 }
 
 impl Config {
@@ -103,6 +110,8 @@ impl Config {
                 ranks.insert(setting, rank);
             }
         }
+        config.files =
+            layers.iter().filter(|layer| layer.is_file()).map(|layer| layer.name.clone()).collect();
         config.settle_agent_bin(&ranks, &mut findings);
         let overrides = std::mem::replace(&mut config.prices, PriceTable::built_in());
         config.prices.overlay(&overrides);
@@ -121,6 +130,12 @@ impl Config {
             config.origins = settings.into_iter().map(|name| (name, BUILT_IN.to_owned())).collect();
             config
         })
+    }
+
+    /// Whether a setting came from a file, which lies below whatever the environment says.
+    #[must_use]
+    pub fn is_from_file(&self, setting: &str) -> bool {
+        self.origins.get(setting).is_some_and(|layer| self.files.contains(layer))
     }
 
     /// Reads the configuration that a program gives as one map.
@@ -142,6 +157,7 @@ impl Config {
             notices: Vec::new(),
             origins: BTreeMap::new(),
             agent_bin: None,
+            files: BTreeSet::new(),
         }
     }
 

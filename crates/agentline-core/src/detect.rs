@@ -56,7 +56,7 @@ pub struct Search<'a> {
     pub project: &'a Path,
     /// Our own cache folder.
     pub cache: Option<&'a Path>,
-    /// The program that the configuration names.
+    /// The program that somebody named for this; it stands above the agent's variable.
     pub configured: Option<&'a Path>,
 }
 
@@ -98,13 +98,13 @@ pub struct Found {
 #[must_use]
 pub fn find(card: &Card, search: &Search<'_>, look: &dyn Look) -> Found {
     let finder = Finder { card, search, look };
+    if let Some(named) = search.configured {
+        return finder.named(Place::Configured, named, "program", "leave `program` and `agent_bin` out");
+    }
     let variable = search.env.get(card.path_variable).filter(|v| !v.is_empty());
     if let Some(named) = variable {
         let key = card.path_variable;
         return finder.named(Place::PathVariable, Path::new(named), key, &format!("unset `{key}`"));
-    }
-    if let Some(named) = search.configured {
-        return finder.named(Place::Configured, named, "program", "leave `program` out");
     }
     let mut found = Found::default();
     for (place, path) in places::candidates(card, search, look) {

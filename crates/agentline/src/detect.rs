@@ -22,7 +22,7 @@ pub struct Here {
     pub cwd: PathBuf,
     /// The folder of the configuration file; `node_modules/.bin` is looked for from there upward.
     pub project: PathBuf,
-    /// The program that the configuration names.
+    /// The program that somebody named; it stands above the agent's variable.
     pub configured: Option<PathBuf>,
     /// Our own cache folder.
     pub cache: PathBuf,

@@ -15,6 +15,14 @@ impl Agentline {
         let mut request = config.request.clone();
         let roster = Roster::of(&config.agents);
         for (agent, settings) in &config.agents {
+            let card = roster.find(agent).ok().map(|agent| agent.card());
+            let variable = card.and_then(|card| self.here().env.get(card.path_variable));
+            if variable.is_some_and(|named| !named.is_empty())
+                && config.is_from_file(&format!("agents.{agent}.program"))
+            {
+                // A file lies below the environment, and so does the program that it names.
+                continue;
+            }
             // An agent of ours has its own way to be found; any other is where its command says.
             let unknown = roster.find(agent).is_ok_and(|agent| agent.card().package.is_empty());
             let command = settings.command.as_ref().and_then(|words| words.first()).filter(|_| unknown);

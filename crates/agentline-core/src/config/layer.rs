@@ -113,6 +113,11 @@ impl Layer {
         self
     }
 
+    /// Whether it is the text of a file.
+    pub(super) fn is_file(&self) -> bool {
+        matches!(self.body, Body::Text(_) | Body::Prices(_))
+    }
+
     fn of(name: String, kind: LayerKind, body: Body) -> Self {
         Self { name, kind, body, base: None, home: None, is_of_workspace: false }
     }

@@ -33,7 +33,7 @@ fn example(key: &Key) -> Value {
 
 /// What was set, without what tells where it came from.
 fn settings(config: Config) -> Config {
-    Config { origins: BTreeMap::new(), notices: Vec::new(), ..config }
+    Config { origins: BTreeMap::new(), files: BTreeSet::new(), notices: Vec::new(), ..config }
 }
 
 #[test]
@@ -383,6 +383,9 @@ fn agent_bin_is_the_program_of_the_runs_agent_unless_a_higher_layer_names_it() {
     let config = Config::build(&[table.clone(), bin.clone()]).unwrap();
     assert_eq!(config.agents["gemini"].program, Some("mine".into()));
     assert_eq!(config.origins["agents.gemini.program"], "bin");
+    assert!(config.is_from_file("agents.gemini.program"));
+    let run = Layer::map("run", map(json!({"agent_bin": "mine"})));
+    assert!(!Config::build(&[bin.clone(), run]).unwrap().is_from_file("agents.gemini.program"));
     let config = Config::build(&[bin, table]).unwrap();
     assert_eq!(config.agents["gemini"].program, Some("other".into()));
     let both = Layer::file("both", "agent_bin = 'a'\n[agents.gemini-cli]\nprogram = 'b'");

@@ -133,6 +133,12 @@ fn a_configured_program_is_a_path_or_a_name() {
     };
     assert_eq!(won(&with("gemini-next")).unwrap().1, Path::new("/opt/gemini-next"));
     assert_eq!(won(&with("tools/g")).unwrap().1, Path::new("/w/p/tools/g"));
+    // It stands above the agent's variable: who names a program gets that one or an error.
+    let variable = self::env(&[("PATH", "/bin:/opt"), ("GEMINI_CLI_PATH", "/bin/gemini")]);
+    let missing = Search { configured: Some(Path::new("/opt/none")), ..search(&variable) };
+    let found = find(card(), &missing, &look);
+    assert_eq!(found.program, None);
+    assert!(found.problem.unwrap().hint.unwrap().contains("`agent_bin`"));
     assert_eq!(with("gemini-none").problem.unwrap().message, "`gemini-none` is not a file and not on PATH");
 }
 
