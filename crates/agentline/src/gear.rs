@@ -28,6 +28,9 @@ use tokio::{
     task::JoinHandle,
 };
 
+/// The end of a run whose time is past what a clock can hold.
+const LONGEST: Duration = Duration::from_secs(100 * 366 * 86_400);
+
 /// What a run takes along.
 pub(crate) struct Gear {
     pub(crate) answers: Answers,
@@ -234,7 +237,8 @@ impl Inner {
             reviewer = reviewer.until(checker);
         }
         order.review = reviewer.is_needed();
-        let end = Instant::now() + request.timeout;
+        let now = Instant::now();
+        let end = now.checked_add(request.timeout).unwrap_or_else(|| now + LONGEST);
         Ok(Gear { answers: answers(answerer, reviewer, end), sides, serves_alone: !is_open })
     }
 

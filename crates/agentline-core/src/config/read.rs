@@ -10,6 +10,9 @@ use crate::{
 use serde_json::Value;
 use std::{path::PathBuf, time::Duration};
 
+/// No time is longer: clocks add times, and the largest numbers are past what they can hold.
+const LONGEST_TIME: Duration = Duration::from_secs(100 * 366 * 86_400);
+
 /// What the readers accept, in words for the documentation, by the reader's name.
 pub(super) const KINDS: &[(&str, &str)] = &[
     ("text", "text"),
@@ -172,6 +175,12 @@ fn time(given: &Given<'_>, findings: &mut Findings) -> Option<Option<Duration>> 
         _ => None,
     };
     match read {
+        Some(time) if time > LONGEST_TIME => findings.refuse(
+            given
+                .problem(format!("{} must not be longer than 100 years", given.name))
+                .value(given.shown())
+                .hint(way_out),
+        ),
         Some(time) => Some(Some(time)),
         None if given.value.is_string() => findings.refuse(
             given.problem(format!("{} must be a time", given.name)).value(given.shown()).hint(way_out),

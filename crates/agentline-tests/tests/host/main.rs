@@ -4,6 +4,7 @@
 
 mod broker;
 mod cache;
+mod nonsense;
 mod pressure;
 
 use agentline_tests::{FakeStage, HostProgram};

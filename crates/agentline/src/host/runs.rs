@@ -32,6 +32,9 @@ use tokio_util::sync::CancellationToken;
 /// How long a host may take to answer a question when nothing else is said.
 const ANSWER_TIME: Duration = Duration::from_secs(120);
 
+/// A file that is sent has no longer name, in bytes: most disks have 255, and we put a number before it.
+const LONGEST_NAME: usize = 200;
+
 /// A run as it was asked for, with its settings read.
 pub(super) struct Wanted {
     pub(super) agentline: Agentline,
@@ -301,8 +304,10 @@ fn files_sent(keys: &mut Map<String, Value>) -> Result<Option<tempfile::TempDir>
         let Some(file) = one.as_object() else { continue };
         let word = |key: &str| file.get(key).and_then(Value::as_str);
         let name = word("name").unwrap_or("attachment");
+        let is_name = !name.contains('\0') && name.len() <= LONGEST_NAME;
         let name = PathBuf::from(name)
             .file_name()
+            .filter(|_| is_name)
             .map(|name| folder.path().join(format!("{i}-{}", name.to_string_lossy())));
         let name = name.ok_or_else(|| wrong(i, "has a `name` that is no file name"))?;
         let bytes = match (word("data"), word("text")) {

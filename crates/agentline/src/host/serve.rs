@@ -13,11 +13,14 @@ use crate::{
     agentline::Agentline,
     pool::{Pool, PoolOptions},
 };
+use agentline_core::Problem;
+use futures_util::FutureExt as _;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::{
     collections::HashMap,
     future::Future,
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -78,6 +81,8 @@ pub(super) struct Host {
     settings: Mutex<Settings>,
     runs: Mutex<HashMap<Arc<str>, CancellationToken>>,
     ending: CancellationToken,
+    /// Nobody wants anything any more.
+    over: CancellationToken,
 }
 
 #[derive(Debug, Default)]
@@ -100,7 +105,7 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
     let peer = Peer::default();
-    let places = options.pool.max_processes * options.pool.lanes;
+    let places = options.pool.max_processes.saturating_mul(options.pool.lanes);
     let host = Arc::new(Host {
         pool: Mutex::new((Pool::new(agentline.clone(), options.pool.clone()), options.pool.clone())),
         agentline,
@@ -109,6 +114,7 @@ pub async fn serve(
         settings: Mutex::default(),
         runs: Mutex::default(),
         ending: CancellationToken::new(),
+        over: CancellationToken::new(),
         peer: peer.clone(),
     });
     let (broken, mut is_broken) = mpsc::channel::<()>(1);
@@ -146,6 +152,7 @@ pub async fn serve(
             _ = is_broken.recv() => {}
         }
     }
+    host.over.cancel();
     for stop in host.runs().values() {
         stop.cancel();
     }
@@ -244,7 +251,13 @@ impl Host {
             .then(|| self.begin(params.get("run").and_then(Value::as_str), id.as_ref()));
         work.spawn(async move {
             let answer = match noted.transpose() {
-                Ok(run) => host.call(&method, params, run).await,
+                // A fault of ours is told, too: whoever asked would wait without end.
+                Ok(run) => {
+                    let called = AssertUnwindSafe(host.call(&method, params, run)).catch_unwind().await;
+                    let fault =
+                        |_| RpcError::new(RpcError::INTERNAL, format!("`{method}` failed inside agentline"));
+                    called.map_err(fault).and_then(|answer| answer)
+                }
                 Err(error) => Err(error),
             };
             host.answer(id.as_ref(), answer);
@@ -256,7 +269,9 @@ impl Host {
 
     /// What is no request is an answer to one of ours, or nothing.
     fn take_answer(&self, id: Option<Value>, mut message: Map<String, Value>) {
-        let answer = match (message.remove("error"), message.remove("result")) {
+        // Many write both, and the one that does not hold as null.
+        let error = message.remove("error").filter(|error| !error.is_null());
+        let answer = match (error, message.remove("result")) {
             (Some(error), _) => {
                 let message = error["message"].as_str().unwrap_or("the host refused").to_owned();
                 Err(RpcError::new(error["code"].as_i64().unwrap_or(RpcError::INTERNAL), message))
@@ -329,18 +344,18 @@ impl Host {
     fn configure(&self, asked: &PoolSettings) {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         let mut options = pool.1.clone();
-        let places = options.max_processes * options.lanes;
+        let places = options.max_processes.saturating_mul(options.lanes);
         set(&mut options.max_processes, asked.max_processes.map(|n| n.max(1)));
         set(&mut options.lanes, asked.lanes.map(|n| n.max(1)));
         set(&mut options.max_queue, asked.max_queue);
         set(&mut options.max_sessions, asked.max_sessions.map(|n| n.max(1)));
-        set(&mut options.max_memory, asked.max_memory_mb.map(|mb| mb << 20));
+        set(&mut options.max_memory, asked.max_memory_mb.map(|mb| mb.saturating_mul(1 << 20)));
         set(&mut options.max_age, asked.max_age_s.map(Duration::from_secs));
         set(&mut options.idle, asked.idle_s.map(Duration::from_secs));
         if options == pool.1 {
             return;
         }
-        let now = options.max_processes * options.lanes;
+        let now = options.max_processes.saturating_mul(options.lanes);
         *pool = (Pool::new(self.agentline.clone(), options.clone()), options);
         drop(pool);
         if now != places {
@@ -365,7 +380,7 @@ impl Host {
             }
             "agents" => Ok(self.agents()),
             "detect" => write(&self.detect(read(params)?).await?),
-            "capabilities" => write(&self.capabilities(read(params)?).await?),
+            "capabilities" => write(&self.unless_over(self.capabilities(read(params)?)).await??),
             "sessions/list" => self.list(read(params)?).await,
             "sessions/load" => self.load(read(params)?).await,
             "sessions/search" => self.search(read(params)?).await,
@@ -379,7 +394,8 @@ impl Host {
                 let mut keys = params.keys;
                 keys.entry("prompt").or_insert_with(|| "ready".into());
                 let (_, request, _) = self.settle(keys)?;
-                let ready = self.pool().prewarm(request, params.runs.max(1)).await?;
+                let pool = self.pool();
+                let ready = self.unless_over(pool.prewarm(request, params.runs.max(1))).await??;
                 Ok(json!({"ready": ready}))
             }
             "cache/stats" => write(&self.cache_stats(read(params)?).await?),
@@ -389,6 +405,14 @@ impl Host {
                 let message = format!("there is no method `{method}`; known: {}", METHODS.join(", "));
                 Err(RpcError::new(RpcError::METHOD, message))
             }
+        }
+    }
+
+    /// What starts an agent and is no run, which could be stopped by its name, ends with the host.
+    async fn unless_over<T>(&self, work: impl Future<Output = T>) -> Result<T, RpcError> {
+        tokio::select! {
+            done = work => Ok(done),
+            () = self.over.cancelled() => Err(RpcError::new(RpcError::CANCELLED, "the host ends")),
         }
     }
 
@@ -402,7 +426,7 @@ impl Host {
         };
         let mut runs = self.runs();
         if runs.contains_key(&name) {
-            let problem = agentline_core::Problem::new("run", format!("a run `{name}` is going on already"));
+            let problem = Problem::new("run", format!("a run `{name}` is going on already"));
             return Err(RpcError::usage(&[
                 problem.hint("give each run a name of its own, or leave `run` out")
             ]));
@@ -433,11 +457,22 @@ fn set<T>(to: &mut T, value: Option<T>) {
 }
 
 fn read<T: DeserializeOwned + Default>(params: Value) -> Result<T, RpcError> {
-    match params {
-        Value::Null => Ok(T::default()),
-        params => serde_json::from_value(params)
-            .map_err(|why| RpcError::new(RpcError::PARAMS, format!("the params do not fit: {why}"))),
+    if params.is_null() {
+        return Ok(T::default());
     }
+    T::deserialize(&params).map_err(|why| RpcError::usage(&misfits::<T>(&params, &why)))
+}
+
+/// What does not fit, key by key.
+fn misfits<T: DeserializeOwned>(params: &Value, why: &serde_json::Error) -> Vec<Problem> {
+    let alone = |(key, value): (&String, &Value)| {
+        let why = T::deserialize(&json!({ key: value })).err()?.to_string();
+        // That is of the keys which are left out here.
+        let is_of_another = why.starts_with("missing field");
+        (!is_of_another).then(|| Problem::new(key.clone(), format!("does not fit: {why}")))
+    };
+    let keys: Vec<Problem> = params.as_object().into_iter().flatten().filter_map(alone).collect();
+    if keys.is_empty() { vec![Problem::new("params", format!("do not fit: {why}"))] } else { keys }
 }
 
 fn write(value: &impl serde::Serialize) -> Result<Value, RpcError> {

@@ -274,7 +274,10 @@ pub(super) async fn prewarm(
     sessions: usize,
 ) -> usize {
     let options = &lanes.options;
-    let beside = options.max_processes * if wanted.shares { options.lanes } else { 1 };
+    let beside = options.max_processes.saturating_mul(if wanted.shares { options.lanes } else { 1 });
+    // An agent that has had its sessions is replaced, and those that wait on it go with it.
+    let most = usize::try_from(options.max_sessions).unwrap_or(usize::MAX);
+    let sessions = sessions.min(options.max_processes.saturating_mul(most));
     let mut left = sessions.saturating_sub(lanes.spares(wanted));
     let mut ready = sessions - left;
     while left > 0 {

@@ -2,6 +2,7 @@
 
 use crate::{
     agentline::Inner,
+    attach::read_attachments,
     digest::Digester,
     error::Error,
     finds::Finds,
@@ -49,6 +50,8 @@ pub(super) fn prepare(
         Ok(asked) => asked,
         Err(outcome) => return Ok(Err(outcome)),
     };
+    // Files that cannot be sent are wrong in the request, so nobody's place is taken for it.
+    read_attachments(&asked.plan.request.attachments, &inner.here.cwd)?;
     let options = inner.with_schema(&mut asked, options)?;
     let launch = inner.launch(&asked, Path::new(PRIVATE), NO_SESSION)?;
     let shares = asked.agent.shares(&asked.plan);
