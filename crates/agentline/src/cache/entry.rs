@@ -82,9 +82,10 @@ impl Entry {
         let meta_end = memchr::memchr(b'\n', body)?;
         let meta: Meta = serde_json::from_slice(&body[..meta_end]).ok()?;
         let events_at = head_end + 1 + meta_end + 1;
-        let files = meta.files.iter().map(|file| file.bytes).sum::<usize>();
-        let fits = meta.key == key && events_at.checked_add(meta.events)?.checked_add(files)? == bytes.len();
-        std::str::from_utf8(bytes.get(events_at..events_at + meta.events)?).ok()?;
+        let files_at = events_at.checked_add(meta.events)?;
+        let end = meta.files.iter().try_fold(files_at, |end, file| end.checked_add(file.bytes))?;
+        let fits = meta.key == key && end == bytes.len();
+        std::str::from_utf8(bytes.get(events_at..files_at)?).ok()?;
         fits.then_some(Self { meta, bytes, events_at })
     }
 
@@ -135,5 +136,9 @@ mod tests {
             assert!(Entry::decode(good[..at].to_vec(), "k").is_none(), "cut at {at}");
         }
         assert!(Entry::decode([good, b"x".to_vec()].concat(), "k").is_none());
+        let long = |bytes| Changed { bytes, ..Changed::default() };
+        let meta =
+            Meta { key: "k".into(), files: vec![long(usize::MAX), long(1), long(1)], ..Meta::default() };
+        assert!(Entry::decode(encode(&meta, b"", &[b"x".to_vec()]), "k").is_none());
     }
 }

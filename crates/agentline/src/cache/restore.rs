@@ -113,7 +113,9 @@ fn write_all(cwd: &Path, entry: &Entry, undo: &mut Undo) -> io::Result<()> {
 /// Where a file lies, and that is inside the workspace, whatever links there are on the way.
 fn place(cwd: &Path, path: &str) -> Option<PathBuf> {
     let inside = Path::new(path);
-    let is_plain = inside.components().all(|part| matches!(part, Component::Normal(_)));
+    // What is git's own is no part of what a run leaves, and could start programs.
+    let is_git = |part: &std::ffi::OsStr| part.eq_ignore_ascii_case(".git");
+    let is_plain = inside.components().all(|part| matches!(part, Component::Normal(name) if !is_git(name)));
     let mut folder = cwd.to_owned();
     for part in inside.parent()?.components() {
         folder.push(part);
@@ -176,7 +178,9 @@ mod tests {
     fn nothing_is_ever_written_outside() {
         let dir = tempfile::tempdir().unwrap();
         let cwd = dir.path();
-        for bad in ["", "/etc/passwd", "../a", "a/../../b", "./a/.."] {
+        for bad in
+            ["", "/etc/passwd", "../a", "a/../../b", "./a/..", ".git/hooks/post-commit", "a/.Git/config"]
+        {
             assert_eq!(place(cwd, bad), None, "{bad}");
         }
         assert_eq!(place(cwd, "new/folder/a"), Some(cwd.join("new/folder/a")));
