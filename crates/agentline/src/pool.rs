@@ -235,6 +235,16 @@ impl Pool {
     /// # Errors
     /// As [`Agentline::run`].
     pub async fn prewarm(&self, request: RunRequest, runs: usize) -> Result<usize, Error> {
+        self.prewarm_by(&self.agentline, request, runs).await
+    }
+
+    /// The same with the agents and programs that this handle knows.
+    pub(crate) async fn prewarm_by(
+        &self,
+        agentline: &Agentline,
+        request: RunRequest,
+        runs: usize,
+    ) -> Result<usize, Error> {
         if !serves(&request) {
             return Ok(0);
         }
@@ -243,12 +253,11 @@ impl Pool {
             request.prompt = "open".into();
         }
         let finds = Arc::clone(&self.finds);
-        let prepared = self
-            .agentline
+        let prepared = agentline
             .blocking(move |inner| key::prepare(inner, &finds, request, &RunOptions::default()))
             .await?;
         let Ok(wanted) = prepared else { return Ok(0) };
-        Ok(carry::prewarm(&self.agentline, &self.lanes, &Arc::new(*wanted), runs).await)
+        Ok(carry::prewarm(agentline, &self.lanes, &Arc::new(*wanted), runs).await)
     }
 
     /// How the pool stands.

@@ -12,7 +12,7 @@ use std::{
 /// How much of the end of a command's output the agent is told.
 const TAIL: usize = 8 << 10;
 
-type Verdict = Pin<Box<dyn Future<Output = Checked> + Send>>;
+type Verdict = Pin<Box<dyn Future<Output = Result<Checked, Failure>> + Send>>;
 type Function = dyn Fn(CheckInput) -> Verdict + Send + Sync;
 
 /// What a check may look at.
@@ -81,6 +81,18 @@ impl Checker {
         F: Fn(CheckInput) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Checked> + Send + 'static,
     {
+        Self::fallible(move |input| {
+            let checked = check(input);
+            async { Ok(checked.await) }
+        })
+    }
+
+    /// Asks a function that may have no answer; that ends the run.
+    pub(crate) fn fallible<F, Fut>(check: F) -> Self
+    where
+        F: Fn(CheckInput) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Checked, Failure>> + Send + 'static,
+    {
         Self { how: How::Function(Arc::new(move |input| Box::pin(check(input)))) }
     }
 
@@ -101,8 +113,8 @@ impl Checker {
                 How::Function(check) => {
                     // What the function does before it returns its future may panic as well.
                     let asked = AssertUnwindSafe(async { check(input).await });
-                    asked.catch_unwind().await.map_err(|panic| {
-                        Failure::new(Kind::Tool, format!("the check panicked: {}", said(&*panic)))
+                    asked.catch_unwind().await.unwrap_or_else(|panic| {
+                        Err(Failure::new(Kind::Tool, format!("the check panicked: {}", said(&*panic))))
                     })
                 }
                 How::Command(command) => command.run(input.workspace).await,

@@ -28,6 +28,8 @@ fn a_program_that_is_named_and_missing_is_an_error_and_no_other_is_started() {
         assert!(hint.contains("agent_bin"), "{missing}: {outcome}");
         assert_eq!(stage.living().len(), before, "{missing}");
     }
+    let ready = program.call("pool/prewarm", json!({"runs": 1, "agent_bin": "/nowhere/gemini"}));
+    assert_eq!(ready, json!({"ready": 0}));
     // What a file says lies below the environment.
     let folder = stage.path().join("home/.config/agentline");
     fs::create_dir_all(&folder).unwrap();
@@ -111,4 +113,25 @@ fn a_host_that_goes_away_does_not_wait_for_what_was_to_be_made_ready() {
     }
     drop(program.stdin.take());
     program.nothing_left(Duration::from_secs(60));
+}
+
+#[test]
+fn a_check_without_an_answer_costs_no_rounds() {
+    let mut program = start();
+    let refusals: [fn(&Value) -> Value; 2] = [
+        |id| json!({"jsonrpc": "2.0", "id": id, "error": {"code": 1, "message": "the checker broke"}}),
+        |id| json!({"jsonrpc": "2.0", "id": id, "result": {"done": "perhaps"}}),
+    ];
+    for refusal in refusals {
+        let id = program.send("run", json!({"prompt": "say first", "check": true}));
+        let asked = program.question("check");
+        program.line(&refusal(&asked["id"]).to_string());
+        let outcome = program.answer(id)["result"].clone();
+        assert_eq!(
+            (&outcome["verdict"], &outcome["error"]["kind"]),
+            (&json!("failed"), &json!("tool")),
+            "{outcome}"
+        );
+        assert!(program.kept.iter().all(|message| message["method"] != "check"), "asked again");
+    }
 }

@@ -23,7 +23,7 @@ use crate::{
     until::{Checked, Checker},
 };
 use agentline_core::{
-    Config, Event, Layer, Notice, Outcome, Problem, Problems, Record, RunRequest, Verdict, Who,
+    Config, Event, Failure, Kind, Layer, Notice, Outcome, Problem, Problems, Record, RunRequest, Verdict, Who,
 };
 use serde_json::{Map, Value, json};
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -400,7 +400,7 @@ fn judge(peer: Peer, run: Arc<str>, time: Duration) -> Judge {
 
 /// Asks the host whether the task is complete. A host that cannot say so ends the rounds with the failure of its check.
 fn checker(peer: Peer, run: Arc<str>, time: Duration) -> Checker {
-    Checker::new(move |input| {
+    Checker::fallible(move |input| {
         let peer = peer.clone();
         let asked = CheckQuestion {
             run: run.to_string(),
@@ -410,11 +410,14 @@ fn checker(peer: Peer, run: Arc<str>, time: Duration) -> Checker {
         };
         async move {
             match peer.ask::<CheckAnswer>("check", &asked, time).await {
-                Ok(CheckAnswer { done: true, .. }) => Checked::Done,
+                Ok(CheckAnswer { done: true, .. }) => Ok(Checked::Done),
                 Ok(answer) => {
-                    Checked::Continue(answer.message.unwrap_or_else(|| "the task is not complete yet".into()))
+                    let missing = answer.message.unwrap_or_else(|| "the task is not complete yet".into());
+                    Ok(Checked::Continue(missing))
                 }
-                Err(why) => Checked::Continue(format!("the check could not be made: {why}")),
+                // The agent could do nothing about it, and each round of it would cost.
+                Err(why) => Err(Failure::new(Kind::Tool, format!("the check could not be made: {why}"))
+                    .hint("answer `check` with `done`; `answer_timeout_ms` says how long that may take")),
             }
         }
     })

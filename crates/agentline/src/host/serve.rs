@@ -393,9 +393,10 @@ impl Host {
                 let params: Prewarm = read(params)?;
                 let mut keys = params.keys;
                 keys.entry("prompt").or_insert_with(|| "ready".into());
-                let (_, request, _) = self.settle(keys)?;
+                let (agentline, request, _) = self.settle(keys)?;
                 let pool = self.pool();
-                let ready = self.unless_over(pool.prewarm(request, params.runs.max(1))).await??;
+                let ready = pool.prewarm_by(&agentline, request, params.runs.max(1));
+                let ready = self.unless_over(ready).await??;
                 Ok(json!({"ready": ready}))
             }
             "cache/stats" => write(&self.cache_stats(read(params)?).await?),
