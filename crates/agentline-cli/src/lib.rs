@@ -39,7 +39,10 @@ pub fn main_impl() -> ExitCode {
         Command::Pool(args) => commands::pool::run(&mut ui, args),
         Command::Cache(args) => commands::cache::run(&mut ui, &args),
         Command::Prices(args) => commands::prices::run(&mut ui, &args),
-        Command::Host(args) => commands::host::run(&args),
+        // It writes by itself, and the thread that does may still wait for a program that has ceased to read.
+        Command::Host(args) => {
+            return ExitCode::from(commands::host::run(&args).unwrap_or_else(|stop| ui.stop(&stop)));
+        }
         Command::Demo(args) => commands::demo::run(&mut ui, &args),
         Command::Config(args) => commands::config::run(&mut ui, &args),
         Command::Completions(args) => commands::completions::run(&mut ui, &args),

@@ -4,6 +4,7 @@ use crate::{stage, start, start_with};
 use serde_json::{Value, json};
 use std::{
     fs,
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -134,4 +135,18 @@ fn a_check_without_an_answer_costs_no_rounds() {
         );
         assert!(program.kept.iter().all(|message| message["method"] != "check"), "asked again");
     }
+}
+
+#[test]
+fn a_signal_ends_it_though_its_program_does_not_read() {
+    let stage = stage();
+    let mut program = start_with(&stage, &json!({}));
+    program.reads(false);
+    // More than fits into a pipe and into the buffer of whoever reads.
+    program.send("run", json!({"prompt": "big 4000000\nhang"}));
+    std::thread::sleep(Duration::from_millis(500));
+    let told = Command::new("kill").args(["-TERM", &program.child.id().to_string()]).status().unwrap();
+    assert!(told.success());
+    program.nothing_left(Duration::from_secs(60));
+    assert!(program.child.wait().unwrap().success());
 }

@@ -34,6 +34,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 const RETRIES: u32 = 3;
 /// How long all waits of a run may be together when nothing else is said.
 const RETRY_WAIT: Duration = Duration::from_secs(300);
+/// How long a host may take to read the last of what it is told when we were told to end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// A line of a host is not longer than this: attachments stand in it.
 const LONGEST_LINE: usize = 256 << 20;
 
@@ -119,7 +121,7 @@ pub async fn serve(
     });
     let (broken, mut is_broken) = mpsc::channel::<()>(1);
     let outbox = Arc::clone(&peer.outbox);
-    let writer = tokio::spawn(async move {
+    let mut writer = tokio::spawn(async move {
         let done = outbox.write(write).await;
         drop(broken);
         done
@@ -127,7 +129,7 @@ pub async fn serve(
     let work = TaskTracker::new();
     let mut lines = Lines { from: BufReader::new(read), line: Vec::new() };
     let mut stop = std::pin::pin!(stop);
-    let mut finish = false;
+    let (mut finish, mut stopped) = (false, false);
     loop {
         tokio::select! {
             line = lines.next() => match line {
@@ -138,7 +140,10 @@ pub async fn serve(
                 }
             },
             () = host.ending.cancelled() => break,
-            () = &mut stop => break,
+            () = &mut stop => {
+                stopped = true;
+                break;
+            }
             // Nobody reads any more: nobody wants to know.
             _ = is_broken.recv() => break,
         }
@@ -148,7 +153,7 @@ pub async fn serve(
     if finish {
         tokio::select! {
             () = work.wait() => {}
-            () = &mut stop => {}
+            () = &mut stop => stopped = true,
             _ = is_broken.recv() => {}
         }
     }
@@ -160,9 +165,19 @@ pub async fn serve(
     host.talks.close_all().await;
     host.pool().close().await;
     host.peer.outbox.close();
-    match writer.await {
-        Ok(done) => done,
-        Err(_) => Ok(()),
+    let given_up = async {
+        if !stopped {
+            stop.await;
+        }
+        tokio::time::sleep(LAST_WORDS).await;
+    };
+    tokio::select! {
+        done = &mut writer => done.unwrap_or(Ok(())),
+        // Whoever ends us does not wait for a host that has ceased to read.
+        () = given_up => {
+            writer.abort();
+            Ok(())
+        }
     }
 }
 
