@@ -19,7 +19,7 @@ const MARK: Duration = Duration::from_secs(60);
 const ABANDONED: Duration = Duration::from_secs(3600);
 const ENDING: &str = "run";
 /// How often an entry is written again when its folder vanished.
-const TRIES: u32 = 5;
+const TRIES: u32 = 20;
 
 /// One cache.
 #[derive(Clone, Debug)]
@@ -97,8 +97,12 @@ impl Store {
         // Somebody who clears the cache may take the folder away under our hands.
         let mut written = self.write(key, bytes);
         for _ in 0..TRIES {
+            // A folder that was there when it was to be made, and gone when it was looked at, is told as one that exists.
+            let vanished = |why: &io::Error| {
+                matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists)
+            };
             match &written {
-                Err(why) if why.kind() == io::ErrorKind::NotFound => written = self.write(key, bytes),
+                Err(why) if vanished(why) => written = self.write(key, bytes),
                 _ => break,
             }
         }
