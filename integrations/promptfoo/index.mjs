@@ -1,5 +1,6 @@
 // A promptfoo provider for coding agents: `google:gemini-cli`, or any other agent that agentline drives, by the option `agent`.
 import path from 'node:path';
+import { setImmediate as settled } from 'node:timers/promises';
 import { ToolCalls, refused, responseOf, titleOf } from './lib/answer.mjs';
 import { findBinary } from './lib/binary.mjs';
 import { cacheOf } from './lib/cache.mjs';
@@ -11,6 +12,7 @@ import { emitSpans } from './lib/trace.mjs';
 const RESERVED =
   'google:gemini-agent-sdk is reserved for an SDK that Google has not released. Use google:gemini-cli: it streams, cancels, resumes and gives structured output';
 let runs = 0;
+const toldKeys = new Set();
 
 export class AgentlineProvider {
   constructor(options = {}) {
@@ -56,26 +58,38 @@ export class AgentlineProvider {
     const basePath = path.resolve(this.config.basePath ?? '');
     const params = runParams(config, this.env, basePath);
     const tools = new ToolCalls();
-    const hooks = wire(await loadHooks(config.hooks, basePath), (event) => {
+    const host = this.host(config, basePath);
+    const run = `promptfoo-${++runs}`;
+    let failure;
+    const take = (event) => {
       // The clock of the run begins with its first event, not where it waited for a place.
       if (tools.calls.size === 0) tools.began = Date.now() - event.at_ms;
       tools.take(event);
-    });
-    const host = this.host(config, basePath);
+    };
+    const fail = (why) => {
+      failure ??= why;
+      host.cancel(run);
+    };
+    const hooks = wire(await loadHooks(config.hooks, basePath), take, fail);
     if ((await host.ready)?.methods?.includes('cache/stats')) params.cache = cacheOf(config, context);
     const callbacks = {
       ...hooks.callbacks,
       'run/retry': ({ attempt, wait_ms: wait, reason }) =>
         context?.logger?.debug?.(`[agentline] attempt ${attempt} in ${wait} ms: ${reason}`),
     };
-    const told = await host.run(`promptfoo-${++runs}`, { ...params, ...hooks.params, prompt, messages: true }, callbacks, signal);
+    const told = await host.run(run, { ...params, ...hooks.params, prompt, messages: true }, callbacks, signal);
     if (!told) return aborted;
     const { messages, ...outcome } = told;
     tools.complete(messages);
     emitSpans(tools, outcome);
     const response = responseOf(outcome, tools, params.max_retries > 0);
     if (signal?.aborted && outcome.verdict === 'cancelled') response.error = `${title} call aborted`;
-    return response;
+    tellUnknownKeys(outcome.warnings, context?.logger);
+    // Functions that have failed by now are heard.
+    await settled();
+    if (!failure) return response;
+    const { output, ...rest } = response;
+    return { ...rest, error: `${title} error: ${failure}` };
   }
 
   /** The one host of the evaluation: shared by all providers with the same program and environment. */
@@ -88,6 +102,15 @@ export class AgentlineProvider {
   /** promptfoo calls it when the evaluation is over. */
   async cleanup() {
     await endIdleHosts();
+  }
+}
+
+/** A misspelt option would otherwise be seen by nobody who does not look into the metadata. Each is told once. */
+function tellUnknownKeys(warnings = [], logger) {
+  for (const { code, message } of warnings) {
+    if (code !== 'unknown_key' || toldKeys.has(message)) continue;
+    toldKeys.add(message);
+    logger?.warn?.(`[agentline] ${message}`);
   }
 }
 

@@ -11,8 +11,10 @@ export async function loadHooks(hooks, basePath) {
   return module.default ?? module;
 }
 
-/** What they mean for the run, and who answers the host's questions. */
-export function wire({ event, permission, check, tools = [] }, take) {
+/** What they mean for the run, and who answers the host's questions. `fail` hears of a function without which the run has no use:
+ * one that watches it, or says whether it is complete. */
+export function wire({ event, permission, check, tools = [] }, take, fail = () => {}) {
+  const failed = (name) => (error) => fail(`hooks.${name} failed: ${error?.message ?? error}`);
   const params = {
     events: event ? true : ['tool_use', 'tool_result'],
     ask_permission: Boolean(permission),
@@ -22,14 +24,17 @@ export function wire({ event, permission, check, tools = [] }, take) {
   const callbacks = {
     'run/event': ({ event: told }) => {
       take(told);
-      event?.(told);
+      if (event) new Promise((resolve) => resolve(event(told))).catch(failed('event'));
     },
     'permission/ask': async ({ ask }) => {
       const said = await permission(ask);
       return typeof said === 'object' ? said : { decision: said === true || said === 'allow' ? 'allow' : 'deny' };
     },
     check: async (question) => {
-      const said = await check(question);
+      const said = await Promise.resolve(question).then(check).catch((error) => {
+        failed('check')(error);
+        throw error;
+      });
       return typeof said === 'object' ? said : said === true ? { done: true } : { done: false, message: String(said || 'not done yet') };
     },
     'tool/call': async ({ tool, input }) => {

@@ -8,6 +8,10 @@ const hosts = new Map();
 const TAIL = 4000;
 /** How long a host may take to end in order before it is ended. */
 const PATIENCE = 10_000;
+/** How long a program may take to say that it is agentline. */
+const GREETING = 30_000;
+/** Half of a character, as JSON.stringify writes it; a backslash of the text itself is no beginning of one. */
+const HALF = /\\\\|\\ud[89a-f][0-9a-f]{2}/g;
 
 /** The host for this program and environment: the one that runs, or a new one. */
 export function hostFor(binary, env, settings) {
@@ -26,7 +30,8 @@ export async function endIdleHosts() {
 }
 
 export class Host {
-  constructor(binary, env, settings, onEnd) {
+  constructor(binary, env, settings, onEnd, greeting = GREETING) {
+    this.greeting = greeting;
     this.waiting = new Map();
     this.runs = new Map();
     this.lastId = 0;
@@ -63,7 +68,11 @@ export class Host {
     this.hold();
     const client = { name: 'agentline-promptfoo', version: '0.1.0' };
     this.ready = this.request('initialize', { client, protocol: 1, ...settings });
-    this.ready.catch(() => {});
+    const late = setTimeout(() => {
+      this.gone = `${binary} did not answer within ${this.greeting / 1000} s: is it agentline?`;
+      this.child.kill('SIGKILL');
+    }, this.greeting);
+    this.ready.catch(() => {}).finally(() => clearTimeout(late));
   }
 
   isIdle() {
@@ -86,7 +95,7 @@ export class Host {
   }
 
   send(message) {
-    if (this.child.stdin.writable) this.child.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
+    if (this.child.stdin.writable) this.child.stdin.write(`${lineOf({ jsonrpc: '2.0', ...message })}\n`);
   }
 
   take(line) {
@@ -119,7 +128,7 @@ export class Host {
 
   /** One run; `callbacks` are by method. A signal that is given ends it with all that it started. */
   async run(run, params, callbacks, signal) {
-    const cancel = () => this.request('cancel', { run }).catch(() => {});
+    const cancel = () => this.cancel(run);
     this.runs.set(run, callbacks);
     try {
       await this.ready;
@@ -133,6 +142,10 @@ export class Host {
     }
   }
 
+  cancel(run) {
+    this.request('cancel', { run }).catch(() => {});
+  }
+
   /** Ends it in order; what does not end is ended. */
   async end() {
     this.request('shutdown', {}).catch(() => {});
@@ -141,4 +154,9 @@ export class Host {
     await this.ended;
     clearTimeout(late);
   }
+}
+
+/** A message as JSON that every reader takes: half of a character, where a text was cut inside of one, is no text in UTF-8. */
+export function lineOf(message) {
+  return JSON.stringify(message).replace(HALF, (found) => (found === '\\\\' ? found : '\ufffd'));
 }

@@ -30,25 +30,36 @@ export function settle(config, context) {
     if (group.some((key) => key in prompt)) for (const key of group) delete own[key];
   }
   // `null` takes an option of the provider back.
-  const both = Object.entries({ ...own, ...prompt }).filter(([, value]) => value !== undefined && value !== null);
-  return Object.fromEntries(both.map(([key, value]) => [key, filled(value, context?.vars ?? {})]));
+  const both = Object.entries({ ...own, ...prompt }).filter(
+    ([key, value]) => value !== undefined && value !== null && !PROMPTFOOS.has(key),
+  );
+  const vars = context?.vars ?? {};
+  return Object.fromEntries(both.map(([key, value]) => [key, filled(value, vars, PATHS.includes(key) ? key : undefined)]));
 }
 
 const bySnake = (config) =>
   Object.fromEntries(Object.entries(config).map(([key, value]) => [key === 'basePath' ? key : snake(key), value]));
 
-/** `{{name}}` becomes the variable of the test case; a name that it does not have becomes nothing. */
-function filled(value, vars) {
-  if (Array.isArray(value)) return value.map((one) => filled(one, vars));
+/** `{{name}}` becomes the variable of the test case, `{{name.part}}` a part of it; a name that it does not have becomes nothing. A path, which
+ * would be that of another folder without the name, is refused. */
+function filled(value, vars, path) {
+  if (Array.isArray(value)) return value.map((one) => filled(one, vars, path));
+  if (isTable(value)) return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, filled(one, vars)]));
   if (typeof value !== 'string') return value;
-  return value.replace(/\{\{\s*([\w.]+)\s*\}\}/g, (_, name) => vars[name] ?? '');
+  return value.replace(/\{\{\s*([\w.]+)\s*\}\}/g, (whole, name) => {
+    const found = name in vars ? vars[name] : name.split('.').reduce((at, key) => at?.[key], vars);
+    if ((found ?? '') === '' && path && value.trim() !== whole) throw new Error(`${path}: the test case has no variable \`${name}\``);
+    return found ?? '';
+  });
 }
+
+const isTable = (value) => value !== null && typeof value === 'object' && Object.getPrototypeOf(value) === Object.prototype;
 
 /** What `run` of the host is asked for. */
 export function runParams(config, env, basePath) {
   const params = {};
   for (const [key, value] of Object.entries(config)) {
-    if (OURS.has(key) || PROMPTFOOS.has(key) || value === '') continue;
+    if (OURS.has(key) || value === '') continue;
     params[key] = PATHS.includes(key) ? resolved(value, basePath) : value;
   }
   if (params.agent_bin?.includes('/')) params.agent_bin = path.resolve(basePath, params.agent_bin);

@@ -72,6 +72,7 @@ async function run(id, params) {
           { role: 'user', content: 'text' },
         ],
       }),
+    unknown: () => outcome({ warnings: [{ code: 'unknown_key', message: '`working_dri` is not a known key' }] }),
     cached: () => outcome({ cache: { hit: true } }),
   };
   send({ id, result: (results[word] ?? outcome)() });

@@ -59,6 +59,21 @@ test('variables of the test case are filled in', async (t) => {
   const [one, two] = params();
   assert.deepEqual([one.working_dir, one.resume], [path.join(folder, 'cases/a'), undefined]);
   assert.deepEqual([two.working_dir, two.resume], [path.join(folder, 'cases/b'), 's-1']);
+  const nested = provider({ working_dir: 'cases/{{case.folder}}', env: { NAME: '{{case.name}}' } });
+  await nested.callApi('three', { vars: { case: { folder: 'c', name: 'ü' } } });
+  assert.deepEqual([params()[2].working_dir, params()[2].env], [path.join(folder, 'cases/c'), { NAME: 'ü' }]);
+  // Without the name it would be the folder of all cases.
+  const { error } = await agent.callApi('four', { vars: { cse: 'd' } });
+  assert.equal(error, 'Gemini CLI error: working_dir: the test case has no variable `case`');
+  assert.equal(params().length, 3);
+});
+
+test('an option that nobody knows is told once, where the user sees it', async (t) => {
+  const { provider } = stage(t);
+  const heard = [];
+  const context = { logger: { warn: (text) => heard.push(text) } };
+  for (let n = 0; n < 2; n += 1) await provider().callApi('unknown', context);
+  assert.deepEqual(heard, ['[agentline] `working_dri` is not a known key']);
 });
 
 test('MCP servers may be written as promptfoo writes them', async (t) => {

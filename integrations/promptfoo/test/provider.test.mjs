@@ -6,6 +6,7 @@ import path from 'node:path';
 import { test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import Provider, { AgentlineProvider, GeminiCli } from '../index.mjs';
+import { Host } from '../lib/host.mjs';
 import { FAKE_HOST, stage } from './stage.mjs';
 
 test('it has the names of the plan', () => {
@@ -153,4 +154,36 @@ test('a process that is done ends, though its host is warm', (t) => {
   const env = { ...process.env, FAKE_HOST_LOG: path.join(folder, 'log') };
   const done = spawnSync(process.execPath, ['--input-type=module', '-e', script], { env, timeout: 60_000, encoding: 'utf8' });
   assert.deepEqual([done.stdout.trim(), done.status], ['an answer', 0], done.stderr);
+});
+
+test('a function of the user that fails ends its own call, and no other', async (t) => {
+  const { provider, lines } = stage(t);
+  const broken = () => {
+    throw new Error('my mistake');
+  };
+  for (const event of [broken, async () => broken()]) {
+    const { error, output } = await provider({ hooks: { event } }).callApi('stream');
+    assert.deepEqual([error, output], ['Gemini CLI error: hooks.event failed: my mistake', undefined]);
+  }
+  const { error } = await provider({ hooks: { check: broken } }).callApi('check');
+  assert.equal(error, 'Gemini CLI error: hooks.check failed: my mistake');
+  // Another round would cost the same and come to the same.
+  assert.ok(lines().filter(({ method }) => method === 'cancel').length >= 3);
+  assert.equal((await provider().callApi('hi')).output, 'an answer');
+});
+
+test('a text that was cut inside a character is asked all the same', async (t) => {
+  const { provider, params } = stage(t);
+  const text = '\\ud83d \\\\ud83d 🎉';
+  assert.equal((await provider().callApi(`hi ${'🎉'.slice(0, 1)} ${text}`)).output, 'an answer');
+  assert.equal(params()[0].prompt, `hi \ufffd ${text}`);
+});
+
+test('a program that is not agentline is not waited for', async (t) => {
+  const { folder } = stage(t);
+  const program = path.join(folder, 'silent');
+  writeFileSync(program, '#!/bin/sh\nexec sleep 600\n', { mode: 0o755 });
+  const host = new Host(program, process.env, {}, () => {}, 200);
+  await assert.rejects(host.ready, /silent did not answer within 0.2 s: is it agentline\?/);
+  await host.ended;
 });
