@@ -20,6 +20,7 @@ const CONNECT_MS = 30_000;
  * @typedef {Callbacks & {
  *   onEvent?: (event: RunEvent) => void,
  *   onRetry?: (retry: import('../types/index.js').RunRetry) => void,
+ *   fail?: (error: unknown) => void,
  *   ended: AbortController,
  *   calls: Map<number, AbortController>,
  * }} Listener
@@ -92,7 +93,9 @@ export class Agentline {
       return agentline;
     } catch (error) {
       agentline.#wire.kill();
-      if (late) throw new HostGoneError(`\`${bin}\` did not answer within ${limit} ms`, { cause: error });
+      const hint = `see whether it is agentline, and this one or newer: \`${bin} --version\``;
+      if (late) throw new HostGoneError(`\`${bin}\` did not answer within ${limit} ms`, { cause: error, hint });
+      if (error instanceof HostGoneError) throw new HostGoneError(error.message, { cause: error, hint });
       throw error;
     } finally {
       clearTimeout(timer);
@@ -171,11 +174,12 @@ export class Agentline {
    * @param {string} session
    * @param {string} prompt
    * @param {PromptOptions} options
+   * @param {string} name
    */
-  prompt(session, prompt, options) {
+  prompt(session, prompt, options, name) {
     const { messages = false } = options;
     const params = { session, prompt, messages, events: options.events ?? options.onEvent !== undefined };
-    return this.#carry('session/prompt', params, options, options).outcome;
+    return this.#carry('session/prompt', params, options, options, name).outcome;
   }
 
   /**
@@ -183,10 +187,11 @@ export class Agentline {
    * @param {string} session
    * @param {string} prompt
    * @param {PromptOptions} options
+   * @param {string} name
    */
-  promptStream(session, prompt, options) {
+  promptStream(session, prompt, options, name) {
     const { messages = false } = options;
-    return this.#streamed('session/prompt', { session, prompt, messages }, options, options);
+    return this.#streamed('session/prompt', { session, prompt, messages }, options, options, name);
   }
 
   /** Nobody listens to a run any more; for `Conversation` too. @param {string} name */
@@ -207,10 +212,10 @@ export class Agentline {
    * @param {Callbacks & Partial<Listener>} callbacks
    */
   #listen(name, callbacks) {
-    const { onPermission, tools, check, onEvent, onRetry } = callbacks;
+    const { onPermission, tools, check, onEvent, onRetry, fail } = callbacks;
     /** @type {Listener} */
     const listener = { ended: new AbortController(), calls: new Map() };
-    Object.assign(listener, { onPermission, tools, check, onEvent, onRetry });
+    Object.assign(listener, { onPermission, tools, check, onEvent, onRetry, fail });
     this.#listeners.set(name, listener);
     return name;
   }
@@ -220,15 +225,17 @@ export class Agentline {
    * @param {Record<string, unknown>} params
    * @param {Callbacks & Partial<Listener>} callbacks
    * @param {PromptOptions} options
+   * @param {string} [conversation]
    */
-  #streamed(method, params, callbacks, options) {
+  #streamed(method, params, callbacks, options, conversation) {
     const stream = new RunStream();
     const onEvent = (/** @type {RunEvent} */ event) => {
-      options.onEvent?.(event);
+      const heard = options.onEvent?.(event);
       stream.push(event);
+      return heard;
     };
     const wanted = { ...params, events: options.events ?? true };
-    stream.follow(this.#carry(method, wanted, { ...callbacks, onEvent }, options));
+    stream.follow(this.#carry(method, wanted, { ...callbacks, onEvent }, options, conversation));
     return stream;
   }
 
@@ -238,23 +245,28 @@ export class Agentline {
    * @param {Record<string, unknown>} params
    * @param {Callbacks & Partial<Listener>} callbacks
    * @param {PromptOptions} options
+   * @param {string} [conversation] whose prompt it is: its name for what it is asked
    */
-  #carry(method, params, callbacks, options) {
+  #carry(method, params, callbacks, options, conversation) {
     const { signal } = options;
     const name = this.#name();
     // A host that is gone has stopped it too.
     const stop = () => void this.request('cancel', { run: name }).catch(() => {});
     /** @type {{ error: unknown } | null} */
     let thrown = null;
-    // Whoever hears of the run and fails does not want it any more.
-    const hearing = (/** @type {((told: any) => void) | undefined} */ hear) => {
+    const fail = (/** @type {unknown} */ error) => {
+      thrown ??= { error };
+      stop();
+    };
+    // Whoever hears of the run and fails, at once or later, does not want it any more.
+    const hearing = (/** @type {((told: any) => unknown) | undefined} */ hear) => {
       if (!hear) return undefined;
       return (/** @type {any} */ told) => {
         try {
-          if (!thrown) hear(told);
+          const heard = thrown ? undefined : hear(told);
+          if (heard instanceof Promise) heard.catch(fail);
         } catch (error) {
-          thrown = { error };
-          stop();
+          fail(error);
         }
       };
     };
@@ -262,7 +274,10 @@ export class Agentline {
       // Nothing is started for who has gone already.
       if (signal?.aborted) throw aborted(signal, null);
       const { onEvent, onRetry } = callbacks;
-      this.#listen(name, { ...callbacks, onEvent: hearing(onEvent), onRetry: hearing(onRetry) });
+      this.#listen(name, { ...callbacks, onEvent: hearing(onEvent), onRetry: hearing(onRetry), fail });
+      // In a conversation the check is that of all its prompts.
+      const whole = conversation === undefined ? undefined : this.#listeners.get(conversation);
+      if (whole) whole.fail = fail;
       signal?.addEventListener('abort', stop, { once: true });
       try {
         /** @type {Outcome} */
@@ -319,7 +334,14 @@ export class Agentline {
       case 'check': {
         if (!listener?.check) throw missing();
         const { text, output, working_dir } = params;
-        const checked = await listener.check({ text, output, working_dir }, context);
+        let checked;
+        try {
+          checked = await listener.check({ text, output, working_dir }, context);
+        } catch (error) {
+          // Nobody can say any more whether it is complete: another round would cost and come to the same.
+          listener.fail?.(error);
+          throw error;
+        }
         if (typeof checked === 'string') return { done: false, message: checked };
         return typeof checked === 'boolean' ? { done: checked } : checked;
       }
@@ -369,7 +391,7 @@ class Conversation {
    * @param {PromptOptions} [options]
    */
   run(prompt, options = {}) {
-    return this.#agentline.prompt(this.#session, prompt, options);
+    return this.#agentline.prompt(this.#session, prompt, options, this.#listener);
   }
 
   /**
@@ -377,7 +399,7 @@ class Conversation {
    * @param {PromptOptions} [options]
    */
   stream(prompt, options = {}) {
-    return this.#agentline.promptStream(this.#session, prompt, options);
+    return this.#agentline.promptStream(this.#session, prompt, options, this.#listener);
   }
 
   close() {

@@ -11,8 +11,8 @@ export class RunStream {
   #over = false;
   /** @type {{ error: unknown } | null} */
   #failed = null;
-  /** @type {(() => void) | null} */
-  #wake = null;
+  /** Who waits for the next event; each is given to one of them. @type {(() => void)[]} */
+  #waiting = [];
   #cancel = () => {};
   /** @type {Promise<Outcome>} */
   outcome = Promise.reject(new Error('the run has not begun'));
@@ -28,7 +28,7 @@ export class RunStream {
     const end = (/** @type {{ error: unknown } | null} */ failed) => {
       this.#over = true;
       this.#failed = failed;
-      this.#wake?.();
+      this.#wake();
     };
     // Who only reads the events is told of a failure there; it is no rejection that nobody handles.
     run.outcome.then(
@@ -40,7 +40,13 @@ export class RunStream {
   /** @param {RunEvent} event */
   push(event) {
     this.#kept.push(event);
-    this.#wake?.();
+    this.#wake();
+  }
+
+  #wake() {
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const resolve of waiting) resolve();
   }
 
   cancel() {
@@ -48,7 +54,19 @@ export class RunStream {
   }
 
   /** @returns {AsyncGenerator<RunEvent, void, undefined>} */
-  async *[Symbol.asyncIterator]() {
+  [Symbol.asyncIterator]() {
+    const events = this.#events();
+    const leave = events.return.bind(events);
+    // A generator that was left before its first event does not come to its own end.
+    events.return = (value) => {
+      this.cancel();
+      return leave(value);
+    };
+    return events;
+  }
+
+  /** @returns {AsyncGenerator<RunEvent, void, undefined>} */
+  async *#events() {
     try {
       for (;;) {
         const kept = this.#kept;
@@ -58,8 +76,7 @@ export class RunStream {
         }
         if (this.#kept.length > 0) continue;
         if (this.#over) break;
-        await new Promise((/** @type {(value: void) => void} */ resolve) => (this.#wake = () => resolve()));
-        this.#wake = null;
+        await new Promise((/** @type {(value: void) => void} */ resolve) => this.#waiting.push(resolve));
       }
     } finally {
       this.cancel();

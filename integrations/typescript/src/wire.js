@@ -10,6 +10,8 @@ const REST_MS = 1000;
 /** How long an orderly end may take before the process is ended by a signal, and how long that may take. */
 const CLOSE_MS = 15_000;
 const TERMINATE_MS = 5000;
+/** Half of a character, as JSON.stringify writes it; a backslash of the text itself is no beginning of one. */
+const HALF = /\\\\|\\ud[89a-f][0-9a-f]{2}/g;
 
 /**
  * @typedef {{ resolve: (value: any) => void, reject: (error: Error) => void }} Waiting
@@ -121,7 +123,7 @@ export class Wire {
     const id = ++this.#lastId;
     return new Promise((resolve, reject) => {
       // What cannot be written as JSON is thrown here and rejects.
-      const line = JSON.stringify({ jsonrpc: '2.0', id, method, params });
+      const line = lineOf({ jsonrpc: '2.0', id, method, params });
       this.#waiting.set(id, { resolve, reject });
       this.#hold();
       this.#child.stdin.write(`${line}\n`);
@@ -131,7 +133,7 @@ export class Wire {
   /** @param {object} message */
   #say(message) {
     if (this.#gone) return;
-    this.#child.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
+    this.#child.stdin.write(`${lineOf({ jsonrpc: '2.0', ...message })}\n`);
   }
 
   /** The event loop is held open while something is waited for, and not otherwise. */
@@ -224,6 +226,14 @@ export class Wire {
     for (const one of waiting) one.reject(this.#gone);
     this.#end();
   }
+}
+
+/**
+ * A message as JSON that every reader takes: half of a character, where a text was cut inside of one, is no text in UTF-8.
+ * @param {object} message
+ */
+function lineOf(message) {
+  return JSON.stringify(message).replace(HALF, (found) => (found === '\\\\' ? found : '\ufffd'));
 }
 
 /** @param {unknown} error */

@@ -80,6 +80,44 @@ say bye`;
     };
     await assert.rejects(agentline.run({ prompt: 'say up\nrun sleep 611', onEvent: broken }), /broken listener/);
     await until('the command ends', () => living('sleep 611').length === 0);
+    const later = async () => broken();
+    await assert.rejects(agentline.run({ prompt: 'say up\nrun sleep 611', onEvent: later }), /broken listener/);
+    await until('the command ends', () => living('sleep 611').length === 0);
+  });
+
+  test('a check that throws stops the run, and is not asked again', limit, async () => {
+    let asked = 0;
+    const check = async () => {
+      asked += 1;
+      throw new TypeError('broken check');
+    };
+    await assert.rejects(agentline.run({ prompt: 'say x', check }), /broken check/);
+    const talk = await agentline.session({ check });
+    await assert.rejects(talk.run('say y'), /broken check/);
+    assert.equal(asked, 2);
+    await talk.close();
+  });
+
+  test('a text that was cut inside a character is said all the same', limit, async () => {
+    const half = '🎉'.slice(0, 1);
+    assert.equal((await agentline.run({ prompt: `say a ${half} 🎉` })).text, 'a \ufffd 🎉');
+    const inputSchema = { type: 'object' };
+    const tools = [{ name: 'cut', description: '', inputSchema, handler: () => `cut ${half} \\ud83d` }];
+    assert.match((await agentline.run({ prompt: 'call agentline cut {}', tools })).text, /cut \ufffd \\ud83d/);
+  });
+
+  test('a stream that is left before its first event is stopped, and two may read one', limit, async () => {
+    const left = agentline.stream({ prompt: 'say x\nrun sleep 613' });
+    await left[Symbol.asyncIterator]().return();
+    assert.equal((await left.outcome).verdict, 'cancelled');
+    const shared = agentline.stream({ prompt: 'say a\nplan\nsay b' });
+    const read = async () => {
+      const texts = [];
+      for await (const event of shared) texts.push(event.text ?? '');
+      return texts.join('');
+    };
+    const both = await Promise.all([read(), read()]);
+    assert.deepEqual([...both.join('')].sort().join(''), 'ab');
   });
 
   test('a signal that was aborted before starts nothing', limit, async () => {
