@@ -48,10 +48,13 @@ def order(run: str, prompt: str | None, output: Any, options: Mapping[str, Any])
     params["check"] = check is not None
     for name, callback in (("permission", permission), ("check", check)):
         if callback is not None and not callable(callback):
-            message = f"`{name}` must be a function, got {type(callback).__name__}"
-            raise UsageError(message, (Problem(name, message),))
+            raise wrong(name, f"`{name}` must be a function, got {type(callback).__name__}")
     if (seconds := given.pop("answer_timeout", None)) is not None:
-        params["answer_timeout_ms"] = int(float(seconds) * 1000)
+        if isinstance(seconds, timedelta):
+            seconds = seconds.total_seconds()
+        if not isinstance(seconds, (int, float)):
+            raise wrong("answer_timeout", f"`answer_timeout` must be a number of seconds, got {seconds!r}", "write a number such as `60`")
+        params["answer_timeout_ms"] = int(seconds * 1000)
     wanted = None
     if output is not None:
         try:
@@ -60,9 +63,17 @@ def order(run: str, prompt: str | None, output: Any, options: Mapping[str, Any])
             message = f"`output`: {why}"
             raise UsageError(message, (Problem("output", str(why), "give a dataclass, a TypedDict or a schema"),)) from why
         params["output_schema"] = wanted.schema
-    params.update({key: told(value) for key, value in (given.pop("extra", None) or {}).items()})
+    extra = given.pop("extra", None) or {}
+    if not isinstance(extra, Mapping):
+        raise wrong("extra", f"`extra` must be a dict of keys, got {type(extra).__name__}")
+    params.update({key: told(value) for key, value in extra.items()})
     params.update({key: told(value) for key, value in given.items() if value is not None})
     return Order(params, params["run"], tools, permission, check, wanted)
+
+
+def wrong(key: str, message: str, hint: str | None = None) -> UsageError:
+    """An option that cannot be what it is."""
+    return UsageError(message, (Problem(key, message, hint),))
 
 
 def told(value: Any) -> Any:

@@ -35,7 +35,11 @@ class Output(Generic[T]):
             return wanted
         if isinstance(wanted, Mapping):
             return Output(wanted, lambda value: value)
-        return Output(schema_of(wanted), lambda value: read_as(wanted, value))
+        try:
+            schema = schema_of(wanted)
+        except RecursionError:
+            raise Unfit(f"{wanted!r} holds itself, which only a schema of your own can say") from None
+        return Output(schema, lambda value: read_as(wanted, value))
 
 
 def schema_of(wanted: Any) -> dict[str, Any]:
@@ -55,9 +59,13 @@ def schema_of(wanted: Any) -> dict[str, Any]:
         return {}
     if wanted is None:
         wanted = type(None)
+    if isinstance(wanted, (list, set)) or (dataclasses.is_dataclass(wanted) and not isinstance(wanted, type)):
+        raise Unfit(f"{wanted!r} is a value, not a type")
     if wanted in SIMPLE:
         return {"type": SIMPLE[wanted]}
     if origin is typing.Literal:
+        if any(type(value) not in SIMPLE for value in args):
+            raise Unfit(f"{wanted!r} has values that JSON does not have")
         kinds = {SIMPLE[type(value)] for value in args}
         return {"type": kinds.pop(), "enum": list(args)} if len(kinds) == 1 else {"enum": list(args)}
     if origin in (typing.Union, types.UnionType):
@@ -69,7 +77,11 @@ def schema_of(wanted: Any) -> dict[str, Any]:
     base = origin or wanted
     if base is tuple and args and args[-1] is not Ellipsis:
         return {"type": "array", "prefixItems": [schema_of(one) for one in args], "minItems": len(args), "maxItems": len(args)}
+    if isinstance(base, type) and issubclass(base, tuple) and hasattr(base, "_fields"):
+        raise Unfit(f"no JSON Schema is known for the named tuple {wanted!r}; a dataclass has one")
     if isinstance(base, type) and issubclass(base, (Mapping, dict)):
+        if args and not _is_key(args[0]):
+            raise Unfit(f"the keys of {wanted!r} cannot be those of a JSON object, which are text")
         return {"type": "object", **({"additionalProperties": schema_of(args[1])} if len(args) == 2 else {})}
     if isinstance(base, type) and issubclass(base, (Sequence, set, frozenset)):
         unique = {"uniqueItems": True} if issubclass(base, (set, frozenset)) else {}
@@ -77,8 +89,17 @@ def schema_of(wanted: Any) -> dict[str, Any]:
     raise Unfit(f"no JSON Schema is known for {wanted!r}")
 
 
+def _is_key(wanted: Any) -> bool:
+    """Whether the text that is a key in JSON can be read as it."""
+    is_enum = isinstance(wanted, type) and issubclass(wanted, enum.Enum)
+    return wanted in (str, int, Any) or isinstance(wanted, TypeVar) or is_enum or typing.get_origin(wanted) is typing.Literal
+
+
 def _of_fields(wanted: Any) -> dict[str, Any]:
-    hints = typing.get_type_hints(wanted, include_extras=True)
+    try:
+        hints = typing.get_type_hints(wanted, include_extras=True)
+    except NameError as why:
+        raise Unfit(f"the types of {wanted!r} are not known: {why}") from why
     about = _described(wanted)
     if typing.is_typeddict(wanted):
         names = list(hints)
@@ -188,12 +209,21 @@ def _read_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
         if one in SIMPLE and type(value) is one:
             return value
     reasons = []
-    for one in args:
+    # One that knows all keys of an object is meant before one that would lose some.
+    for one in sorted(args, key=lambda one: _strange(one, value)):
         try:
             return read_as(one, value, where)
         except Unfit as why:
             reasons.append(str(why))
     raise Unfit("; ".join(reasons))
+
+
+def _strange(wanted: Any, value: Any) -> int:
+    """How many keys of an object a type does not know."""
+    if typing.get_origin(wanted) is typing.Annotated:
+        wanted = typing.get_args(wanted)[0]
+    has_fields = dataclasses.is_dataclass(wanted) or typing.is_typeddict(wanted)
+    return len(set(value) - set(typing.get_type_hints(wanted))) if has_fields and isinstance(value, Mapping) else 0
 
 
 def _read_fields(wanted: Any, value: Any, where: str) -> Any:
@@ -213,7 +243,24 @@ def _read_fields(wanted: Any, value: Any, where: str) -> Any:
     if missing:
         raise Unfit(f"{before}{sorted(missing)[0]} is missing")
     read = {name: read_as(hints[name], one, before + name) for name, one in value.items() if name in known}
-    return wanted(**read)
+    try:
+        return wanted(**read)
+    except (TypeError, ValueError) as why:
+        # What the class itself does not take, by its `__post_init__`.
+        raise Unfit(f"{where or 'the value'}: {why}") from why
+
+
+def _read_key(wanted: Any, key: str, where: str) -> Any:
+    if wanted is int:
+        if not re.fullmatch(r"-?\d+", key):
+            raise Unfit(f"the key `{key}` of {where} must be an integer")
+        return int(key)
+    if isinstance(wanted, type) and issubclass(wanted, enum.Enum):
+        found = next((one for one in wanted if str(one.value) == key), None)
+        if found is None:
+            raise Unfit(f"the key `{key}` of {where} must be one of {[one.value for one in wanted]}")
+        return found
+    return read_as(wanted, key, f"the key `{key}` of {where}")
 
 
 def _read_many(base: Any, args: tuple[Any, ...], value: Any, where: str) -> Any:
@@ -221,8 +268,8 @@ def _read_many(base: Any, args: tuple[Any, ...], value: Any, where: str) -> Any:
     if isinstance(base, type) and issubclass(base, (Mapping, dict)):
         if not isinstance(value, Mapping):
             raise Unfit(f"{place} must be an object, got {value!r}")
-        inner = args[1] if len(args) == 2 else Any
-        return {key: read_as(inner, one, f"{place}.{key}") for key, one in value.items()}
+        kind, inner = args if len(args) == 2 else (Any, Any)
+        return {_read_key(kind, key, place): read_as(inner, one, f"{place}.{key}") for key, one in value.items()}
     if isinstance(base, type) and issubclass(base, (Sequence, set, frozenset)):
         if not isinstance(value, list):
             raise Unfit(f"{place} must be an array, got {value!r}")

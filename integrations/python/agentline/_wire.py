@@ -10,12 +10,13 @@ import os
 import queue
 import subprocess
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
 from ._schema import plain
-from .errors import AgentlineError, ClientClosed, HostDied, Problem, RequestFailed, RunFailed, UsageError
+from .errors import AgentlineError, BinaryNotFound, ClientClosed, HostDied, Problem, RequestFailed, RunFailed, UsageError
 from .outcome import Outcome
 
 log = logging.getLogger("agentline")
@@ -25,6 +26,8 @@ GRACE_S = 20.0
 AFTER_SIGNAL_S = 5.0
 #: How many lines of its standard error are kept.
 STDERR_LINES = 40
+#: How long a program may take to say that it is agentline.
+GREETING_S = 30.0
 
 
 class Listener(Protocol):
@@ -62,7 +65,7 @@ class Reply:
         try:
             line = encode({**head, **body})
         except (UsageError, TypeError, ValueError) as why:
-            line = encode({**head, "error": {"code": -32000, "message": f"the answer is not JSON: {type(why).__name__}"}})
+            line = encode({**head, "error": {"code": -32000, "message": f"the answer is not JSON: {why}"}})
         self._host.put(line)
 
 
@@ -74,15 +77,26 @@ class Host:
         apart: dict[str, Any] = {"process_group": 0}
         if os.name == "nt":
             apart = {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
-        self._process = subprocess.Popen(
-            list(command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=dict(env),
-            cwd=cwd,
-            **apart,
-        )
+        if cwd is not None and not os.path.isdir(cwd):
+            problem = Problem("cwd", f"`{cwd}` is not a folder")
+            raise UsageError(str(problem), (problem,))
+        try:
+            self._process = subprocess.Popen(
+                list(command),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=dict(env),
+                cwd=cwd,
+                **apart,
+            )
+        except OSError as why:
+            raise BinaryNotFound(f"{command[0]} cannot be started: {why.strerror}") from why
+        self._program, self._owner = command[0], os.getpid()
+        _hosts.add(self)
+        #: Why it was ended before it had said that it is agentline.
+        self._refused: str | None = None
+        self._greeted = False
         self._lock = threading.Lock()
         self._ids = itertools.count(1)
         self._waiting: dict[int, Future[Any]] = {}
@@ -108,8 +122,30 @@ class Host:
         """Whether it can still be asked."""
         return self._gone is None and not self._closing
 
+    def greet(self, hello: Mapping[str, Any], within: float = GREETING_S) -> Future[Any]:
+        """The first request. A program that does not answer it is not agentline, and is ended."""
+        future = self.request("initialize", hello)
+
+        def give_up() -> None:
+            self._refused = f"{self._program} did not answer within {within:g} s"
+            self._process.kill()
+
+        late = threading.Timer(within, give_up)
+        late.daemon = True
+
+        def answered(_: Future[Any]) -> None:
+            late.cancel()
+            self._greeted = True
+
+        late.start()
+        future.add_done_callback(answered)
+        return future
+
     def request(self, method: str, params: Mapping[str, Any]) -> Future[Any]:
         """Asks. The future never stays open: it fails when the host is gone. It cannot be cancelled."""
+        if os.getpid() != self._owner:
+            # The threads that speak with the host stayed behind.
+            raise ClientClosed("the client belongs to the process that this one was forked from", "make a new client after the fork")
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
         number = next(self._ids)
@@ -143,6 +179,10 @@ class Host:
 
     def close(self, grace: float = GRACE_S) -> None:
         """Ends the host and everything that it started, and waits for it. May be called again."""
+        if os.getpid() != self._owner:
+            return
+        if not self._greeted:
+            self._process.kill()
         with self._lock:
             first, self._closing = not self._closing, True
         if first:
@@ -160,6 +200,12 @@ class Host:
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(AFTER_SIGNAL_S)
+
+    def _let_go(self, instead: int) -> None:
+        """Puts another file in the place of the pipes."""
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None and not stream.closed:
+                os.dup2(instead, stream.fileno(), inheritable=False)
 
     def _write(self) -> None:
         stdin = self._process.stdin
@@ -245,17 +291,34 @@ class Host:
                 self._gone = ClientClosed()
             else:
                 said = f": {tail}" if tail else ""
-                self._gone = HostDied(f"agentline host ended by itself (exit {code}){said}", exit_code=code, stderr_tail=tail)
+                why = self._refused or f"agentline host ended by itself (exit {code}){said}"
+                self._gone = HostDied(why, exit_code=code, stderr_tail=tail, program=None if self._greeted else self._program)
             waiting, self._waiting = list(self._waiting.values()), {}
             self._listeners.clear()
         for future in waiting:
             future.set_exception(_again(self._gone))
 
 
+#: Those of this process.
+_hosts: weakref.WeakSet[Host] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    """A process that was forked from this one must not hold the pipes: the host would outlive the program that it belongs to."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for host in list(_hosts):
+        host._let_go(null)
+    os.close(null)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
 def _again(error: AgentlineError) -> AgentlineError:
     """The same error for another caller: one exception must not carry the traceback of two."""
     if isinstance(error, HostDied):
-        return HostDied(error.message, exit_code=error.exit_code, stderr_tail=error.stderr_tail)
+        return HostDied(error.message, exit_code=error.exit_code, stderr_tail=error.stderr_tail, program=error.program)
     return ClientClosed()
 
 
@@ -265,8 +328,20 @@ def encode(message: Mapping[str, Any]) -> bytes:
         text = json.dumps(message, default=plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return text.encode("utf-8") + b"\n"
     except (TypeError, ValueError, RecursionError) as why:
-        problem = Problem("", f"this cannot be sent as JSON: {why}")
+        problem = _culprit(message, why)
         raise UsageError(str(problem), (problem,)) from why
+
+
+def _culprit(message: Mapping[str, Any], why: Exception) -> Problem:
+    """Which key of a request it is that cannot be written."""
+    params = message.get("params")
+    for key, value in params.items() if isinstance(params, Mapping) else ():
+        try:
+            json.dumps({key: value}, default=plain, ensure_ascii=False, allow_nan=False).encode("utf-8")
+        except (TypeError, ValueError, RecursionError):
+            hint = "functions are given by `tools`, `permission`, `check` and `on_event`; is the name right?" if callable(value) else None
+            return Problem(str(key), f"this cannot be sent as JSON: {why}", hint)
+    return Problem("", f"this cannot be sent as JSON: {why}")
 
 
 def read_error(error: Any) -> AgentlineError:

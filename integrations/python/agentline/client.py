@@ -381,7 +381,7 @@ def start(
         "max_retries": max_retries,
     }
     try:
-        return host, host.request("initialize", hello)
+        return host, host.greet(hello)
     except BaseException:
         host.close()
         raise

@@ -77,8 +77,13 @@ class RequestFailed(AgentlineError):
 class HostDied(AgentlineError):
     """The process behind the client is gone, and with it all of its runs."""
 
-    def __init__(self, message: str, *, exit_code: int | None = None, stderr_tail: str = "") -> None:
-        super().__init__(message, hint="make a new client", phase="response")
+    def __init__(
+        self, message: str, *, exit_code: int | None = None, stderr_tail: str = "", program: str | None = None
+    ) -> None:
+        hint = f"see whether it is agentline, and this one or newer: `{program} --version`" if program else "make a new client"
+        super().__init__(message, hint=hint, phase="response")
+        #: The program, where it never said that it is agentline.
+        self.program = program
         self.exit_code = exit_code
         self.stderr_tail = stderr_tail
 
@@ -86,8 +91,8 @@ class HostDied(AgentlineError):
 class ClientClosed(AgentlineError):
     """The client was closed, before or while something was asked of it."""
 
-    def __init__(self) -> None:
-        super().__init__("the client is closed", hint="make a new client", phase="request")
+    def __init__(self, message: str = "the client is closed", hint: str = "make a new client") -> None:
+        super().__init__(message, hint=hint, phase="request")
 
 
 class RunFailed(AgentlineError):

@@ -93,7 +93,11 @@ def tool(
 def gather(tools: Iterable[Tool | Callable[..., Any]]) -> dict[str, Tool]:
     """Tools by name. A plain function is made one."""
     found: dict[str, Tool] = {}
+    if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
+        raise _wrong(f"`tools` must be a list of functions, got {type(tools).__name__}", "write `tools=[function]`")
     for one in tools:
+        if not callable(one):
+            raise _wrong(f"`tools` must be a list of functions, got {one!r} in it", "give the function itself, not its name")
         one = one if isinstance(one, Tool) else tool(one)
         if one.name in found:
             raise _wrong(f"two tools are called `{one.name}`", "give one of them another name: @tool(name=…)")
@@ -131,7 +135,7 @@ def _make(
         types[parameter.name] = kind
         try:
             schema = schema_of(kind)
-        except Unfit as why:
+        except (Unfit, RecursionError) as why:
             raise _wrong(f"`{parameter.name}` of `{name}`: {why}", "use a type that JSON has, or give `input_schema`") from why
         if parameter.name in about and "description" not in schema:
             schema["description"] = about[parameter.name]

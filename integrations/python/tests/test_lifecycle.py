@@ -15,6 +15,7 @@ from conftest import Stage, wait_for
 
 import agentline
 from agentline import Agentline, AgentlineError, BinaryNotFound, ClientClosed, HostDied, connect
+from agentline._wire import Host
 
 
 def test_closing_ends_everything(stage: Stage) -> None:
@@ -190,3 +191,64 @@ def test_a_long_answer_and_a_slow_reader_lose_nothing(stage: Stage) -> None:
         time.sleep(1)
         text = "".join(event.text for event in stream if event.type == "text")  # type: ignore[attr-defined]
         assert text == stream.outcome().text and "word2000" in text and len(text) > 3_000_000
+
+
+FORKED = """
+import os, sys
+from agentline import Agentline, ClientClosed
+client = Agentline(sys.argv[1], defaults={"permission_mode": "bypass", "pass_env": ["*"], "timeout": 90})
+client.run("say up")
+if os.fork() == 0:
+    try:
+        client.run("say x")
+    except ClientClosed as error:
+        print(error.hint, flush=True)
+    sys.stdin.read()
+    client.close()
+    os._exit(0)
+for event in client.stream("run sleep 600"):
+    if event.type == "tool_use":
+        print("running", flush=True)
+"""
+
+
+def test_a_forked_process_neither_uses_the_client_nor_keeps_its_host(stage: Stage) -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", FORKED, stage.acp().binary],
+        env={**stage.env, "PYTHONPATH": str(Path(agentline.__file__).parents[1])},
+        cwd=stage.workspace,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert program.stdin is not None and program.stdout is not None
+    said = {program.stdout.readline(), program.stdout.readline()}
+    assert said == {"make a new client after the fork\n", "running\n"}
+    program.kill()
+    program.wait()
+    # The forked process alone.
+    wait_for(lambda: len(stage.living()) == 1)
+    program.stdin.close()
+    program.stdout.close()
+    stage.nothing_left()
+
+
+def test_a_program_that_is_not_agentline_is_told_as_such(stage: Stage) -> None:
+    program = stage.folder / "other"
+
+    def other(body: str) -> str:
+        program.write_text(body)
+        program.chmod(0o755)
+        return str(program)
+
+    with pytest.raises(HostDied, match="unrecognized subcommand") as caught:
+        Agentline(other("#!/bin/sh\necho unrecognized subcommand >&2; exit 2\n"), env=stage.env)
+    assert "other --version" in (caught.value.hint or "")
+    with pytest.raises(BinaryNotFound, match="cannot be started: Exec format error"):
+        Agentline(other("\x7fELF"), env=stage.env)
+    with pytest.raises(agentline.UsageError, match="is not a folder"):
+        Agentline(stage.binary, env=stage.env, cwd=stage.folder / "nowhere")
+    host = Host([other("#!/bin/sh\nexec sleep 600\n"), "host"], env=stage.env, cwd=None)
+    with pytest.raises(HostDied, match="did not answer within 0.2 s"):
+        host.greet({}, within=0.2).result(60)
+    host.close()

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from datetime import timedelta
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
 
 import pytest
 
 from agentline import ToolCall, UsageError, tool
-from agentline._schema import Unfit, read_as, read_docstring, schema_of
+from agentline._order import order
+from agentline._schema import Output, Unfit, read_as, read_docstring, schema_of
+from agentline._wire import encode
 from agentline.tools import gather
 
 
@@ -160,3 +163,82 @@ def test_docstrings_in_other_styles() -> None:
     read = read_docstring("Adds.\n\n:param int a: One.\n:param b: Two.\n:returns: Both.")
     assert read == {"": "Adds.", "a": "One.", "b": "Two."}
     assert read_docstring("") == {"": ""}
+
+
+@dataclasses.dataclass
+class Circle:
+    x: int
+
+
+@dataclasses.dataclass
+class Ring:
+    x: int
+    inner: int
+
+
+@dataclasses.dataclass
+class Even:
+    n: int
+
+    def __post_init__(self) -> None:
+        if self.n % 2:
+            raise ValueError("n must be even")
+
+
+@dataclasses.dataclass
+class Tree:
+    branches: list[Tree]
+
+
+@dataclasses.dataclass
+class Lost:
+    x: Nowhere  # type: ignore[name-defined]  # noqa: F821
+
+
+class Pair(NamedTuple):
+    a: int
+    b: int
+
+
+def test_nothing_of_an_answer_is_lost_or_of_another_type() -> None:
+    # Of two classes that take it, the one that knows every key.
+    assert read_as(Circle | Ring, {"x": 1, "inner": 2}) == Ring(1, 2)
+    assert read_as(Circle | Ring, {"x": 1}) == Circle(1)
+    assert read_as(dict[int, str], {"7": "x"}) == {7: "x"}
+    assert read_as(dict[Color, int], {"red": 1}) == {Color.RED: 1}
+    for wanted, value in ((dict[int, str], {"x": "y"}), (dict[Color, int], {"green": 1}), (dict[Literal["a"], int], {"b": 1})):
+        with pytest.raises(Unfit, match="the key `"):
+            read_as(wanted, value)
+    with pytest.raises(Unfit, match="n must be even"):
+        read_as(Even, {"n": 3})
+
+
+def test_types_that_json_cannot_hold_are_refused_in_one_sentence() -> None:
+    for wanted, why in (
+        (Tree, "holds itself"),
+        (Lost, "are not known: name 'Nowhere'"),
+        (Circle(1), "is a value, not a type"),
+        ([int], "is a value, not a type"),
+        (Pair, "a dataclass has one"),
+        (Literal[Color.RED], "values that JSON does not have"),
+        (dict[float, int], "cannot be those of a JSON object"),
+    ):
+        with pytest.raises(Unfit, match=why):
+            Output.of(wanted)
+
+
+def test_options_of_the_wrong_kind_are_told_by_name() -> None:
+    for options, why in (
+        ({"tools": len}, "must be a list of functions"),
+        ({"tools": ["lookup"]}, "'lookup' in it"),
+        ({"extra": ["x"]}, "must be a dict"),
+        ({"answer_timeout": "soon"}, "number of seconds"),
+        ({"permission": "yes"}, "must be a function"),
+    ):
+        with pytest.raises(UsageError, match=why) as caught:
+            order("run", "hi", None, options)
+        assert caught.value.problems[0].key == next(iter(options))
+    assert order("run", "hi", None, {"answer_timeout": timedelta(seconds=2)}).params["answer_timeout_ms"] == 2000
+    with pytest.raises(UsageError, match="`on_evnt`: this cannot be sent") as caught:
+        encode({"params": {"prompt": "hi", "on_evnt": lambda event: None}})
+    assert "on_event" in (caught.value.hint or "")
