@@ -91,6 +91,9 @@ class Prompt(Generic[OutputT]):
         values = {one.name: getattr(params, one.name) for params in self.params for one in dataclasses.fields(params)}
         parts = []
         for number, section in enumerate(self.template.sections, 1):
-            text = string.Template(textwrap.dedent(section.template).strip()).substitute(values)
+            try:
+                text = string.Template(textwrap.dedent(section.template).strip()).substitute(values)
+            except KeyError as why:
+                raise ValueError(f"`${{{why.args[0]}}}` has no value; bind a dataclass with that field") from None
             parts.append(f"## {number}. {section.title}\n\n{text}".rstrip())
         return Rendered("\n\n".join(parts), gather(one for section in self.template.sections for one in section.tools))

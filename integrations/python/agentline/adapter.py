@@ -24,6 +24,7 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import TracebackType
 from typing import Any, ClassVar, Final, Literal, TypeVar
 
@@ -141,7 +142,7 @@ class ACPAdapter:
         prompt: Prompt[OutputT],
         *,
         events: InProcessDispatcher | None = None,
-        deadline: Deadline | None = None,
+        deadline: Deadline | datetime | None = None,
         budget: Budget | None = None,
         budget_tracker: BudgetTracker | None = None,
         permission: PermissionCallback | None = None,
@@ -160,6 +161,8 @@ class ACPAdapter:
         """
         name = prompt.name
         tracker = budget_tracker or (BudgetTracker(budget) if budget else None)
+        if isinstance(deadline, datetime):
+            deadline = Deadline(deadline if deadline.tzinfo else deadline.astimezone())
         ends = [one for one in (deadline, tracker.budget.deadline if tracker else None) if one is not None]
         end = min(ends, key=lambda one: one.expires_at, default=None)
         if end is not None and end.is_expired:

@@ -93,6 +93,8 @@ def test_prompts_are_rendered_from_dataclasses() -> None:
     assert made.render().text == "## 1. Task\n\nReview src.\n\n## 2. Style\n\nCost: $5"
     assert (made.name, made.output_type) == ("demo/review", CodeReview)
     assert Prompt(PromptTemplate(ns="a", key="b", sections=())).output_type is None
+    with pytest.raises(ValueError, match=r"`\$\{folder\}` has no value; bind a dataclass"):
+        Prompt(template).render()
     with pytest.raises(TypeError):
         Prompt(template, {"folder": "src"})
 
@@ -152,7 +154,8 @@ def test_the_program_decides_and_checks(stage: Stage, adapter: GeminiACPAdapter)
 
 def test_deadlines(adapter: GeminiACPAdapter) -> None:
     past = Deadline(datetime.now(timezone.utc) - timedelta(seconds=1))
-    for options in ({"deadline": past}, {"budget": Budget(deadline=past)}):
+    bare = datetime.now() - timedelta(seconds=1)
+    for options in ({"deadline": past}, {"deadline": past.expires_at}, {"deadline": bare}, {"budget": Budget(deadline=past)}):
         with pytest.raises(PromptEvaluationError, match="Deadline expired before ACP invocation") as caught:
             adapter.evaluate(prompt("say x"), **options)  # type: ignore[arg-type]
         assert caught.value.phase == "request"
