@@ -108,6 +108,17 @@ fn a_cancel_is_heard_however_early_it_comes() {
 }
 
 #[test]
+fn who_sends_half_a_character_is_told_so_by_the_id_of_the_request() {
+    let mut program = start();
+    program.line(r#"{"jsonrpc":"2.0","id":"half","method":"run","params":{"prompt":"cut \ud83d"}}"#);
+    let refused = program.wait("an answer", |m| m["id"] == "half");
+    assert_eq!(refused["error"]["code"], -32700, "{refused}");
+    // What is no request has no asker: its id would be one of ours.
+    program.line(r#"{"jsonrpc":"2.0","id":"answer","result":{"output":"cut \ud83d"}}"#);
+    assert!(program.wait("an answer", |m| m["error"]["code"] == -32700)["id"].is_null());
+}
+
+#[test]
 fn a_run_can_be_stopped_by_the_next_line_and_a_conversation_before_it_is_open() {
     let mut program = start();
     for n in 0..5 {

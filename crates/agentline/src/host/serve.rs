@@ -15,7 +15,7 @@ use crate::{
 };
 use agentline_core::Problem;
 use futures_util::FutureExt as _;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value, json};
 use std::{
     collections::HashMap,
@@ -247,7 +247,7 @@ impl Host {
             }
             Err(why) => {
                 let error = RpcError::new(RpcError::PARSE, format!("the line is not JSON: {why}"));
-                return self.refuse(&Value::Null, error);
+                return self.refuse(&asker(&line), error);
             }
         };
         let id = message.get("id").cloned();
@@ -464,6 +464,17 @@ impl Drop for Noted {
     fn drop(&mut self) {
         self.host.runs().remove(&self.name);
     }
+}
+
+/// Who asked in a line that cannot be read whole, such as one with half a character in it: the asker waits for an answer.
+fn asker(line: &[u8]) -> Value {
+    #[derive(serde::Deserialize)]
+    struct Asked {
+        id: Value,
+        #[serde(rename = "method")]
+        _method: IgnoredAny,
+    }
+    serde_json::from_slice::<Asked>(line).map_or(Value::Null, |asked| asked.id)
 }
 
 fn set<T>(to: &mut T, value: Option<T>) {
