@@ -64,6 +64,33 @@ impl Read for Gated {
     }
 }
 
+/// Kills a host in the middle of four runs, so often, and says how long each time something was left.
+///
+/// # Panics
+/// Something is left for half a minute.
+#[must_use]
+pub fn kill_amid_runs(program: &str, stage: &Arc<FakeStage>, rounds: usize) -> Vec<Duration> {
+    let mut times: Vec<Duration> = (0..rounds)
+        .map(|_| {
+            let mut host = HostProgram::start(program, Arc::clone(stage), &json!({}));
+            for n in 0..4 {
+                host.send("run", json!({"prompt": "say up\nrun sleep 600", "run": format!("r{n}")}));
+            }
+            for _ in 0..4 {
+                host.wait("a run", |m| m["params"]["event"]["type"] == "tool_use");
+            }
+            assert!(stage.living().len() >= 8, "four agents, each with what it started");
+            host.child.kill().expect("a child of ours");
+            host.child.wait().expect("a child of ours");
+            let killed = Instant::now();
+            host.nothing_left(Duration::from_secs(30));
+            killed.elapsed()
+        })
+        .collect();
+    times.sort();
+    times
+}
+
 /// What everyone in these tests asks for.
 #[must_use]
 pub fn common() -> Value {

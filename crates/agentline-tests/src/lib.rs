@@ -26,7 +26,7 @@ pub use browser::{Browser, has_browser};
 pub use ccusage::ccusage_program;
 pub use claude_sdk::ClaudeSdk;
 pub use fake_stage::FakeStage;
-pub use host_program::{HostProgram, common};
+pub use host_program::{HostProgram, common, kill_amid_runs};
 #[cfg(target_os = "linux")]
 pub use promptfoo::{Evaluated, PROVIDER, Promptfoo};
 pub use python::Python;

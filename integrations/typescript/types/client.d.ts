@@ -38,12 +38,12 @@ export interface LedgerRow extends Tokens {
 /** Where a session is kept. */
 export type SessionPlace = string | { database: string; session: string };
 
-/** A saved session in a list. */
-export interface SessionSummary extends LedgerRow {
+/** Whose a session is and when it was. */
+export interface SessionInfo {
   agent: string;
   id: string;
   project: string | null;
-  /** The agent's title, else the first prompt, shortened. */
+  /** The agent's title, else in a list the first prompt, shortened. */
   title: string | null;
   /** Milliseconds since 1970. */
   started: number | null;
@@ -52,6 +52,13 @@ export interface SessionSummary extends LedgerRow {
   model: string | null;
   /** The session that started it, for one of a sub-agent. */
   parent: string | null;
+  /** US dollars; null where a price is not known. */
+  cost_usd: number | null;
+}
+
+/** A saved session in a list. */
+export interface SessionSummary extends SessionInfo, LedgerRow {
+  cost_usd: number | null;
   prompts: number;
   answers: number;
   tool_calls: number;
@@ -61,20 +68,6 @@ export interface SessionSummary extends LedgerRow {
   size: number;
   /** How many places of it could not be read. */
   damage: number;
-}
-
-/** Whose a session is and when it was. */
-export interface SessionInfo {
-  agent: string;
-  id: string;
-  project: string | null;
-  title: string | null;
-  started: number | null;
-  updated: number | null;
-  agent_version: string | null;
-  model: string | null;
-  parent: string | null;
-  cost_usd: number | null;
 }
 
 /** A part of a session that could not be read. */

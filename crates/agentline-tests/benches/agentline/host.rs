@@ -1,13 +1,15 @@
 //! What a program in another language pays for `agentline host`: runs on warm fake agents, and runs that the cache knows.
 //! The host is a process of its own, so that its processor time and memory are nobody else's.
 
-use agentline_tests::{FakeStage, HostProgram};
+use agentline_tests::{FakeStage, HostProgram, kill_amid_runs};
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Instant};
 
 /// How many runs on agents, and how many that are known.
 const RUNS: usize = 1_000;
 const KNOWN: usize = 10_000;
+/// How often a host is killed.
+const KILLS: usize = 50;
 /// How many different runs the known ones are.
 const DIFFERENT: usize = 50;
 /// How many runs a host has under way at once.
@@ -48,6 +50,16 @@ pub(crate) fn run() {
     println!("{KNOWN} runs that the cache knows, in a workspace of 10 files:");
     println!("  {:.0} a second, {:.3} ms of our processor time each", runs / wall, cpu / runs);
     println!("  memory {:.1} MB", memory_mb(&host));
+    drop(host);
+
+    let times = kill_amid_runs(env!("CARGO_BIN_EXE_agentline-under-test"), &stage, KILLS);
+    let (median, most) = (times[KILLS / 2], times[KILLS - 1]);
+    println!("killed with SIGKILL amid four runs, {KILLS} times:");
+    println!(
+        "  nothing left after {:.0} ms (median), {:.0} ms (most)",
+        1e3 * median.as_secs_f64(),
+        1e3 * most.as_secs_f64()
+    );
 }
 
 /// Makes so many runs, some at once, and says how many of them were known.

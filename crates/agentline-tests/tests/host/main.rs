@@ -7,7 +7,7 @@ mod cache;
 mod nonsense;
 mod pressure;
 
-use agentline_tests::{FakeStage, HostProgram};
+use agentline_tests::{FakeStage, HostProgram, kill_amid_runs};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -301,26 +301,8 @@ fn a_host_that_goes_away_takes_its_runs_with_it() {
 
 #[test]
 fn killed_in_the_middle_of_four_runs_it_leaves_nothing() {
-    let stage = stage();
-    let mut times: Vec<Duration> = (0..50)
-        .map(|_| {
-            let mut program = start_with(&stage, &json!({}));
-            for n in 0..4 {
-                program.send("run", json!({"prompt": "say up\nrun sleep 600", "run": format!("r{n}")}));
-            }
-            for _ in 0..4 {
-                program.wait("a run", |m| m["params"]["event"]["type"] == "tool_use");
-            }
-            assert!(stage.living().len() >= 8, "four agents, each with what it started");
-            program.child.kill().unwrap();
-            program.child.wait().unwrap();
-            let killed = Instant::now();
-            // A machine that is busy may take longer over one of them.
-            program.nothing_left(Duration::from_secs(30));
-            killed.elapsed()
-        })
-        .collect();
-    times.sort();
+    let times = kill_amid_runs(env!("CARGO_BIN_EXE_agentline-under-test"), &stage(), 50);
+    // A machine that is busy may take longer over some of them.
     assert!(times[25] < Duration::from_secs(2), "{times:?}");
 }
 

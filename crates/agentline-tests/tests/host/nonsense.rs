@@ -1,6 +1,6 @@
 //! A host that asks for what cannot be: it is told so, key by key, and goes on living.
 
-use crate::{stage, start, start_with};
+use crate::{pressure::wait_for, stage, start, start_with};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -143,7 +143,10 @@ fn a_signal_ends_it_though_its_program_does_not_read() {
     let mut program = start_with(&stage, &json!({}));
     program.reads(false);
     // More than fits into a pipe and into the buffer of whoever reads.
-    program.send("run", json!({"prompt": "big 4000000\nhang"}));
+    let said = stage.path().join("said");
+    program.send("run", json!({"prompt": format!("big 4000000\nrun touch {}\nhang", said.display())}));
+    wait_for(&said);
+    // It was said, and is on its way to whom nobody reads for.
     std::thread::sleep(Duration::from_millis(500));
     let told = Command::new("kill").args(["-TERM", &program.child.id().to_string()]).status().unwrap();
     assert!(told.success());

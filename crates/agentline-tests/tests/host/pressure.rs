@@ -18,7 +18,7 @@ fn memory(pid: u32) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-fn wait_for(file: &Path) {
+pub(crate) fn wait_for(file: &Path) {
     let until = Instant::now() + Duration::from_secs(90);
     while !file.exists() {
         assert!(Instant::now() < until, "{} never came", file.display());
