@@ -349,15 +349,14 @@ fn the_database_is_where_the_program_keeps_it() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn an_export_cut_anywhere_yields_its_whole_messages(cut in 0..EXPORT.len()) {
+    fn an_export_cut_anywhere_yields_its_whole_messages(cut in 0..EXPORT.trim_end().len()) {
         let session = fold(&[EXPORT[..cut].to_owned()]);
         let whole = fold(&[EXPORT.to_owned()]);
         prop_assert!(!session.damage.is_empty());
         let (some, all) = (words(&session), words(&whole));
         prop_assert_eq!(&some[..], &all[..some.len()]);
-        if cut > EXPORT.len() - 20 {
+        if cut > EXPORT.trim_end().len() - 20 {
             prop_assert_eq!(some.len(), all.len());
         }
     }

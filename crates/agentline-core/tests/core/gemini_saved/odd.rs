@@ -151,6 +151,29 @@ fn a_response_alone_tells_its_call() {
 }
 
 #[test]
+fn an_answer_that_was_not_recorded_is_named_by_a_call_of_its_own() {
+    let responds = |id: &str, call: &str| {
+        format!(
+            r#"{{"id":"{id}","type":"user","content":[{{"functionResponse":{{"id":"{call}","name":"glob","response":{{"output":"y"}}}}}}]}}"#
+        )
+    };
+    // Taken back with two calls; the first of them is told again.
+    let lines =
+        [responds("1", "c1"), responds("2", "c2"), r#"{"$rewindTo":"1"}"#.to_owned(), responds("3", "c1")];
+    let session = read(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    let ids = |entries: &[Entry]| entries.iter().map(|entry| entry.id.clone()).collect::<Vec<_>>();
+    assert_eq!(
+        (ids(&session.entries), ids(&session.abandoned)),
+        (vec!["c1".to_owned()], vec!["c2".to_owned()])
+    );
+    // Without a call it is nothing: this one went to the answer that made it.
+    let answer = r#"{"id":"a","type":"gemini","content":"so"}"#;
+    let session = read(&[&responds("1", "c1"), answer, &responds("2", "c1")]);
+    assert_eq!(ids(&session.entries), ["a"]);
+    assert_eq!(session.entries[0].tools().count(), 1);
+}
+
+#[test]
 fn a_call_stands_at_the_answer_that_made_it() {
     // Over ACP the calls of all turns are told in the record of the first.
     let call =

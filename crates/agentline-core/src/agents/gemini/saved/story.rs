@@ -22,6 +22,8 @@ struct Told {
     entry: Entry,
     /// `None` where a call was moved to the answer that made it.
     parts: Vec<Option<Part>>,
+    /// Nothing was recorded of it but what came of its calls, the first of which names it.
+    is_unrecorded: bool,
 }
 
 impl Story {
@@ -57,7 +59,7 @@ impl Story {
                 entry.context = message.takes_summary();
                 entry.counted_as = entry.usage.map(|_| id.to_owned());
                 self.answer = Some(self.told.len());
-                self.told.push(Told { entry, parts: Vec::new() });
+                self.told.push(Told::new(entry, Vec::new()));
                 self.answered(message.answer());
             }
             Role::User | Role::System => {
@@ -70,7 +72,7 @@ impl Story {
                 }
                 // What only brings results to the model is no word of a person.
                 if !only_responses {
-                    self.told.push(Told { entry, parts: parts.into_iter().map(Some).collect() });
+                    self.told.push(Told::new(entry, parts.into_iter().map(Some).collect()));
                 }
             }
         }
@@ -134,7 +136,7 @@ impl Story {
     fn unrecorded(&mut self, id: &str, record: &RawJson) -> usize {
         let mut entry = Entry::new(id, Role::Assistant);
         entry.originals.push(record.clone());
-        self.told.push(Told { entry, parts: Vec::new() });
+        self.told.push(Told { entry, parts: Vec::new(), is_unrecorded: true });
         let here = self.told.len() - 1;
         self.answer = Some(here);
         here
@@ -166,11 +168,15 @@ impl Story {
     }
 
     fn finish(self) -> Vec<Entry> {
-        self.told.into_iter().map(Told::finish).collect()
+        self.told.into_iter().filter_map(Told::finish).collect()
     }
 }
 
 impl Told {
+    fn new(entry: Entry, parts: Vec<Option<Part>>) -> Self {
+        Self { entry, parts, is_unrecorded: false }
+    }
+
     fn tool(&mut self, at: usize) -> Option<&mut SavedTool> {
         match self.parts.get_mut(at)? {
             Some(Part::Tool(tool)) => Some(tool),
@@ -178,14 +184,19 @@ impl Told {
         }
     }
 
-    fn finish(self) -> Entry {
+    fn finish(self) -> Option<Entry> {
         let mut entry = self.entry;
         entry.parts = self.parts.into_iter().flatten().collect();
+        if self.is_unrecorded {
+            // The call that named it may have gone to the answer that made it; without any call it is nothing.
+            let first = entry.tools().next()?.call.id.clone();
+            entry.id = first;
+        }
         // Why else the model stopped is not recorded.
         if entry.tools().next().is_some() {
             entry.stop_reason = Some("tool_use".to_owned());
         }
-        entry
+        Some(entry)
     }
 }
 
