@@ -6,11 +6,13 @@ mod child;
 mod floor;
 
 use crate::{median, transport::CHILD};
+use agentline::Program;
 use agentline_mock::gemini::{Script, ScriptedModel, Step};
 use agentline_tests::{MODEL, Stage, real_gemini};
 use child::Told;
 use floor::Floor;
 use std::{
+    ffi::OsStr,
     fs::File,
     io::{BufRead, BufReader, Write},
     path::Path,
@@ -20,8 +22,11 @@ use std::{
 
 pub(crate) use child::{NAME, main};
 
-/// How often each is measured, unless `AGENTLINE_BENCH_ROUNDS` says another number.
+/// How often each is measured, unless `AGENTLINE_BENCH_ROUNDS` says another number. With 0 only the many runs are made,
+/// for somebody who looks at them with a profiler.
 const ROUNDS: usize = 20;
+/// A profiler that the process with agentline in it is to run under, with its arguments.
+const UNDER: &str = "AGENTLINE_BENCH_UNDER";
 /// How many runs memory is watched for.
 const MANY: usize = 200;
 
@@ -32,8 +37,18 @@ pub(crate) fn run() {
     let model = ScriptedModel::matching([("slowly", slow), ("", Script::always(Step::text("4")))]);
     let stage = Stage::with_model(model.expect("a free port"));
     let mut agentline = Agentline::start(&stage, &program.path);
+    if rounds > 0 {
+        side_by_side(rounds, &stage, &program, &mut agentline);
+    }
+    let many = if rounds == 0 { MANY } else { rounds.min(20) * MANY / 20 };
+    println!("{}", agentline.ask(&format!("many {many}")).words);
+    println!("{}", agentline.ask("lanes").words);
+}
+
+/// Each way to ask in turn, round after round.
+fn side_by_side(rounds: usize, stage: &Stage, program: &Program, agentline: &mut Agentline) {
     // One for new sessions and one for those that were opened before, as the pool has: sessions make an agent slower.
-    let (mut floor, mut opened_floor) = (Floor::start(&stage, &program), Floor::start(&stage, &program));
+    let (mut floor, mut opened_floor) = (Floor::start(stage, program), Floor::start(stage, program));
     let bare = || {
         let out = File::create(stage.outside().join("out")).expect("a file");
         let mut command = Command::new(&program.path);
@@ -96,35 +111,38 @@ pub(crate) fn run() {
     println!(
         "our processor time a prompt on the pool: {ours:.2} ms; the floor's own: {floors:.2} ms (medians)"
     );
-    drop((floor, opened_floor));
-
-    let told = agentline.ask(&format!("many {}", rounds.min(20) * MANY / 20));
-    println!("{}", told.words);
-    let told = agentline.ask("lanes");
-    println!("{}", told.words);
 }
 
 /// The process with agentline in it.
 struct Agentline {
     child: std::process::Child,
-    say: ChildStdin,
+    say: Option<ChildStdin>,
     hear: BufReader<ChildStdout>,
 }
 
 impl Agentline {
     fn start(stage: &Stage, program: &Path) -> Self {
         let own = std::env::current_exe().expect("this program");
-        let mut command = Command::new(own);
-        command.env_clear().envs(stage.variables()).env(CHILD, NAME).env(child::PROGRAM, program);
+        let under = std::env::var(UNDER).unwrap_or_default();
+        let mut words = under.split_whitespace().map(OsStr::new).chain([own.as_os_str()]);
+        let mut command = Command::new(words.next().expect("a program"));
+        command.args(words);
+        command
+            .env_clear()
+            .envs(stage.variables())
+            .env(child::SUPERVISOR, &own)
+            .env(CHILD, NAME)
+            .env(child::PROGRAM, program);
         command.env(child::WORKSPACE, stage.workspace()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("a child");
-        let say = child.stdin.take().expect("a pipe");
+        let say = child.stdin.take();
         let hear = BufReader::new(child.stdout.take().expect("a pipe"));
         Self { child, say, hear }
     }
 
     fn ask(&mut self, what: &str) -> Told {
-        writeln!(self.say, "{what}").expect("the child listens");
+        let say = self.say.as_mut().expect("a pipe");
+        writeln!(say, "{what}").expect("the child listens");
         let mut line = String::new();
         self.hear.read_line(&mut line).expect("the child answers");
         serde_json::from_str(&line).unwrap_or_else(|why| panic!("{what}: {why}: {line}"))
@@ -134,8 +152,7 @@ impl Agentline {
 impl Drop for Agentline {
     fn drop(&mut self) {
         // It ends with its input.
-        let _ = self.say.flush();
-        let _ = self.child.kill();
+        self.say = None;
         let _ = self.child.wait();
     }
 }

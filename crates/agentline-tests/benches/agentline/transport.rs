@@ -105,8 +105,23 @@ pub(crate) fn usage() -> (f64, f64) {
 }
 
 /// Processor time of this process, in seconds.
-#[expect(unsafe_code, reason = "there is no safe call for it")]
 pub(crate) fn cpu() -> f64 {
+    let spent = spent();
+    spent.user + spent.system
+}
+
+/// What this process has used up.
+pub(crate) struct Spent {
+    /// In seconds.
+    pub(crate) user: f64,
+    /// In the kernel, in seconds.
+    pub(crate) system: f64,
+    /// How often a thread of it had nothing to do.
+    pub(crate) waits: f64,
+}
+
+#[expect(unsafe_code, reason = "there is no safe call for it")]
+pub(crate) fn spent() -> Spent {
     // SAFETY: the struct is plain data that the call fills in.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
@@ -114,5 +129,5 @@ pub(crate) fn cpu() -> f64 {
         usage
     };
     let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
-    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+    Spent { user: seconds(usage.ru_utime), system: seconds(usage.ru_stime), waits: usage.ru_nvcsw as f64 }
 }

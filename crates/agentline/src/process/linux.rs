@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -104,6 +104,29 @@ impl Lists {
             self.since = Some(Instant::now());
         }
         self.opened.retain(|(of, thread), _| *of != pid || threads.contains(thread));
+    }
+}
+
+/// Tells whether any process was born.
+#[derive(Debug)]
+pub(super) struct Births(File);
+
+impl Births {
+    /// `None` where the system does not tell it as it should: some put a file of their own in this place, or one that
+    /// always says the same. It must have heard of this process.
+    pub(super) fn after(process: i32) -> Option<Self> {
+        let file = File::open("/proc/loadavg").ok()?;
+        let is_of_system = file.metadata().ok()?.dev() == fs::metadata("/proc/self").ok()?.dev();
+        let births = Self(file);
+        births.newest().filter(|newest| is_of_system && *newest >= process)?;
+        Some(births)
+    }
+
+    /// The number that was given last to a process or thread, of whomever.
+    pub(super) fn newest(&self) -> Option<i32> {
+        let mut bytes = [0; 128];
+        let read = self.0.read_at(&mut bytes, 0).ok()?;
+        std::str::from_utf8(&bytes[..read]).ok()?.split_ascii_whitespace().last()?.parse().ok()
     }
 }
 

@@ -80,6 +80,21 @@ fn listed(pid: i32) -> Option<Listed> {
 #[derive(Debug, Default)]
 pub(super) struct Lists;
 
+/// The system does not tell whether any process was born.
+#[derive(Debug)]
+pub(super) struct Births;
+
+impl Births {
+    pub(super) fn after(_process: i32) -> Option<Self> {
+        None
+    }
+
+    #[expect(clippy::unused_self, reason = "as where it is told")]
+    pub(super) fn newest(&self) -> Option<i32> {
+        None
+    }
+}
+
 /// All that descend from these.
 pub(super) fn descendants_of(roots: &BTreeSet<i32>, _lists: &mut Lists) -> BTreeSet<i32> {
     super::kill::descendants(&processes(), roots)

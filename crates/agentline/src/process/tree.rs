@@ -6,7 +6,6 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::io::Interest;
@@ -80,15 +79,8 @@ impl Tree {
 
     pub(super) fn sweeper(&self) -> Sweeper {
         match self {
-            Self::Supervised(tree) => Sweeper {
-                roots: vec![tree.pid.cast_signed(), tree.supervisor.id().cast_signed()],
-                mark: None,
-                lists: Arc::default(),
-            },
-            Self::Alone(tree) => {
-                let mark = Some(tree.hunt.mark().to_owned());
-                Sweeper { roots: vec![tree.pid.cast_signed()], mark, lists: Arc::default() }
-            }
+            Self::Supervised(tree) => Sweeper::new([tree.pid, tree.supervisor.id()], None),
+            Self::Alone(tree) => Sweeper::new([tree.pid], Some(tree.hunt.mark().to_owned())),
         }
     }
 

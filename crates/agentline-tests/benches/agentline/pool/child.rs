@@ -1,7 +1,9 @@
 //! Agentline in a process of its own: does what it is told, a line each, and says what that cost.
 
-use crate::transport::cpu;
-use agentline::{Agentline, Outcome, PermissionMode, Pool, PoolOptions, RunRequest, detect::Here};
+use crate::transport::{cpu, spent};
+use agentline::{
+    Agentline, Outcome, PermissionMode, Pool, PoolOptions, RunRequest, detect::Here, process::Supervisor,
+};
 use agentline_tests::MODEL;
 use serde::{Deserialize, Serialize};
 use std::{io::BufRead, path::PathBuf, time::Instant};
@@ -9,6 +11,8 @@ use std::{io::BufRead, path::PathBuf, time::Instant};
 /// Which child this is.
 pub(crate) const NAME: &str = "pool";
 pub(crate) const PROGRAM: &str = "AGENTLINE_BENCH_PROGRAM";
+/// This program: under a profiler it does not know itself.
+pub(crate) const SUPERVISOR: &str = "AGENTLINE_BENCH_SUPERVISOR";
 pub(crate) const WORKSPACE: &str = "AGENTLINE_BENCH_WORKSPACE";
 pub(crate) const PROMPT: &str = "What is 2 + 2?";
 /// Runs after which memory is looked at.
@@ -51,7 +55,8 @@ impl Bench {
         let env: std::collections::BTreeMap<String, String> = std::env::vars().collect();
         let workspace = PathBuf::from(&env[WORKSPACE]);
         let here = Here::new(env.clone(), &env["HOME"], &workspace);
-        let agentline = Agentline::new(here).program("gemini", &env[PROGRAM]);
+        let supervisor = Supervisor::Path(PathBuf::from(&env[SUPERVISOR]));
+        let agentline = Agentline::new(here).program("gemini", &env[PROGRAM]).supervisor(supervisor);
         let pool = Pool::new(agentline.clone(), PoolOptions::default());
         let spares = Pool::new(agentline.clone(), PoolOptions::default());
         Self { agentline, workspace, pool, spares }
@@ -95,7 +100,7 @@ impl Bench {
 
     /// Many runs, one after another, and what they do to memory.
     async fn many(&self, runs: usize) -> Told {
-        let (begun, before) = (Instant::now(), cpu());
+        let (begun, before) = (Instant::now(), spent());
         let (mut own, mut pool) = (Vec::new(), Vec::new());
         for run in 1..=runs {
             self.one().await;
@@ -105,14 +110,18 @@ impl Bench {
                 pool.push(memory(&self.pool) as f64 / f64::from(1 << 20));
             }
         }
-        let (wall, cpu) = (begun.elapsed().as_secs_f64(), cpu() - before);
+        let (wall, after) = (begun.elapsed().as_secs_f64(), spent());
+        let (user, system) = (after.user - before.user, after.system - before.system);
+        let cpu = user + system;
         let status = self.pool.status();
         let most = pool.iter().fold(0_f64, |a, b| a.max(*b));
         let words = format!(
-            "{runs} runs: {:.1} ms and {:.2} ms of ours each (mean, restarts included); agentline {:.1} MB after {PACE}, \
+            "{runs} runs: {:.1} ms and {:.2} ms of ours each (mean, restarts included; {:.2} in the kernel, {:.0} waits); agentline {:.1} MB after {PACE}, \
              {:.1} MB at the end; pool {:.0} MB at most, {} agents started, {} recycled",
             wall * 1e3 / runs as f64,
             cpu * 1e3 / runs as f64,
+            system * 1e3 / runs as f64,
+            (after.waits - before.waits) / runs as f64,
             own.first().copied().unwrap_or_default(),
             own.last().copied().unwrap_or_default(),
             most,
