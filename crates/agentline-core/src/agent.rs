@@ -2,7 +2,7 @@
 
 use crate::{
     Dialogue, Ground, Launch, Look, Plan, Problem, ProjectRef, Prospect, SavedForm, SessionFile, SessionFold,
-    SessionRoot, Stance, Surface, ToolTable, Version,
+    SessionRoot, Stance, Surface, ToolTable, Version, Words,
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -44,6 +44,13 @@ pub trait Agent: Sync + Send {
     /// # Errors
     /// All problems together; nothing has been touched.
     fn launch(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>>;
+
+    /// What the model is told over ACP, as [`Agent::launch`] has it: nothing else in a launch may follow from the prompt
+    /// and the prompt file of a plan, so that a process that lives already serves others.
+    ///
+    /// # Errors
+    /// As the launch.
+    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Words, Problem>;
 
     /// A translator for one live connection.
     fn dialogue(&self, talk: &Talk) -> Box<dyn Dialogue>;

@@ -82,7 +82,10 @@ pub fn find_among(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{PermissionAsk, PermissionMode as M, Policy, RunRequest, Surface, ToolKind};
+    use crate::{
+        Ground, PermissionAsk, PermissionMode as M, Plan, Policy, Program, RunRequest, Surface, ToolKind,
+        map_look::MapLook,
+    };
     use std::path::Path;
 
     /// What becomes of a write inside, one outside, a read, a command and a fetch over ACP: `+` permitted, `-` refused, `?`
@@ -137,6 +140,34 @@ mod tests {
             ("opencode", mode(M::Bypass).deny("Bash(rm *)"), "+! -! + -! +!"),
         ] {
             assert_eq!(row(agent, &request), expected, "{agent} {:?}", request.permission_mode);
+        }
+    }
+
+    #[test]
+    fn another_prompt_changes_nothing_in_a_launch_over_acp_but_the_words() {
+        let look = MapLook::default().plain("/ws/task.md", "the task").plain("/u/elsewhere.md", "the task");
+        let custom = AgentSettings { command: Some(vec!["other".into()]), ..AgentSettings::default() };
+        let roster = Roster::of(&[("other".to_owned(), custom)].into());
+        let program = Program { path: "/bin/x".into(), args: vec![], version: None };
+        let ground = Ground::new(program, "/ws".into(), "/u".into(), "/p".into());
+        let bare = RunRequest::new("").system_prompt("be brief").deny("Bash(rm *)");
+        let requests = ["hi", "/about", "$about me", "read @a {{args}}", "two\nlines"]
+            .map(|prompt| RunRequest { prompt: prompt.into(), ..bare.clone() })
+            .into_iter()
+            .chain(
+                ["task.md", "/u/elsewhere.md"]
+                    .map(|file| RunRequest { prompt_file: Some(file.into()), ..bare.clone() }),
+            );
+        for (agent, request) in roster.all().flat_map(|agent| requests.clone().map(move |r| (agent, r))) {
+            let id = agent.card().id;
+            let launch = |request| agent.launch(&Plan::new(request, Surface::Acp), &ground, &look).unwrap();
+            let (plan, mut with) = (Plan::new(request.clone(), Surface::Acp), launch(request));
+            let words = agent.words(&plan, &ground.cwd, &look).unwrap();
+            assert_eq!(words.text, with.stdin, "{id}");
+            let mut without = launch(bare.clone());
+            without.warnings.splice(0..0, words.warnings);
+            (with.stdin, without.stdin) = (String::new(), String::new());
+            assert_eq!(format!("{with:#?}"), format!("{without:#?}"), "{id}");
         }
     }
 }

@@ -151,6 +151,24 @@ pub struct Launch {
     pub litter: Option<String>,
 }
 
+/// What the model is told in a conversation: the one part of a launch over ACP that another prompt changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Words {
+    /// The whole text.
+    pub text: String,
+    /// Things the caller should hear about it.
+    pub warnings: Vec<Notice>,
+}
+
+impl Words {
+    /// This text, and nothing to be said about it.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), warnings: Vec::new() }
+    }
+}
+
 /// What an agent puts on stderr, before its first turn, about rules that it was given. A turn without `read`, or with
 /// `dropped`, means that the rules are not in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

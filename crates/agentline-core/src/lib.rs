@@ -78,7 +78,7 @@ pub use input::{
     Answer, Ask, Attachment, AttachmentContent, Clocks, Diff, Disk, Exit, Input, ModeWish, ModelWish, Order,
     PermissionAsk, Ruling, Side, Stream, Want, What, Who,
 };
-pub use launch::{Ground, Launch, Look, NewFile, Notice, Plan, Program, Proof};
+pub use launch::{Ground, Launch, Look, NewFile, Notice, Plan, Program, Proof, Words};
 pub use line::{LineSplitter, Piece};
 pub use line_veil::LineVeil;
 pub use message::{Block, BlockDiff, Content, ImageSource, Lines, Message, Original, Role, View};

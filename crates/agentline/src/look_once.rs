@@ -1,25 +1,43 @@
 //! A look at the disk that asks for everything once: whoever asks again is told the same, whatever happened meanwhile.
 
-use crate::look::DiskLook;
+use crate::{look::DiskLook, snapshot::stamp::Stamp};
 use agentline_core::Look;
 use std::{
     cell::RefCell,
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 /// Looks at the disk for one decision, which is then made from one state of it; and a file that several parts of the
 /// decision need is read once.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct LookOnce {
+    began: SystemTime,
     read: Kept<Option<Vec<u8>>>,
     list: Kept<Option<Vec<String>>>,
     exists: Kept<bool>,
     canonical: Kept<Option<PathBuf>>,
     guarded: Kept<bool>,
+    /// What files and folders were like right before they were read.
+    stamps: Kept<Option<Stamp>>,
 }
 
 type Kept<T> = RefCell<HashMap<PathBuf, T>>;
+
+impl Default for LookOnce {
+    fn default() -> Self {
+        Self {
+            began: SystemTime::now(),
+            read: Kept::default(),
+            list: Kept::default(),
+            exists: Kept::default(),
+            canonical: Kept::default(),
+            guarded: Kept::default(),
+            stamps: Kept::default(),
+        }
+    }
+}
 
 fn once<T: Clone>(kept: &Kept<T>, path: &Path, look: impl FnOnce(&Path) -> T) -> T {
     if let Some(known) = kept.borrow().get(path) {
@@ -30,13 +48,71 @@ fn once<T: Clone>(kept: &Kept<T>, path: &Path, look: impl FnOnce(&Path) -> T) ->
     found
 }
 
+fn stamp(path: &Path) -> Option<Stamp> {
+    path.metadata().ok().map(|about| Stamp::of_any(&about))
+}
+
+impl LookOnce {
+    fn mark(&self, path: &Path) {
+        once(&self.stamps, path, stamp);
+    }
+
+    /// What was seen, for whoever wants to know later whether it is still so. `None` where that could not be told: times
+    /// say nothing of what happens right after they were set.
+    pub(crate) fn seen(self) -> Option<Seen> {
+        let stamps = self.stamps.into_inner();
+        if stamps.values().flatten().any(|stamp| stamp.is_racy(self.began)) {
+            return None;
+        }
+        let mut sights: BTreeMap<PathBuf, Vec<Sight>> = BTreeMap::new();
+        let mut add = |path, sight| sights.entry(path).or_default().push(sight);
+        for (path, stamp) in stamps {
+            add(path, stamp.map_or(Sight::Absent, Sight::Like));
+        }
+        for (path, exists) in self.exists.into_inner() {
+            add(path, if exists { Sight::Present } else { Sight::Absent });
+        }
+        for (path, real) in self.canonical.into_inner() {
+            add(path, Sight::Leads(real));
+        }
+        for (path, guarded) in self.guarded.into_inner() {
+            add(path, Sight::Guarded(guarded));
+        }
+        let mut seen = Vec::with_capacity(sights.len());
+        let mut absent: Option<PathBuf> = None;
+        for (path, mut sights) in sights {
+            let is_absent = sights.contains(&Sight::Absent);
+            if is_absent {
+                // Nothing else can be told of what is not there.
+                sights = vec![Sight::Absent];
+            } else if sights.iter().any(|sight| matches!(sight, Sight::Like(_))) {
+                sights.retain(|sight| *sight != Sight::Present);
+            }
+            // Nor can anything be in a folder that is not there.
+            if !is_absent || !absent.as_ref().is_some_and(|folder| path.starts_with(folder)) {
+                seen.extend(sights.into_iter().map(|sight| (path.clone(), sight)));
+            }
+            if is_absent && !absent.as_ref().is_some_and(|folder| path.starts_with(folder)) {
+                absent = Some(path);
+            }
+        }
+        Some(Seen(seen))
+    }
+}
+
 impl Look for LookOnce {
     fn read(&self, path: &Path) -> Option<Vec<u8>> {
-        once(&self.read, path, |path| DiskLook.read(path))
+        once(&self.read, path, |path| {
+            self.mark(path);
+            DiskLook.read(path)
+        })
     }
 
     fn list(&self, path: &Path) -> Option<Vec<String>> {
-        once(&self.list, path, |path| DiskLook.list(path))
+        once(&self.list, path, |path| {
+            self.mark(path);
+            DiskLook.list(path)
+        })
     }
 
     fn exists(&self, path: &Path) -> bool {
@@ -48,6 +124,7 @@ impl Look for LookOnce {
     }
 
     fn runnable(&self, path: &Path) -> bool {
+        self.mark(path);
         DiskLook.runnable(path)
     }
 
@@ -58,20 +135,51 @@ impl Look for LookOnce {
     fn small(&self, path: &Path, most: usize) -> Option<Vec<u8>> {
         match self.read.borrow().get(path) {
             Some(known) => known.clone().filter(|bytes| bytes.len() <= most),
-            None => DiskLook.small(path, most),
+            None => {
+                self.mark(path);
+                DiskLook.small(path, most)
+            }
         }
+    }
+}
+
+/// What a look has seen.
+#[derive(Debug)]
+pub(crate) struct Seen(Vec<(PathBuf, Sight)>);
+
+#[derive(Debug, PartialEq)]
+enum Sight {
+    Absent,
+    Present,
+    Like(Stamp),
+    /// The path with all links resolved.
+    Leads(Option<PathBuf>),
+    Guarded(bool),
+}
+
+impl Seen {
+    /// Whether a look would see the same now.
+    pub(crate) fn is_still_so(&self) -> bool {
+        self.0.iter().all(|(path, sight)| match sight {
+            Sight::Absent => path.metadata().is_err(),
+            Sight::Present => path.metadata().is_ok(),
+            Sight::Like(before) => stamp(path).as_ref() == Some(before),
+            Sight::Leads(real) => DiskLook.canonical(path) == *real,
+            Sight::Guarded(guarded) => DiskLook.guarded(path) == *guarded,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{fs, time::Duration};
 
     #[test]
     fn what_was_seen_stays_and_what_was_not_there_stays_away() {
         let dir = tempfile::tempdir().unwrap();
         let (here, later) = (dir.path().join("here"), dir.path().join("later"));
-        std::fs::write(&here, "one").unwrap();
+        fs::write(&here, "one").unwrap();
         let look = LookOnce::default();
         let seen = || {
             let names = look.list(dir.path());
@@ -79,8 +187,84 @@ mod tests {
         };
         let first = seen();
         assert_eq!(first, (Some("one".into()), None, false, None, Some(vec!["here".into()])));
-        std::fs::write(&here, "two").unwrap();
-        std::fs::write(&later, "new").unwrap();
+        fs::write(&here, "two").unwrap();
+        fs::write(&later, "new").unwrap();
         assert_eq!(seen(), first);
+    }
+
+    /// Longer than times of files stay ambiguous.
+    fn settle() {
+        std::thread::sleep(Duration::from_millis(150));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn whatever_changes_that_was_looked_at_is_noticed() {
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let begin = || {
+            for name in ["folder", "other", "aside"] {
+                let _ = fs::remove_dir_all(at(name));
+                fs::create_dir(at(name)).unwrap();
+            }
+            fs::write(at("folder/file"), "one").unwrap();
+            fs::write(at("small"), "one").unwrap();
+            fs::write(at("aside/unseen"), "one").unwrap();
+            for name in ["link", "new"] {
+                let _ = fs::remove_file(at(name));
+            }
+            symlink("folder", at("link")).unwrap();
+            settle();
+            let look = LookOnce::default();
+            look.read(&at("folder/file"));
+            look.list(&at("folder"));
+            look.small(&at("small"), 9);
+            look.exists(&at("other"));
+            look.exists(&at("new"));
+            look.read(&at("new/deep/file"));
+            look.canonical(&at("link"));
+            look.seen().unwrap()
+        };
+        let changes: [(&str, &dyn Fn()); 9] = [
+            ("content", &|| fs::write(at("folder/file"), "two").unwrap()),
+            ("content of the same age and size", &|| {
+                let age = fs::metadata(at("folder/file")).unwrap().modified().unwrap();
+                fs::write(at("folder/file"), "two").unwrap();
+                fs::File::options().append(true).open(at("folder/file")).unwrap().set_modified(age).unwrap();
+            }),
+            ("small content", &|| fs::write(at("small"), "two").unwrap()),
+            ("a name that came", &|| fs::write(at("folder/more"), "").unwrap()),
+            ("a name that went", &|| fs::remove_file(at("folder/file")).unwrap()),
+            ("a folder that went", &|| fs::remove_dir(at("other")).unwrap()),
+            ("a file that came", &|| fs::write(at("new"), "").unwrap()),
+            ("a file in a new folder", &|| {
+                fs::create_dir_all(at("new/deep")).unwrap();
+                fs::write(at("new/deep/file"), "").unwrap();
+            }),
+            ("a link", &|| {
+                fs::remove_file(at("link")).unwrap();
+                symlink("other", at("link")).unwrap();
+            }),
+        ];
+        for (what, change) in changes {
+            let _ = fs::remove_dir_all(at("new"));
+            let seen = begin();
+            assert!(seen.is_still_so());
+            fs::write(at("aside/unseen"), "two").unwrap();
+            assert!(seen.is_still_so(), "nobody looked at it");
+            change();
+            assert!(!seen.is_still_so(), "{what}");
+        }
+    }
+
+    #[test]
+    fn what_was_just_written_is_not_vouched_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "one").unwrap();
+        let look = LookOnce::default();
+        look.read(&file);
+        assert!(look.seen().is_none());
     }
 }

@@ -7,6 +7,7 @@
 mod carry;
 pub(crate) mod key;
 mod lanes;
+mod launches;
 mod seating;
 mod upkeep;
 
@@ -17,10 +18,11 @@ use crate::{
     finds::Finds,
     link::{Bell, link},
     options::RunOptions,
-    run::{Launched, Run},
+    run::Run,
 };
-use agentline_core::{RunRequest, Surface, Veil};
+use agentline_core::{RunRequest, Surface};
 use lanes::Lanes;
+use launches::Launches;
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
@@ -78,7 +80,14 @@ impl Default for PoolOptions {
 pub struct Pool {
     agentline: Agentline,
     lanes: Arc<Lanes>,
-    finds: Arc<Finds>,
+    known: Arc<KnownThings>,
+}
+
+/// What a pool need not find out again for each run.
+#[derive(Debug, Default)]
+struct KnownThings {
+    finds: Finds,
+    launches: Launches,
 }
 
 /// How a pool stands.
@@ -127,7 +136,7 @@ impl Pool {
     pub fn new(agentline: Agentline, options: PoolOptions) -> Self {
         let lanes = Arc::new(Lanes::new(options));
         upkeep::begin(&lanes);
-        Self { agentline, lanes, finds: Arc::default() }
+        Self { agentline, lanes, known: Arc::default() }
     }
 
     /// Runs a prompt on a warm agent, or on one that is started for it. A request that a warm agent cannot serve (one
@@ -192,9 +201,9 @@ impl Pool {
             return agentline.make(request, options).await;
         }
         let (asked, given) = (warm(request.clone()), options.clone());
-        let (finds, lanes) = (Arc::clone(&self.finds), Arc::clone(&self.lanes));
+        let (known, lanes) = (Arc::clone(&self.known), Arc::clone(&self.lanes));
         let prepared = agentline.blocking(move |inner| {
-            let wanted = key::prepare(inner, &finds, asked, &given)?;
+            let wanted = key::prepare(inner, &known.finds, &known.launches, asked, &given)?;
             // Each way to a thread that may block and back costs more than most of what is done there.
             Ok(wanted.map(|wanted| carry::Begun::at_once(inner, &lanes, Arc::new(*wanted))))
         });
@@ -211,8 +220,7 @@ impl Pool {
         let (driven, held) = link(Bell::clone(&bell));
         let wanted = &begun.wanted;
         let run_id = wanted.asked.who.run_id.clone();
-        let veil = Veil::new(&wanted.launch.secrets);
-        let launched = Launched::of(&wanted.launch, &veil);
+        let (veil, launched) = (wanted.fit.veil.clone(), wanted.fit.launched.clone());
         let carrier = carry::Carrier {
             agentline: agentline.clone(),
             lanes: Arc::clone(&self.lanes),
@@ -252,9 +260,11 @@ impl Pool {
         if request.prompt.trim().is_empty() {
             request.prompt = "open".into();
         }
-        let finds = Arc::clone(&self.finds);
+        let known = Arc::clone(&self.known);
         let prepared = agentline
-            .blocking(move |inner| key::prepare(inner, &finds, request, &RunOptions::default()))
+            .blocking(move |inner| {
+                key::prepare(inner, &known.finds, &known.launches, request, &RunOptions::default())
+            })
             .await?;
         let Ok(wanted) = prepared else { return Ok(0) };
         Ok(carry::prewarm(agentline, &self.lanes, &Arc::new(*wanted), runs).await)

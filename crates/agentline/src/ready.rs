@@ -19,7 +19,7 @@ use crate::{
 };
 use agentline_core::{
     Agent, Clocks, Connection, Failure, Ground, Kind, Launch, NewFile, Notice, Order, Outcome, Plan, Problem,
-    Problems, Program, RunRequest, Surface, TAPE_SCHEMA, TapeHeader, Veil, Verdict, Want, Who,
+    Problems, Program, RunRequest, Surface, TAPE_SCHEMA, TapeHeader, Veil, Verdict, Want, Who, Words,
 };
 use std::{
     path::{Path, PathBuf},
@@ -70,6 +70,12 @@ pub(crate) struct Trip {
 }
 
 impl Trip {
+    /// What the model is told, where the launch does not hold it.
+    pub(crate) fn say(&mut self, words: &Words) {
+        self.order.prompt.clone_from(&words.text);
+        self.notices.splice(0..0, words.warnings.iter().cloned());
+    }
+
     /// Takes the run to its place.
     pub(crate) fn board(self, link: Driven, tell: Tell) -> Boarding {
         let mut keep: Vec<Box<dyn std::any::Any + Send>> = Vec::new();
@@ -244,11 +250,22 @@ impl Inner {
 
     /// What is to be started for this, with everything private to it in this folder. Nothing is written.
     pub(crate) fn launch(&self, asked: &Asked, private: &Path, session: &str) -> Result<Launch, Error> {
+        Ok(self.launch_by(asked, private, session, &LookOnce::default()).map_err(Problems::from)?)
+    }
+
+    /// The same for whoever wants to know what was looked at.
+    pub(crate) fn launch_by(
+        &self,
+        asked: &Asked,
+        private: &Path,
+        session: &str,
+        look: &LookOnce,
+    ) -> Result<Launch, Vec<Problem>> {
         let mut ground =
             Ground::new(asked.program.clone(), asked.cwd.clone(), self.here.home.clone(), private.to_owned());
         ground.env.clone_from(&self.here.env);
         session.clone_into(&mut ground.session_id);
-        Ok(asked.agent.launch(&asked.plan, &ground, &LookOnce::default()).map_err(Problems::from)?)
+        asked.agent.launch(&asked.plan, &ground, look)
     }
 
     /// Makes a process ready to be started that also hides these secrets. Blocks.

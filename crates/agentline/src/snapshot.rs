@@ -28,7 +28,7 @@ mod content;
 mod lines;
 pub(crate) mod prints;
 mod reported;
-mod stamp;
+pub(crate) mod stamp;
 mod walk;
 
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 use crate::{
     Card, Divided, Ground, Launch, Look, McpServer, Millis, ModeWish, ModelValidation, ModelWish, Notice,
     PermissionMode, Plan, Problem, RunRequest, Sandbox, Secrets, SignIn, Surface, SystemMode, Talk, ToolKind,
-    ToolTable, ToolUse,
+    ToolTable, ToolUse, Words,
     acp::{manners::plain_tool, tools::ToolCall},
     divide_environment,
 };
@@ -164,6 +164,11 @@ pub(super) fn launch(
         ));
     }
     Ok(launch)
+}
+
+/// What the model is told. The system prompt is said before it, unless the agent takes that by another way.
+pub(super) fn words(plan: &Plan, with_system: bool, cwd: &Path, look: &dyn Look) -> Result<Words, Problem> {
+    text(plan, with_system, cwd, look).map(Words::new)
 }
 
 /// The whole text that the model shall get.

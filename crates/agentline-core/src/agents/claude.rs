@@ -11,7 +11,7 @@ use super::{
 use crate::{
     Agent, Card, Decision, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Prospect,
     Repertoire, Rule, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance, Surface,
-    SystemMode, Talk, ToolTable, Trust, acp::Acp, policy::stands_back,
+    SystemMode, Talk, ToolTable, Trust, Words, acp::Acp, policy::stands_back,
 };
 use serde_json::json;
 use std::{collections::BTreeMap, path::Path};
@@ -131,6 +131,10 @@ impl Agent for Claude {
         own.takes_folders = true;
         own.meta = Some(meta);
         adapter::launch(plan, ground, look, own)
+    }
+
+    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Words, Problem> {
+        adapter::words(plan, false, cwd, look)
     }
 
     fn repertoire(&self) -> Repertoire {

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Agent, Card, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Prospect,
     Repertoire, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance, Surface, Talk,
-    ToolTable, acp::Acp,
+    ToolTable, Words, acp::Acp,
 };
 use std::{collections::BTreeMap, path::Path};
 
@@ -77,6 +77,10 @@ impl Agent for Codex {
         });
         own.only_when_asked = true;
         adapter::launch(plan, ground, look, own)
+    }
+
+    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Words, Problem> {
+        adapter::words(plan, true, cwd, look)
     }
 
     fn repertoire(&self) -> Repertoire {

@@ -2,8 +2,8 @@
 
 use super::adapter::{self, Own};
 use crate::{
-    Agent, Card, Dialogue, Ground, Launch, Look, Plan, Problem, RunRequest, SignIn, Surface, Talk, acp,
-    config::AgentSettings,
+    Agent, Card, Dialogue, Ground, Launch, Look, Plan, Problem, RunRequest, SignIn, Surface, Talk, Words,
+    acp, config::AgentSettings,
 };
 use std::{collections::BTreeMap, path::Path, sync::Mutex};
 
@@ -89,6 +89,10 @@ impl Agent for Custom {
         own.args.clone_from(&self.args);
         own.only_when_asked = true;
         adapter::launch(plan, ground, look, own)
+    }
+
+    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Words, Problem> {
+        adapter::words(plan, true, cwd, look)
     }
 
     fn dialogue(&self, talk: &Talk) -> Box<dyn Dialogue> {

@@ -28,7 +28,7 @@ mod versions;
 use crate::{
     Abilities, Agent, Card, Dialogue, Ground, Launch, Look, Plan, Problem, ProjectRef, Prospect, Repertoire,
     RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SessionSpot, SignIn, Stance, Surface, Talk,
-    ToolTable, Version,
+    ToolTable, Version, Words,
 };
 use std::{
     collections::BTreeMap,
@@ -107,6 +107,10 @@ impl Agent for Gemini {
 
     fn launch(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>> {
         launch::launch(plan, ground, look)
+    }
+
+    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Words, Problem> {
+        launch::words(plan, cwd, look)
     }
 
     fn repertoire(&self) -> Repertoire {

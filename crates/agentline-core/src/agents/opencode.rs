@@ -11,7 +11,7 @@ use super::adapter::{self, Own, found, home_folder};
 use crate::{
     Agent, Card, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Prospect,
     Repertoire, Rule, RunRequest, SavedForm, SessionFold, SessionRoot, SignIn, Stance, Surface, Talk,
-    ToolTable, Trust, acp::Acp, policy::stands_back,
+    ToolTable, Trust, Words, acp::Acp, policy::stands_back,
 };
 use serde_json::{Map, Value, json};
 use std::{
@@ -105,6 +105,10 @@ impl Agent for OpenCode {
         let plans = request.permission_mode == PermissionMode::Plan;
         own.mode = Some(ModeWish::new(if plans { "plan" } else { "build" }, plans));
         adapter::launch(plan, ground, look, own)
+    }
+
+    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Words, Problem> {
+        adapter::words(plan, true, cwd, look)
     }
 
     fn repertoire(&self) -> Repertoire {

@@ -54,8 +54,11 @@ impl Begun {
 
 /// Makes the run ready for a process that has its home there. Blocks.
 fn trip(inner: &Inner, wanted: &Wanted, agent_home: &Path) -> Result<Trip, Error> {
-    let served = inner.serve(&wanted.asked, &wanted.options, &wanted.launch.servers)?;
-    inner.trip(&wanted.asked, &wanted.launch, agent_home, &wanted.options, Served::Now(served))
+    let launch = &wanted.fit.launch;
+    let served = inner.serve(&wanted.asked, &wanted.options, &launch.servers)?;
+    let mut trip = inner.trip(&wanted.asked, launch, agent_home, &wanted.options, Served::Now(served))?;
+    trip.say(&wanted.words);
+    Ok(trip)
 }
 
 /// One run on its way through the pool.
@@ -147,7 +150,7 @@ impl Carrier {
         // The time of a run begins when it is asked for; and secrets may have changed since the process was started.
         let waited = Millis::try_from(begun.elapsed().as_millis()).unwrap_or(Millis::MAX);
         trip.order.clocks.run = trip.order.clocks.run.saturating_sub(waited).max(1);
-        trip.secrets.clone_from(&self.wanted.launch.secrets);
+        trip.secrets.clone_from(&self.wanted.fit.launch.secrets);
         // Each run has a session of its own.
         trip.order.ends_session = true;
         self.lanes.counts_run();
@@ -274,7 +277,7 @@ pub(super) async fn prewarm(
     sessions: usize,
 ) -> usize {
     let options = &lanes.options;
-    let beside = options.max_processes.saturating_mul(if wanted.shares { options.lanes } else { 1 });
+    let beside = options.max_processes.saturating_mul(if wanted.fit.shares { options.lanes } else { 1 });
     // An agent that has had its sessions is replaced, and those that wait on it go with it.
     let most = usize::try_from(options.max_sessions).unwrap_or(usize::MAX);
     let sessions = sessions.min(options.max_processes.saturating_mul(most));
@@ -304,7 +307,7 @@ async fn open_spare(agentline: &Agentline, lanes: &Arc<Lanes>, wanted: &Arc<Want
     };
     let (for_trip, home) = (Arc::clone(wanted), place.live.agent_home.clone());
     let opening =
-        agentline.blocking(move |inner| inner.opening_trip(&for_trip.asked, &for_trip.launch, &home));
+        agentline.blocking(move |inner| inner.opening_trip(&for_trip.asked, &for_trip.fit.launch, &home));
     let run = place.live.board(opening.await, Tell::AtOnce);
     let outcome = loop {
         if let Came::Over(outcome) = std::future::poll_fn(|cx| run.poll(cx)).await {

@@ -1,5 +1,6 @@
 //! What makes two runs fit for the same process, and the same session to be opened for them.
 
+use super::launches::{Fit, Launches};
 use crate::{
     agentline::Inner,
     attach::read_attachments,
@@ -7,10 +8,10 @@ use crate::{
     error::Error,
     finds::Finds,
     options::RunOptions,
-    ready::{Asked, NO_SESSION, NotBegun},
+    ready::{Asked, NotBegun},
 };
-use agentline_core::{Launch, RunRequest};
-use std::{fmt::Write as _, path::Path};
+use agentline_core::{Launch, RunRequest, Words};
+use std::{fmt::Write as _, sync::Arc};
 
 /// Stands for the private folder of a process that may not exist yet.
 pub(crate) const PRIVATE: &str = "/agentline-private";
@@ -18,14 +19,13 @@ pub(crate) const PRIVATE: &str = "/agentline-private";
 /// What a run wants of the pool.
 pub(super) struct Wanted {
     pub(super) asked: Asked,
-    /// What would be started for it, with a placeholder for the private folder.
-    pub(super) launch: Launch,
+    /// The process that would do for it.
+    pub(super) fit: Arc<Fit>,
+    /// What its model is told.
+    pub(super) words: Words,
     pub(super) options: RunOptions,
-    pub(super) key: Key,
-    /// Which sessions would do for it, apart from the process that they are on.
+    /// Which sessions would do for it, if any that was opened beforehand can.
     pub(super) session: Option<Key>,
-    /// It can be on a process beside others.
-    pub(super) shares: bool,
 }
 
 /// Two runs with the same key fit for the same process. Only a digest: a launch holds secrets.
@@ -43,6 +43,7 @@ impl From<u8> for Key {
 pub(super) fn prepare(
     inner: &Inner,
     finds: &Finds,
+    launches: &Launches,
     request: RunRequest,
     options: &RunOptions,
 ) -> Result<Result<Box<Wanted>, NotBegun>, Error> {
@@ -53,18 +54,16 @@ pub(super) fn prepare(
     // Files that cannot be sent are wrong in the request, so nobody's place is taken for it.
     read_attachments(&asked.plan.request.attachments, &inner.here.cwd)?;
     let options = inner.with_schema(&mut asked, options)?;
-    let launch = inner.launch(&asked, Path::new(PRIVATE), NO_SESSION)?;
-    let shares = asked.agent.shares(&asked.plan);
-    let key = process_key(&asked, &launch);
+    let (fit, words) = launches.find(inner, &mut asked)?;
     // What is served for one run only cannot have been there when a session was opened beforehand.
     // Nor can a folder that is made for one run only.
-    let own = options.marks_session() || !launch.servers.is_empty() || asked.temporary.is_some();
-    let session = (!own).then(|| session_key(&asked, &launch));
-    Ok(Ok(Box::new(Wanted { asked, launch, options, key, session, shares })))
+    let own = options.marks_session() || !fit.launch.servers.is_empty() || asked.temporary.is_some();
+    let session = (!own).then_some(fit.session);
+    Ok(Ok(Box::new(Wanted { asked, fit, words, options, session })))
 }
 
 /// All that a process is started with. What belongs to a session is left out: workspace, prompt, mode, model, servers.
-fn process_key(asked: &Asked, launch: &Launch) -> Key {
+pub(super) fn of_process(asked: &Asked, launch: &Launch) -> Key {
     let Launch { program, args, env, files, links, folders, copy_back, proof, talk, agent_home, .. } = launch;
     let mut text = Digester::default();
     text.paths([program, agent_home]);
@@ -98,7 +97,7 @@ fn process_key(asked: &Asked, launch: &Launch) -> Key {
 }
 
 /// All that a session is opened with.
-fn session_key(asked: &Asked, launch: &Launch) -> Key {
+pub(super) fn of_session(asked: &Asked, launch: &Launch) -> Key {
     let mut text = Digester::default();
     let _ = write!(text, "{:?}\0{:?}\0{:?}\0{:?}", asked.cwd, launch.mode, launch.model, launch.servers);
     Key(text.finish())

@@ -207,7 +207,7 @@ impl Lanes {
 
     /// How many sessions wait for runs like this one.
     pub(super) fn spares(&self, wanted: &Wanted) -> usize {
-        let want = Want { key: wanted.key, session: wanted.session, shares: wanted.shares };
+        let want = Want { key: wanted.fit.key, session: wanted.session, shares: wanted.fit.shares };
         self.lock().seating.spares(want)
     }
 
@@ -301,7 +301,7 @@ impl State {
 fn want_of(wanted: &Wanted, guest: Guest) -> Want {
     // Whoever opens a session has no use for one that is open.
     let session = wanted.session.filter(|_| guest == Guest::Run);
-    Want { key: wanted.key, session, shares: wanted.shares }
+    Want { key: wanted.fit.key, session, shares: wanted.fit.shares }
 }
 
 /// What is let go when the lock is free.
@@ -342,7 +342,7 @@ impl StartRight {
             return None;
         }
         state.started += 1;
-        let id = state.seating.up(self.key, wanted.shares, Instant::now());
+        let id = state.seating.up(self.key, wanted.fit.shares, Instant::now());
         let warm = Warm {
             live: Arc::clone(&live),
             agent: wanted.asked.agent.card().id,

@@ -13,7 +13,7 @@ const COARSE_WINDOW: i64 = 2_000_000_000;
 const SECOND: i64 = 1_000_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     File,
     Link,
     /// A pipe, socket or device: never opened. In lists of folders, a folder.
@@ -21,7 +21,7 @@ pub(super) enum Kind {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(crate) struct Stamp {
     pub(super) kind: Kind,
     pub(super) size: u64,
     /// Nanoseconds since 1970; where a system does not tell, the field is 0 and so never differs.
@@ -37,7 +37,7 @@ impl Stamp {
     }
 
     /// The stamp of anything.
-    pub(super) fn of_any(about: &Metadata) -> Self {
+    pub(crate) fn of_any(about: &Metadata) -> Self {
         let kind = match about.file_type() {
             kind if kind.is_file() => Kind::File,
             kind if kind.is_symlink() => Kind::Link,
@@ -48,7 +48,7 @@ impl Stamp {
     }
 
     /// Whether a write soon after `moment` could leave the same times as these.
-    pub(super) fn is_racy(&self, moment: SystemTime) -> bool {
+    pub(crate) fn is_racy(&self, moment: SystemTime) -> bool {
         let latest = self.modified.max(self.changed);
         let window = if latest % SECOND == 0 { COARSE_WINDOW } else { FINE_WINDOW };
         latest > nanoseconds(moment).saturating_sub(window)

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Ground, Launch, Look, NewFile, Notice, PermissionMode, Plan, Problem, Proof, RunRequest, Sandbox,
-    Surface, SystemMode, Talk, Trust, Version,
+    Surface, SystemMode, Talk, Trust, Version, Words,
 };
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -69,15 +69,7 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
         found.into_iter().for_each(&mut keep);
         Vec::new()
     });
-    let text = prompt::text(plan, &ground.cwd, look).map_err(&mut keep).unwrap_or_default();
-    if let Some(most) = CARD.max_prompt_bytes
-        && text.len() > most
-    {
-        keep(
-            Problem::new("prompt", format!("comes to {} bytes; Gemini CLI takes at most {most}", text.len()))
-                .hint("shorten it, or name a file for the agent to read"),
-        );
-    }
+    let text = text(plan, &ground.cwd, look).map_err(&mut keep).unwrap_or_default();
     let mut servers = settings::servers(plan, &ground.cwd, look).map_err(&mut keep).unwrap_or_default();
     let cwd = ground.cwd.to_string_lossy();
     let spelled = request.working_dir.as_ref().filter(|w| w.is_absolute()).map(|w| w.to_string_lossy());
@@ -109,7 +101,9 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
     launch.folders.extend([given.clone(), commands.clone()]);
     let name = format!("agentline-{}", ground.session_id.replace('-', ""));
     let mut delivery = if is_live {
-        Delivery { stdin: live::prompt(text.clone(), &mut launch.warnings), ..Delivery::default() }
+        let words = live::words(text.clone());
+        launch.warnings.extend(words.warnings);
+        Delivery { stdin: words.text, ..Delivery::default() }
     } else {
         prompt::deliver(&text, plan, &name, &pieces)
     };
@@ -184,6 +178,24 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
         overlay::fill(&mut launch, &home, Own { settings, command: delivery.command, commands }, &user, look);
     }
     Ok(launch)
+}
+
+/// What the model is told over ACP.
+pub(super) fn words(plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Words, Problem> {
+    text(plan, cwd, look).map(live::words)
+}
+
+/// The whole text that the model shall get, where the CLI takes so much.
+fn text(plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<String, Problem> {
+    let text = prompt::text(plan, cwd, look)?;
+    match CARD.max_prompt_bytes {
+        Some(most) if text.len() > most => Err(Problem::new(
+            "prompt",
+            format!("comes to {} bytes; Gemini CLI takes at most {most}", text.len()),
+        )
+        .hint("shorten it, or name a file for the agent to read")),
+        _ => Ok(text),
+    }
 }
 
 fn arguments(

@@ -7,7 +7,7 @@
 use super::versions::{self, has};
 use crate::{
     Launch, McpServer, Millis, ModeWish, ModelValidation, ModelWish, Notice, PermissionMode, Plan, Problem,
-    Rule, RunRequest, Sandbox, Surface, Version,
+    Rule, RunRequest, Sandbox, Surface, Version, Words,
 };
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -111,17 +111,18 @@ pub(super) fn check(request: &RunRequest, surface: Surface) -> Vec<Problem> {
 
 /// The prompt, so that it reaches the model. Over ACP the CLI takes `/about` and `$about` for a command of its own,
 /// with blanks before it too, and answers without asking the model.
-pub(super) fn prompt(text: String, warnings: &mut Vec<Notice>) -> String {
+pub(super) fn words(text: String) -> Words {
     let first = text.trim_start().strip_prefix(['/', '$']).map(|rest| rest.split_whitespace().next());
-    let Some(Some(word)) = first else { return text };
+    let Some(Some(word)) = first else { return Words::new(text) };
     if word.contains(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_') {
-        return text;
+        return Words::new(text);
     }
-    warnings.push(Notice::new(
+    let mut words = Words::new(format!("\u{200b}{text}"));
+    words.warnings.push(Notice::new(
         "prompt_not_verbatim",
         "the prompt begins like a command of Gemini CLI; an invisible character (U+200B) before it keeps it a prompt",
     ));
-    format!("\u{200b}{text}")
+    words
 }
 
 /// The arguments that are ours; the rest is as without a conversation.
