@@ -139,3 +139,64 @@ impl Known {
             && self.env == inner.here.env
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use crate::{agentline::Agentline, detect::Here};
+    use agentline_core::{RunRequest, Surface};
+    use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
+
+    #[test]
+    fn only_words_may_differ_and_the_users_files_may_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("agent");
+        fs::write(&program, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let settings = dir.path().join(".gemini/settings.json");
+        fs::create_dir(dir.path().join(".gemini")).unwrap();
+        fs::create_dir(dir.path().join("ws")).unwrap();
+        fs::write(&settings, "{}").unwrap();
+        // Times say nothing of what happens right after they were set.
+        let settle = || std::thread::sleep(Duration::from_millis(150));
+        settle();
+        let launches = Launches::default();
+        let find = |request: RunRequest, env: &[(&str, &str)]| {
+            let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let here = Here::new(env, dir.path(), dir.path());
+            let agentline = Agentline::new(here).program("gemini", &program);
+            let request = request.surface(Surface::Acp);
+            let mut asked = agentline.inner().ask(request.clone()).unwrap().unwrap();
+            let (fit, words) = launches.find(agentline.inner(), &mut asked).unwrap();
+            assert_eq!(asked.plan.request.prompt, request.prompt, "it is put back");
+            assert!(fit.launch.stdin.is_empty());
+            (fit, words.text)
+        };
+        let (first, said) = find(RunRequest::new("one"), &[]);
+        assert_eq!(said, "one");
+        let same = |request, env: &[(&str, &str)]| Arc::ptr_eq(&first, &find(request, env).0);
+        let (second, said) = find(RunRequest::new("two").name("a name"), &[]);
+        assert_eq!((said.as_str(), Arc::ptr_eq(&first, &second)), ("two", true));
+        assert!(!same(RunRequest::new("one").model("m"), &[]));
+        assert!(!same(RunRequest::new("one").deny("Bash"), &[]));
+        assert!(!same(RunRequest::new("one").working_dir("ws"), &[]));
+        assert!(!same(RunRequest::new("one"), &[("GEMINI_API_KEY", "k")]));
+        assert!(same(RunRequest::new("one"), &[]), "it is still known");
+        fs::write(&settings, r#"{"a": 1}"#).unwrap();
+        let (changed, _) = find(RunRequest::new("one"), &[]);
+        assert!(!Arc::ptr_eq(&first, &changed) && changed.key != first.key);
+        assert!(!Arc::ptr_eq(&changed, &find(RunRequest::new("one"), &[]).0), "its time is too young");
+        settle();
+        let (later, _) = find(RunRequest::new("one"), &[]);
+        assert!(Arc::ptr_eq(&later, &find(RunRequest::new("three"), &[]).0) && later.key == changed.key);
+        let mut wrong = RunRequest::new("one");
+        wrong.prompt_file = Some("missing.md".into());
+        wrong.include_directories = vec!["missing".into()];
+        let agentline =
+            Agentline::new(Here::new([].into(), dir.path(), dir.path())).program("gemini", &program);
+        let mut asked = agentline.inner().ask(wrong.surface(Surface::Acp)).unwrap().unwrap();
+        let Err(Error::Usage(problems)) = launches.find(agentline.inner(), &mut asked) else { panic!() };
+        let keys: Vec<&str> = problems.0.iter().map(|problem| problem.key.as_str()).collect();
+        assert_eq!(keys, ["prompt_file", "include_directories"]);
+    }
+}
