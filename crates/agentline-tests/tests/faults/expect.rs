@@ -98,7 +98,7 @@ fn want(verdict: Verdict, kind: Option<Kind>) -> Want {
         lines: None,
         files: Some(Vec::new()),
         also: |_| {},
-        within: Duration::from_secs(30),
+        within: Duration::from_secs(90),
     }
 }
 
