@@ -133,12 +133,9 @@ impl Sweeper {
 mod tests {
     use super::*;
 
-    fn child() -> std::process::Child {
-        std::process::Command::new("sleep").arg("600").spawn().unwrap()
-    }
-
     #[test]
     fn who_was_born_between_two_looks_is_seen_however_quick_they_are() {
+        let child = || std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let sweeper = Sweeper::new([std::process::id()], None);
         let number = |child: &std::process::Child| child.id().cast_signed();
         let mut children = Vec::new();
