@@ -180,7 +180,7 @@ mod tests {
         assert!(!same(RunRequest::new("one").model("m"), &[]));
         assert!(!same(RunRequest::new("one").deny("Bash"), &[]));
         assert!(!same(RunRequest::new("one").working_dir("ws"), &[]));
-        assert!(!same(RunRequest::new("one"), &[("GEMINI_API_KEY", "k")]));
+        assert!(!same(RunRequest::new("one"), &[("PATH", "/bin")]));
         assert!(same(RunRequest::new("one"), &[]), "it is still known");
         fs::write(&settings, r#"{"a": 1}"#).unwrap();
         let (changed, _) = find(RunRequest::new("one"), &[]);
