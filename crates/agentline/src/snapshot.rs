@@ -41,6 +41,9 @@ pub use content::line_count;
 use content::Known;
 use stamp::Stamp;
 
+/// So many files and folders are looked at in less time than another thread takes to wake up.
+const SMALL: usize = 32;
+
 /// Bounds on the work of one snapshot, so that a run in `/` or in a home folder never takes minutes.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -200,6 +203,11 @@ impl Snapshot {
             skipped: 0,
             truncated: false,
         }
+    }
+
+    /// Whether it is so small that a look at all of it takes no time, and nothing has changed since.
+    pub(crate) fn is_small_and_still_true(&self) -> bool {
+        self.folders.len() + self.entries.len() <= SMALL && self.is_still_true()
     }
 
     /// Whether a walk would find what this one found: what comes to a folder or goes from it leaves its time there, and

@@ -41,6 +41,11 @@ impl Before {
         self.cwd.join(path).symlink_metadata().is_ok()
     }
 
+    /// Whether a comparison will find nothing, and that at once.
+    pub(crate) fn is_small_and_unchanged(&self) -> bool {
+        self.snapshot.is_small_and_still_true()
+    }
+
     /// Looks again and compares. Blocks.
     pub(crate) fn compare(self, reported: &[String]) -> Disk {
         let paths: Vec<PathBuf> = reported.iter().map(PathBuf::from).collect();
