@@ -4,14 +4,14 @@
 use crate::{
     agentline::Inner,
     detect::{Detection, Here},
+    snapshot::stamp::Stamp,
 };
 use agentline_core::{Agent, Program};
 use std::{
     collections::VecDeque,
-    fs::Metadata,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 /// How long a find is believed while its program is as it was. One that came to a better place is noticed after that.
@@ -32,30 +32,15 @@ struct Find {
     here: Here,
     configured: Option<PathBuf>,
     /// What the files of the program were like: an update changes them.
-    files: Vec<Stamp>,
+    files: Vec<Option<Stamp>>,
     detection: Arc<Detection>,
 }
 
-/// When a file was last changed, how long it is and, where there is such a number, which it is: npm gives all files the
-/// same time, and the program of an agent may be a line that never changes.
-type Stamp = Option<(SystemTime, u64, u64)>;
-
-/// The program, and the script where it is one that another program runs.
-fn files_of(program: &Program) -> Vec<Stamp> {
+/// The program, and the script where it is one that another program runs. npm gives all files the same time, and the
+/// program of an agent may be a line that never changes; a stamp also tells which file it is.
+fn files_of(program: &Program) -> Vec<Option<Stamp>> {
     let paths = std::iter::once(program.path.as_path()).chain(program.args.iter().map(Path::new));
-    let stamp =
-        |path: &Path| path.metadata().and_then(|file| Ok((file.modified()?, file.len(), number(&file)))).ok();
-    paths.map(stamp).collect()
-}
-
-#[cfg(unix)]
-fn number(file: &Metadata) -> u64 {
-    std::os::unix::fs::MetadataExt::ino(file)
-}
-
-#[cfg(not(unix))]
-fn number(_file: &Metadata) -> u64 {
-    0
+    paths.map(Stamp::of_path).collect()
 }
 
 impl Finds {

@@ -48,13 +48,9 @@ fn once<T: Clone>(kept: &Kept<T>, path: &Path, look: impl FnOnce(&Path) -> T) ->
     found
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
-    path.metadata().ok().map(|about| Stamp::of_any(&about))
-}
-
 impl LookOnce {
     fn mark(&self, path: &Path) {
-        once(&self.stamps, path, stamp);
+        once(&self.stamps, path, Stamp::of_path);
     }
 
     /// What was seen, for whoever wants to know later whether it is still so. `None` where that could not be told: times
@@ -163,7 +159,7 @@ impl Seen {
         self.0.iter().all(|(path, sight)| match sight {
             Sight::Absent => path.metadata().is_err(),
             Sight::Present => path.metadata().is_ok(),
-            Sight::Like(before) => stamp(path).as_ref() == Some(before),
+            Sight::Like(before) => Stamp::of_path(path).as_ref() == Some(before),
             Sight::Leads(real) => DiskLook.canonical(path) == *real,
             Sight::Guarded(guarded) => DiskLook.guarded(path) == *guarded,
         })

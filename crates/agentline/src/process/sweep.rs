@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_born_since_the_census_is_swept_however_soon_and_others_stay() {
+    fn who_was_born_since_the_census_is_told_from_the_others_however_soon() {
         let child = || std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let sweeper = Sweeper::new([std::process::id()], None);
         assert!(sweeper.births.is_some(), "the system tells of births");
@@ -113,8 +113,11 @@ mod tests {
             strays.push(child());
             let stray = strays.last().unwrap().id().cast_signed();
             assert!(!sweeper.is_clean(&before) && !before.present.contains(&stray));
+            // Other tests have children of their own.
             let here = sweeper.present();
-            assert!(here.contains(&stray) && here.is_superset(&before.present));
+            let is_there = |of: &std::process::Child| here.contains(&of.id().cast_signed());
+            assert!(mine.iter().chain(&strays).all(is_there));
+            assert!(mine.iter().all(|of| before.present.contains(&of.id().cast_signed())));
         }
         for mut child in mine.into_iter().chain(strays) {
             child.kill().unwrap();

@@ -1,7 +1,7 @@
 //! What is kept of a file's metadata, and what the operating systems call it.
 
 use std::fs::Metadata;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// File times come from a clock that ticks every 10 ms at the slowest, and so may lag behind the one that we read.
@@ -36,8 +36,13 @@ impl Stamp {
         (!about.is_dir()).then(|| Self::of_any(about))
     }
 
+    /// The stamp of what a path leads to, where something is there.
+    pub(crate) fn of_path(path: &Path) -> Option<Self> {
+        path.metadata().ok().map(|about| Self::of_any(&about))
+    }
+
     /// The stamp of anything.
-    pub(crate) fn of_any(about: &Metadata) -> Self {
+    pub(super) fn of_any(about: &Metadata) -> Self {
         let kind = match about.file_type() {
             kind if kind.is_file() => Kind::File,
             kind if kind.is_symlink() => Kind::Link,
