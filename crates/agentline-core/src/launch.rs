@@ -103,8 +103,11 @@ pub struct Program {
 pub struct Launch {
     /// The executable.
     pub program: PathBuf,
-    /// All its arguments.
+    /// Its arguments.
     pub args: Vec<String>,
+    /// Further arguments that only spare its sessions a request each: a process that was started with others here does
+    /// as well.
+    pub preset: Vec<String>,
     /// Its whole environment.
     pub env: BTreeMap<String, String>,
     /// Its working directory.
@@ -149,6 +152,13 @@ pub struct Launch {
     /// A session that the agent makes at its start though nobody asked for it, by the id that we gave it. What of it
     /// says nothing is to be removed after the process has ended; [`Agent::litter`](crate::Agent::litter) finds it.
     pub litter: Option<String>,
+}
+
+impl Launch {
+    /// All arguments that the program is started with.
+    pub fn arguments(&self) -> impl Iterator<Item = &String> {
+        self.args.iter().chain(&self.preset)
+    }
 }
 
 /// What the model is told in a conversation: the one part of a launch over ACP that another prompt changes.

@@ -66,14 +66,22 @@ async fn conversation_model_tools_and_rules_of_one_run_are_not_the_next_ones() {
     let offered = |index: usize| asked[index].offered_tools().iter().any(|name| name.contains("tell_time"));
     assert_eq!([offered(1), offered(2), offered(3)], [false, true, false]);
 
+    // Nor does a run that names no model get the one that a process was started with.
+    let mut unnamed = stage.request("Any model.");
+    unnamed.model = None;
+    said(&run(&pool, unnamed).await, "hello");
+    let asked = stage.model.requests_to_main();
+    assert!(asked.last().is_some_and(|request| !request.model.contains("2.5")), "{:?}", asked.last());
+    assert_eq!(pool.status().started, 2, "{:?}", pool.status());
+
     // Rules and variables hold for a whole process, so those that differ get another.
     let without_shell = run(&pool, stage.request("No shell.").deny("Bash")).await;
     assert_eq!(without_shell.verdict, Verdict::Done, "{}", shown(&without_shell));
     said(&run(&pool, stage.request("A shell again.")).await, "hello");
-    assert_eq!(pool.status().started, 2);
+    assert_eq!(pool.status().started, 3);
     let asked = stage.model.requests_to_main();
     let shell = |index: usize| asked[index].offered_tools().iter().any(|name| name == "run_shell_command");
-    assert_eq!([shell(3), shell(4), shell(5)], [true, false, true]);
+    assert_eq!([shell(3), shell(5), shell(6)], [true, false, true]);
     pool.close().await;
 }
 

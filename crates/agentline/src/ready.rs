@@ -457,7 +457,7 @@ impl Inner {
         header.surface = Some(asked.plan.surface);
         header.talk = Some(launch.talk.clone());
         header.command = std::iter::once(launch.program.to_string_lossy().into_owned())
-            .chain(launch.args.iter().cloned())
+            .chain(launch.arguments().cloned())
             .collect();
         header.cwd = launch.cwd.to_string_lossy().into_owned();
         header.variables = launch.env.keys().cloned().collect();
@@ -475,7 +475,7 @@ impl Inner {
             // A live agent answers before it ends, so a pipe loses nothing of it; and it wakes us sooner than a file.
             spawn.stdout = Via::Pipe;
         }
-        spawn.args = launch.args.iter().map(Into::into).collect();
+        spawn.args = launch.arguments().map(Into::into).collect();
         spawn.env = launch.env.iter().map(|(k, v)| (k.into(), v.into())).collect();
         spawn.supervisor = self.supervisor.clone();
         spawn

@@ -38,7 +38,7 @@ pub struct Launched {
 impl Launched {
     pub(crate) fn of(launch: &Launch, veil: &Veil) -> Self {
         let command =
-            std::iter::once(launch.program.to_string_lossy().into_owned()).chain(launch.args.iter().cloned());
+            std::iter::once(launch.program.to_string_lossy().into_owned()).chain(launch.arguments().cloned());
         let command = command.map(|word| veil.text(&word).into_owned()).collect();
         Self { command, withheld: launch.withheld.clone() }
     }

@@ -256,9 +256,6 @@ impl Acp {
             return self.wait_for_tools(run, say);
         };
         let models = &session.models;
-        if models.current.as_ref() == Some(&wish.id) {
-            return self.wait_for_tools(run, say);
-        }
         // An agent that tells no models takes any, and says itself what is wrong with it.
         if !models.all.is_empty() && !models.all.contains(&wish.id) {
             let meant = nearest(&wish.id, models.all.iter().map(String::as_str));
@@ -271,6 +268,9 @@ impl Acp {
                 return self.fail(run, Some(failure), say);
             }
             say.event(run, Event::warning("unknown_model", format!("{meant}{text}")));
+        }
+        if models.current.as_ref() == Some(&wish.id) {
+            return self.wait_for_tools(run, say);
         }
         let (call, (method, params)) = match (&models.option, models.by_method) {
             (Some(option), false) => (Call::ModelByOption, set_option(&id, option, &wish.id)),

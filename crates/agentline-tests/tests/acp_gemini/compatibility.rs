@@ -95,8 +95,8 @@ async fn the_compatibility_matrix_holds_on_the_real_program() {
     assert_eq!(wire.request("session/prompt")["prompt"], json!([{"type": "text", "text": "go"}]));
     // `mcp_capabilities` parsing.
     assert_eq!(hello["agentCapabilities"]["mcpCapabilities"], json!({"http": true, "sse": true}));
-    // Config defaults: the preset has a run of its own; here the program was asked for the model of the request.
-    assert_eq!(wire.request("session/set_model")["modelId"], MODEL);
+    // Config defaults: the preset has a run of its own; here the program was started for the model of the request.
+    assert_eq!(wire.answer("session/new")["models"]["currentModelId"], MODEL);
     // The token of our tools is in no tape.
     let token = server["headers"][0]["value"].as_str().unwrap_or_default();
     assert!(token.len() < 30, "the token was recorded: {} characters", token.len());

@@ -5,7 +5,7 @@ use agentline::{
     Judge, Kind, PermissionAsk, PermissionMode as Mode, Permit, Phase, RunOptions, Surface, ToolStatus,
     Verdict,
 };
-use agentline_mock::gemini::Script;
+use agentline_mock::gemini::{Script, Step};
 use agentline_tests::needs_real_gemini;
 use serde_json::json;
 use std::{
@@ -242,6 +242,23 @@ async fn a_rule_that_refuses_binds_the_agent_itself_in_every_mode() {
     assert_eq!(*asked.lock().unwrap(), 0, "{}", told.shown());
     let there = ["secret/a.txt", "b.txt", "c"].map(|path| stage.read(path).is_some());
     assert_eq!(there, [false, true, false], "{}", told.shown());
+}
+
+/// A session that is brought into this mode over ACP goes into it whatever the settings say.
+#[tokio::test]
+async fn whoever_forbids_bypass_in_the_settings_is_heeded() {
+    needs_real_gemini!();
+    let stage = stage([("", Script::always(Step::text("said")))]);
+    let forbids = r#"{"security": {"disableYoloMode": true, "auth": {"selectedType": "gemini-api-key"}}}"#;
+    stage.settings(forbids);
+    for (mode, verdict) in [(Mode::Bypass, Verdict::Failed), (Mode::Auto, Verdict::Done)] {
+        let mut request = in_mode(&stage, mode).surface(Surface::Acp);
+        request.prompt = "go".into();
+        let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+        assert_eq!(told.outcome.verdict, verdict, "{}", told.shown());
+        let kind = told.outcome.error.as_ref().map(|error| error.kind);
+        assert_eq!(kind, (mode == Mode::Bypass).then_some(Kind::Settings), "{}", told.shown());
+    }
 }
 
 /// The agent says nothing over ACP of a tool that it does not offer; without its session file, what the model wanted and

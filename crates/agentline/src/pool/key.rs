@@ -63,6 +63,7 @@ pub(super) fn prepare(
 }
 
 /// All that a process is started with. What belongs to a session is left out: workspace, prompt, mode, model, servers.
+/// But a run that wants no model must not find itself with the one that a process was started with.
 pub(super) fn of_process(asked: &Asked, launch: &Launch) -> Key {
     let Launch { program, args, env, files, links, folders, copy_back, proof, talk, agent_home, .. } = launch;
     let mut text = Digester::default();
@@ -88,10 +89,11 @@ pub(super) fn of_process(asked: &Asked, launch: &Launch) -> Key {
     // Writing to a digest cannot fail.
     let _ = write!(
         text,
-        "{}\0{:?}\0{proof:?}\0{talk:?}\0{:?}",
+        "{}\0{:?}\0{proof:?}\0{talk:?}\0{:?}\0{}",
         asked.agent.card().id,
         asked.program.version,
         asked.plan.request.max_line_bytes,
+        launch.model.is_some(),
     );
     Key(text.finish())
 }

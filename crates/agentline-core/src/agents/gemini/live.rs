@@ -135,12 +135,14 @@ pub(super) fn arguments(plan: &Plan, version: Option<Version>) -> Vec<String> {
     if let Some(model) = request.model.as_ref().filter(|_| !has(version, versions::ACP_MODELS)) {
         add("-m", model);
     }
-    if !has(version, versions::ACP_MODES) {
-        match mode(request).id.as_str() {
-            "autoEdit" => add("--approval-mode", "auto_edit"),
-            "default" => {}
-            other => add("--approval-mode", other),
-        }
+    match mode(request).id.as_str() {
+        // Told for the process in any case: each session is in it at once, and whoever has forbidden this mode in the
+        // settings is heeded, which the CLI does not do where a session is brought into it later.
+        "yolo" => add("--approval-mode", "yolo"),
+        "default" => {}
+        _ if has(version, versions::ACP_MODES) => {}
+        "autoEdit" => add("--approval-mode", "auto_edit"),
+        other => add("--approval-mode", other),
     }
     args
 }
@@ -157,6 +159,10 @@ pub(super) fn fill(launch: &mut Launch, plan: &Plan, version: Option<Version>) {
         .as_ref()
         .filter(|_| has(version, versions::ACP_MODELS))
         .map(|id| ModelWish::new(id, request.model_validation == ModelValidation::Strict));
+    if let (Some(wish), None) = (&launch.model, &request.agent_args) {
+        // Its sessions have that model at once.
+        launch.preset = vec!["-m".to_owned(), wish.id.clone()];
+    }
     // A version that could not be read is not known to be quiet.
     let quiet = if version.is_some_and(|v| v >= versions::ACP_NOTHING_FOLLOWS) { 0 } else { QUIET };
     launch.quiet =

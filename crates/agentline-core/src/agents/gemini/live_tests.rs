@@ -16,7 +16,11 @@ fn a_conversation_is_started_without_what_belongs_to_its_sessions() {
     let request = RunRequest::new("hi").model("m").permission_mode(PermissionMode::Bypass);
     let server = McpServer::Command { command: "c".into(), args: vec![], env: [].into() };
     let launch = live(request.system_prompt("be brief").mcp_server("s", server.clone()));
-    assert_eq!(launch.args.join(" "), format!("gemini.js --acp --session-id {SESSION} --skip-trust"));
+    assert_eq!(
+        launch.args.join(" "),
+        format!("gemini.js --acp --approval-mode yolo --session-id {SESSION} --skip-trust")
+    );
+    assert_eq!(launch.preset, ["-m", "m"], "its sessions have the model at once, others can have another");
     assert_eq!(launch.stdin, "be brief\n\nhi");
     assert_eq!(launch.session_id, None, "the agent names its sessions");
     assert_eq!(launch.litter.as_deref(), Some(SESSION));
@@ -52,6 +56,7 @@ fn only_what_a_process_shares_makes_another_start() {
         RunRequest::new("hi").env("A", "b"),
         RunRequest::new("hi").trust(Trust::Full),
         RunRequest::new("hi").permission_mode(PermissionMode::Plan),
+        RunRequest::new("hi").permission_mode(PermissionMode::Bypass),
     ] {
         assert!(!same(plain(), live(request.clone())), "{request:?}");
     }
@@ -103,7 +108,7 @@ fn old_versions_are_told_on_their_command_line() {
     assert_eq!(launch.args.join(" "), "gemini.js --experimental-acp -m m --approval-mode yolo");
     assert_eq!((launch.mode, launch.model, launch.quiet), (None, None, 500));
     let launch = live_on("0.36.0", request()).unwrap();
-    assert_eq!(launch.args.join(" "), "gemini.js --acp");
+    assert_eq!(launch.args.join(" "), "gemini.js --acp --approval-mode yolo");
     assert!(launch.mode.is_some() && launch.model.is_some());
     let own = RunRequest {
         agent_args: Some(vec!["--experimental-acp".into(), "-d".into()]),

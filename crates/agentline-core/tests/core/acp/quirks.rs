@@ -286,6 +286,20 @@ fn models_unchecked() {
     // The one that it has is not set again; one in the list is.
     assert_eq!(wish("auto", true).frame()["method"], "session/prompt");
     assert_eq!(wish("gemini-3.8-flash", true).frame()["method"], "session/set_model");
+    // One outside the list is told of as well where the agent was started with it.
+    let models = json!({"sessionId": "s", "models": {"currentModelId": "gemini-3.9-flash",
+        "availableModels": [{"modelId": "auto"}]}});
+    for strict in [false, true] {
+        let mut desk = Desk::gemini();
+        let mut order = order();
+        order.model = Some(ModelWish::new("gemini-3.9-flash", strict));
+        desk.player.prompt(order);
+        desk.reply("session/new", &models);
+        let methods: Vec<_> = desk.frames().iter().map(|frame| frame["method"].clone()).collect();
+        assert_eq!(methods, if strict { vec![] } else { vec![json!("session/prompt")] });
+        let told = format!("{:?}", desk.player.events().collect::<Vec<_>>());
+        assert_eq!(told.contains("unknown_model"), !strict, "{told}");
+    }
     // What was set blindly fails at the prompt.
     assert_eq!(
         outcome(&recorded::find("gemini/errors").play(), 13).error.as_ref().unwrap().kind,
