@@ -81,18 +81,16 @@ impl Output {
         Ok((output, their_stdout, their_err.into()))
     }
 
-    /// Appends what one of the streams has, if any has something, without waiting.
+    /// Appends what one of the streams is known to have, without waiting.
     pub(super) fn read(&mut self, into: &mut Vec<u8>) -> Option<Std> {
-        if !self.err_may_wait && self.stdout.is_idle() {
-            return None;
-        }
         // What an agent says on stderr before it speaks on stdout is also read before; only a flood has to wait.
         let err_comes_last = self.err_floods;
         let order = if err_comes_last { [Std::Out, Std::Err] } else { [Std::Err, Std::Out] };
         let found = order.into_iter().find(|stream| {
             let read = match stream {
                 Std::Out => self.stdout.read(into),
-                Std::Err => self.stderr.read(into),
+                Std::Err if self.err_may_wait => self.stderr.read(into),
+                Std::Err => 0,
             };
             read > 0
         });
@@ -110,6 +108,10 @@ impl Output {
     /// Looks at all streams at the next read, whatever was told of them: nobody writes to them any more.
     pub(super) fn ends(&mut self) {
         self.err_may_wait = true;
+        #[cfg(unix)]
+        if let Source::Pipe(pipe) = &mut self.stdout {
+            pipe.look();
+        }
     }
 
     /// Waits until there may be more. May be dropped and called again.
@@ -135,8 +137,10 @@ impl Output {
             Source::File(_) => file.await,
             #[cfg(unix)]
             Source::Pipe(pipe) => tokio::select! {
-                () = pipe.readable() => {}
+                // Stderr first: what was written to it first is read first.
+                biased;
                 () = file => {}
+                () = pipe.readable() => {}
             },
         }
     }
@@ -162,15 +166,6 @@ impl Source {
             Self::File(file) => file.read(into),
             #[cfg(unix)]
             Self::Pipe(pipe) => pipe.read(into),
-        }
-    }
-
-    /// Whether it is known without a look at a file that there is nothing to read.
-    fn is_idle(&self) -> bool {
-        match self {
-            Self::File(_) => false,
-            #[cfg(unix)]
-            Self::Pipe(pipe) => pipe.waiting() == 0,
         }
     }
 

@@ -164,6 +164,8 @@ pub(super) fn readable_by_runtime<T: AsRawFd + Into<OwnedFd>>(file: T) -> io::Re
 #[derive(Debug)]
 pub(super) struct Pipe {
     reader: AsyncFd<PipeReader>,
+    /// How many bytes are known to wait: each look is a call of the system.
+    known: u64,
     /// Nobody can write to it any more, and all of it was read.
     ended: bool,
 }
@@ -175,15 +177,22 @@ impl Pipe {
         super::os::widen_pipe(writer.as_raw_fd());
         // SAFETY: fcntl with this command takes plain numbers.
         check(unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) })?;
-        Ok((Self { reader: readable_by_runtime(reader)?, ended: false }, writer.into()))
+        Ok((Self { reader: readable_by_runtime(reader)?, known: 0, ended: false }, writer.into()))
     }
 
-    /// Appends what is there to `into`, up to [`READ`] bytes, and says how much that was.
+    /// Appends what is known to be there to `into`, up to [`READ`] bytes, and says how much that was.
     pub(super) fn read(&mut self, into: &mut Vec<u8>) -> usize {
-        match self.waiting() {
-            0 => 0,
-            waiting => append(self.reader.get_mut(), waiting.min(READ), into),
+        if self.known == 0 {
+            return 0;
         }
+        let read = append(self.reader.get_mut(), self.known.min(READ), into);
+        self.known -= (read as u64).min(self.known);
+        read
+    }
+
+    /// Looks how much is there.
+    pub(super) fn look(&mut self) {
+        self.known = self.waiting();
     }
 
     /// Waits until there is something to read. The end counts as that once.
@@ -191,7 +200,8 @@ impl Pipe {
         while !self.ended
             && let Ok(mut ready) = self.reader.readable_mut().await
         {
-            if bytes_waiting(ready.get_inner()) > 0 {
+            self.known = bytes_waiting(ready.get_inner());
+            if self.known > 0 {
                 return;
             }
             // To the runtime the end counts as readable for ever.
