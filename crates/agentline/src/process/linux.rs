@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "system calls; each is a few lines with its own argument")]
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -107,9 +108,19 @@ impl Lists {
     }
 }
 
-/// Tells whether any process was born.
+/// Tells whether any process was born, and who was born after a moment.
 #[derive(Debug)]
 pub(super) struct Births(File);
+
+/// A moment that births are told from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    /// The number that had been given last to a process or thread, of whomever. The next gets the next one that is free;
+    /// after the greatest they begin again.
+    newest: i32,
+    /// In the system's ticks since its start. A tick is long enough for several births.
+    tick: u64,
+}
 
 impl Births {
     /// `None` where the system does not tell it as it should: some put a file of their own in this place, or one that
@@ -122,12 +133,61 @@ impl Births {
         Some(births)
     }
 
-    /// The number that was given last to a process or thread, of whomever.
-    pub(super) fn newest(&self) -> Option<i32> {
+    /// This moment.
+    pub(super) fn now(&self) -> Option<Moment> {
+        Some(Moment { newest: self.newest()?, tick: tick()? })
+    }
+
+    /// Whether nobody was born anywhere since then.
+    pub(super) fn none_since(&self, moment: &Moment) -> bool {
+        self.newest() == Some(moment.newest)
+    }
+
+    /// Whether this process was born since then. One that is gone was not.
+    pub(super) fn is_since(&self, pid: i32, moment: &Moment) -> bool {
+        let mut stat = Vec::with_capacity(1024);
+        let Some(born) = read_proc(pid, "stat", &mut stat).and_then(born_at) else { return false };
+        match born.cmp(&moment.tick) {
+            Ordering::Less => false,
+            Ordering::Greater => true,
+            Ordering::Equal => self.newest().is_none_or(|newest| was_given_since(pid, moment.newest, newest)),
+        }
+    }
+
+    fn newest(&self) -> Option<i32> {
         let mut bytes = [0; 128];
         let read = self.0.read_at(&mut bytes, 0).ok()?;
         std::str::from_utf8(&bytes[..read]).ok()?.split_ascii_whitespace().last()?.parse().ok()
     }
+}
+
+/// Whether a number was given after one and not after the other.
+fn was_given_since(number: i32, after: i32, until: i32) -> bool {
+    if after <= until {
+        (after + 1..=until).contains(&number)
+    } else {
+        // They began again.
+        number > after || number <= until
+    }
+}
+
+/// The tick that it is now.
+fn tick() -> Option<u64> {
+    // SAFETY: the first takes a plain number; the second fills in the time, which outlives the call.
+    let (rate, now) = unsafe {
+        let mut now: libc::timespec = std::mem::zeroed();
+        let rate = libc::sysconf(libc::_SC_CLK_TCK);
+        (libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) == 0).then_some((rate, now))?
+    };
+    let (rate, seconds, nanos) =
+        (u64::try_from(rate).ok()?, u64::try_from(now.tv_sec).ok()?, u64::try_from(now.tv_nsec).ok()?);
+    let length = 1_000_000_000_u64.checked_div(rate)?;
+    Some(seconds * rate + nanos / length)
+}
+
+/// The tick in which a process was born.
+fn born_at(stat: &[u8]) -> Option<u64> {
+    std::str::from_utf8(after_name(stat)?.nth(19)?).ok()?.parse().ok()
 }
 
 fn numbers(list: &[u8]) -> Option<Vec<i32>> {
@@ -183,10 +243,14 @@ pub(super) fn memory_of(root: i32) -> Option<u64> {
     Some(all.into_iter().filter_map(resident).sum())
 }
 
-/// Reads `pid (name) state parent …`, where the name may hold anything, brackets and spaces included.
-fn listed(pid: i32, stat: &[u8]) -> Option<Listed> {
+/// The words of `pid (name) state parent …` behind the name, which may hold anything, brackets and spaces included.
+fn after_name(stat: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
-    let mut words = stat[after_name..].split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    Some(stat[after_name..].split(|byte| *byte == b' ').filter(|word| !word.is_empty()))
+}
+
+fn listed(pid: i32, stat: &[u8]) -> Option<Listed> {
+    let mut words = after_name(stat)?;
     let zombie = matches!(words.next()?, b"Z" | b"X");
     let parent = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;
     Some(Listed { pid, parent, zombie })
@@ -339,6 +403,15 @@ impl Drop for Watch {
 mod tests {
     use super::*;
     use std::io::Write;
+
+    #[test]
+    fn numbers_of_processes_begin_again() {
+        let given = |number| was_given_since(number, 10, 20);
+        assert_eq!([10, 11, 20, 21].map(given), [false, true, true, false]);
+        let given = |number| was_given_since(number, 30, 4);
+        assert_eq!([30, 31, 1, 4, 5].map(given), [false, true, true, true, false]);
+        assert!(!was_given_since(7, 7, 7));
+    }
 
     #[test]
     fn a_name_cannot_disguise_a_process() {

@@ -90,10 +90,24 @@ impl Births {
     }
 
     #[expect(clippy::unused_self, reason = "as where it is told")]
-    pub(super) fn newest(&self) -> Option<i32> {
+    pub(super) fn now(&self) -> Option<Moment> {
         None
     }
+
+    #[expect(clippy::unused_self, reason = "as where it is told")]
+    pub(super) fn none_since(&self, moment: &Moment) -> bool {
+        match *moment {}
+    }
+
+    #[expect(clippy::unused_self, reason = "as where it is told")]
+    pub(super) fn is_since(&self, _pid: i32, moment: &Moment) -> bool {
+        match *moment {}
+    }
 }
+
+/// There is none from which births could be told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Moment {}
 
 /// All that descend from these.
 pub(super) fn descendants_of(roots: &BTreeSet<i32>, _lists: &mut Lists) -> BTreeSet<i32> {

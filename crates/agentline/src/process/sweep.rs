@@ -26,11 +26,12 @@ pub(crate) struct Sweeper {
 }
 
 /// The processes of an agent at one moment.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Census {
-    present: BTreeSet<i32>,
-    /// The number that had been given last to a process of whomever, before the look.
-    newest: Option<i32>,
+#[derive(Debug, Clone)]
+pub(crate) enum Census {
+    /// All that were there.
+    Of(BTreeSet<i32>),
+    /// All that had been born by then. To look at the clock is cheaper than to look for them.
+    At(os::Moment),
 }
 
 impl Sweeper {
@@ -42,14 +43,29 @@ impl Sweeper {
 
     /// Who is there now.
     pub(crate) fn census(&self) -> Census {
-        let newest = self.newest();
-        Census { present: self.present(), newest }
+        let now = self.births.as_ref().and_then(|births| births.now());
+        now.map_or_else(|| Census::Of(self.present()), Census::At)
     }
 
     /// Whether nobody can be there who was not there at the census: nobody was born anywhere since. To ask for that is
     /// cheaper than to look.
     pub(crate) fn is_clean(&self, before: &Census) -> bool {
-        before.newest.is_some() && before.newest == self.newest()
+        match (before, &self.births) {
+            (Census::At(moment), Some(births)) => births.none_since(moment),
+            _ => false,
+        }
+    }
+
+    /// Who is there now and was not there at the census.
+    fn strays(&self, before: &Census) -> Vec<i32> {
+        let present = self.present().into_iter();
+        match (before, &self.births) {
+            (Census::Of(known), _) => present.filter(|pid| !known.contains(pid)).collect(),
+            (Census::At(moment), Some(births)) => {
+                present.filter(|pid| births.is_since(*pid, moment)).collect()
+            }
+            (Census::At(_), None) => Vec::new(),
+        }
     }
 
     /// Kills everybody who was not there at the census, and says how many that were. Blocks.
@@ -60,7 +76,7 @@ impl Sweeper {
         let until = Instant::now() + PATIENCE;
         let mut killed = BTreeSet::new();
         loop {
-            let strays: Vec<i32> = self.present().difference(&before.present).copied().collect();
+            let strays = self.strays(before);
             // Stopped first, so that none can start another one meanwhile.
             strays.iter().for_each(|pid| unix::stop(*pid));
             for pid in &strays {
@@ -73,10 +89,6 @@ impl Sweeper {
             }
             std::thread::sleep(PAUSE);
         }
-    }
-
-    fn newest(&self) -> Option<i32> {
-        self.births.as_ref()?.newest()
     }
 
     fn present(&self) -> BTreeSet<i32> {
@@ -104,30 +116,33 @@ mod tests {
     #[test]
     fn who_was_born_since_the_census_is_told_from_the_others_however_soon() {
         let child = || std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let number = |child: &std::process::Child| child.id().cast_signed();
         let sweeper = Sweeper::new([std::process::id()], None);
         assert!(sweeper.births.is_some(), "the system tells of births");
+        let slow = Sweeper { births: None, ..sweeper.clone() };
         let (mut mine, mut strays) = (Vec::new(), Vec::new());
         for _ in 0..5 {
             mine.push(child());
-            let before = sweeper.census();
+            // Births in one tick are told apart as well as those in several.
+            let before = [sweeper.census(), slow.census()];
             strays.push(child());
-            let stray = strays.last().unwrap().id().cast_signed();
-            assert!(!sweeper.is_clean(&before) && !before.present.contains(&stray));
-            // Other tests have children of their own.
-            let here = sweeper.present();
-            let is_there = |of: &std::process::Child| here.contains(&of.id().cast_signed());
-            assert!(mine.iter().chain(&strays).all(is_there));
-            assert!(mine.iter().all(|of| before.present.contains(&of.id().cast_signed())));
+            for (sweeper, before) in [&sweeper, &slow].into_iter().zip(&before) {
+                assert!(!sweeper.is_clean(before));
+                // Other tests have children of their own.
+                let found = sweeper.strays(before);
+                assert!(found.contains(&number(strays.last().unwrap())), "{before:?}: {found:?}");
+                assert!(!mine.iter().any(|child| found.contains(&number(child))), "{before:?}: {found:?}");
+            }
         }
+        std::thread::sleep(Duration::from_millis(30));
+        let before = sweeper.census();
+        let found = sweeper.strays(&before);
+        assert!(!mine.iter().chain(&strays).any(|child| found.contains(&number(child))), "{found:?}");
         for mut child in mine.into_iter().chain(strays) {
             child.kill().unwrap();
             child.wait().unwrap();
         }
-        let unmoved = Census { newest: sweeper.newest(), ..sweeper.census() };
-        assert!(
-            sweeper.is_clean(&unmoved) || sweeper.newest() != unmoved.newest,
-            "others were born meanwhile"
-        );
-        assert!(!sweeper.is_clean(&Census::default()), "a system that tells nothing is not believed");
+        let all = Census::Of(BTreeSet::new());
+        assert!(!sweeper.is_clean(&all), "a system that tells nothing is not believed");
     }
 }
