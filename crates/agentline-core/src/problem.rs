@@ -88,6 +88,11 @@ fn distance(a: &[char], b: &str, most: usize) -> Option<usize> {
     if a.len().abs_diff(b.len()) > most {
         return None;
     }
+    // How they begin and end alike costs nothing.
+    let alike = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
+    let (a, b) = (&a[alike..], &b[alike..]);
+    let alike = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();
+    let (a, b) = (&a[..a.len() - alike], &b[..b.len() - alike]);
     // The rows of the table are needed for three letters only, and in each no more than what is that near its middle.
     let far = most + 1;
     let mut before = vec![far; b.len() + 1];

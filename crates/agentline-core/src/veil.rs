@@ -1,6 +1,7 @@
 //! Secrets leave by no door: one veil a connection, laid over what leaves it, never over frames to the agent.
 
 use crate::{Event, Outcome, Usage};
+use memchr::{memchr, memmem::Finder};
 use serde_json::value::RawValue;
 use std::{borrow::Cow, fmt};
 
@@ -15,6 +16,24 @@ const TELLING_PART: usize = 4;
 #[derive(Default, Clone)]
 pub struct Veil {
     secrets: Vec<Vec<char>>,
+    /// The same, where a text spells them as they are.
+    plain: Vec<Finder<'static>>,
+    /// The bytes that one of them can begin with, escaped or not.
+    starts: Bytes,
+}
+
+/// A set of bytes.
+#[derive(Default, Clone, Copy)]
+struct Bytes([u64; 4]);
+
+impl Bytes {
+    fn insert(&mut self, byte: u8) {
+        self.0[usize::from(byte >> 6)] |= 1 << (byte & 63);
+    }
+
+    fn contains(&self, byte: u8) -> bool {
+        self.0[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
+    }
 }
 
 impl fmt::Debug for Veil {
@@ -48,7 +67,14 @@ impl Veil {
         // Of two that begin alike, the longer one must be found first.
         secrets.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         secrets.dedup();
-        Self { secrets }
+        let mut veil = Self::default();
+        for secret in &secrets {
+            let bytes = secret.iter().collect::<String>().into_bytes();
+            veil.starts.insert(b'\\');
+            veil.starts.insert(bytes[0]);
+            veil.plain.push(Finder::new(&bytes).into_owned());
+        }
+        Self { secrets, ..veil }
     }
 
     /// Whether there is nothing to hide.
@@ -77,6 +103,15 @@ impl Veil {
 
     /// Where the first secret at or after `from` stands.
     fn find(&self, text: &str, from: usize) -> Option<(usize, usize)> {
+        let rest = text.as_bytes().get(from..)?;
+        if memchr(b'\\', rest).is_none() {
+            // Without an escape each letter stands for itself. Of two at one place the longer one is taken.
+            let found = self.plain.iter().filter_map(|secret| {
+                let at = from + secret.find(rest)?;
+                Some((at, at + secret.needle().len()))
+            });
+            return found.min_by_key(|(start, end)| (*start, std::cmp::Reverse(*end)));
+        }
         self.candidates(text, from).find_map(|at| {
             self.secrets
                 .iter()
@@ -100,9 +135,9 @@ impl Veil {
 
     /// Places where a secret could begin: its first letter, or an escape of it.
     fn candidates<'a>(&'a self, text: &'a str, from: usize) -> impl Iterator<Item = usize> + 'a {
-        let starts = move |c: char| c == '\\' || self.secrets.iter().any(|s| s[0] == c);
-        let quiet = self.secrets.is_empty();
-        text[from..].char_indices().filter(move |(_, c)| !quiet && starts(*c)).map(move |(i, _)| from + i)
+        // The byte that a letter begins with is in no other place of another.
+        let bytes = text.as_bytes()[from..].iter().enumerate();
+        bytes.filter(|(_, byte)| self.starts.contains(**byte)).map(move |(i, _)| from + i)
     }
 
     fn own(&self, text: &mut String) {
@@ -385,6 +420,24 @@ mod tests {
     #[test]
     fn of_two_secrets_the_longer_is_hidden_whole() {
         assert_eq!(Veil::new(["password", "password-two"]).text("x password-two y"), "x [redacted] y");
+    }
+
+    #[test]
+    fn a_text_without_escapes_is_hidden_like_one_with_them() {
+        let veil = Veil::new(["password", "password-two", "wordpass", "größte-Größe"]);
+        for text in [
+            "",
+            "nothing",
+            "password",
+            "passwordpass and passwordpassword-two",
+            "wordpassword",
+            "die größte-Größe, größte-Größ",
+        ] {
+            // With a backslash anywhere, each letter may be spelled in another way.
+            let escaped = format!("{text}\\");
+            assert_eq!(format!("{}\\", veil.text(text)), veil.text(&escaped), "{text}");
+        }
+        assert_eq!(veil.text("x wordpassword y"), "x [redacted]word y");
     }
 
     #[test]
