@@ -1,8 +1,8 @@
 //! What every agent tells about itself. One folder under `agents` implements it; nobody else knows an agent's facts.
 
 use crate::{
-    Dialogue, Ground, Launch, Look, Plan, Problem, ProjectRef, Prospect, SavedForm, SessionFile, SessionFold,
-    SessionRoot, Stance, Surface, ToolTable, Version, Words,
+    Dialogue, Ground, Launch, Look, Millis, Plan, Problem, ProjectRef, Prospect, SavedForm, SessionFile,
+    SessionFold, SessionRoot, Stance, Surface, ToolTable, Version, Words,
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -89,15 +89,21 @@ pub trait Agent: Sync + Send {
         self.tools().natives(tool).next()
     }
 
-    /// Where the file of a session grows while a run goes on, once it can be known.
-    fn session_spot(
-        &self,
-        agent_home: &Path,
-        cwd: &Path,
-        session: &str,
-        look: &dyn Look,
-    ) -> Option<SessionSpot> {
-        let _ = (agent_home, cwd, session, look);
+    /// The folder in which the files of this workspace's sessions grow while runs go on, once it can be known.
+    fn session_folder(&self, agent_home: &Path, cwd: &Path, look: &dyn Look) -> Option<PathBuf> {
+        let _ = (agent_home, cwd, look);
+        None
+    }
+
+    /// Where the file of a session grows in that folder.
+    fn session_spot(&self, folder: PathBuf, session: &str) -> SessionSpot {
+        SessionSpot::new(folder, session.to_owned())
+    }
+
+    /// What the file of a session is called that the agent makes at this moment, in milliseconds since 1970, where that
+    /// follows from nothing else.
+    fn session_file_made(&self, spot: &SessionSpot, at: Millis) -> Option<String> {
+        let _ = (spot, at);
         None
     }
 

@@ -43,6 +43,13 @@ pub(crate) fn minute(text: &str) -> Option<Millis> {
     Millis::try_from(minutes * 60_000).ok()
 }
 
+/// The minute of a moment in milliseconds since 1970, in UTC, as [`minute`] reads it.
+pub(crate) fn as_minute(at: Millis) -> String {
+    let minutes = at / 60_000;
+    let day = i64::try_from(minutes / (24 * 60)).unwrap_or(i64::MAX >> 1);
+    format!("{}T{:02}-{:02}", date(day), minutes / 60 % 24, minutes % 60)
+}
+
 /// The date of a day since 1970, such as `2026-11-15`.
 pub(crate) fn date(day: i64) -> String {
     // Years are counted from March of the year 0, so that a leap day is the last of its year.
@@ -128,5 +135,9 @@ mod tests {
         assert_eq!(minute("2026-11-15T13-16"), Some(1_794_748_560_000));
         assert_eq!(minute("1794748560000"), None);
         assert_eq!(minute("2026-11-15T13-1"), None);
+        assert_eq!(as_minute(1_794_748_560_000 + 59_999), "2026-11-15T13-16");
+        for at in (0..40_000_000).step_by(7_919).map(|minutes| minutes * 60_000) {
+            assert_eq!(minute(&as_minute(at)), Some(at));
+        }
     }
 }

@@ -11,6 +11,7 @@ use agentline_core::{
 use std::{
     fmt,
     future::Future,
+    io,
     path::Path,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
@@ -127,8 +128,18 @@ impl Answerer {
     /// # Errors
     /// A rule is none, or the workspace cannot be opened.
     pub fn new(request: &RunRequest, cwd: &Path) -> Result<Self, Problems> {
+        Self::with(request, cwd, Files::new(cwd, request.include_directories.iter().cloned()))
+    }
+
+    /// The same for a workspace whose links are resolved.
+    pub(crate) fn in_resolved(request: &RunRequest, cwd: &Path) -> Result<Self, Problems> {
+        let included = request.include_directories.iter().cloned();
+        Self::with(request, cwd, Files::of_resolved(cwd.to_owned(), included))
+    }
+
+    fn with(request: &RunRequest, cwd: &Path, files: io::Result<Files>) -> Result<Self, Problems> {
         let policy = Policy::new(request, cwd)?;
-        let files = Files::new(cwd, request.include_directories.iter().cloned()).map_err(|error| {
+        let files = files.map_err(|error| {
             let message = format!("`{}` cannot be opened: {error}", cwd.display());
             Problems(vec![Problem::new("working_dir", message).hint("name a folder that is there")])
         })?;

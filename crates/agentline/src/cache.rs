@@ -26,7 +26,7 @@ use crate::{
     finds::Finds,
     options::RunOptions,
     run::Run,
-    snapshot::prints::Remembered,
+    snapshot::{again::Snapshots, prints::Remembered},
 };
 use agentline_core::{CacheMark, CacheWish, Event, Notice, Record, RunRequest};
 use entry::Entry;
@@ -94,6 +94,7 @@ pub(crate) struct Memory {
     finds: Finds,
     files: Remembered,
     room: Room,
+    pub(crate) snapshots: Snapshots,
 }
 
 /// What the cache says about a run that is wanted.

@@ -516,22 +516,22 @@ impl Drive {
         for line in seat.follower.drain() {
             self.side_line(run, Side::SessionFile, line);
         }
-        // To go to a thread that may block, and back, costs more than to see that there is nothing to do there.
-        let is_quick = reported.is_empty()
+        // To go to a thread that may block, and back, costs more than to see that there is nothing to do there. What the
+        // run left running may still be writing.
+        if reported.is_empty()
+            && strays.as_ref().is_none_or(|(sweeper, census)| sweeper.is_clean(census))
             && before.as_ref().is_none_or(Before::is_small_and_unchanged)
-            && strays.as_ref().is_none_or(|(sweeper, census)| sweeper.is_clean(census));
+        {
+            let disk = before.map_or_else(Disk::default, Before::unchanged);
+            return self.feed(What::Answer { ask, answer: Answer::Settled(disk) });
+        }
         let look = move || {
-            // What the run left running may still be writing.
             if let Some((sweeper, census)) = strays {
                 sweeper.sweep(&census);
             }
             let disk = before.map_or_else(Disk::default, |before| before.compare(&reported));
-            Answer::Settled(disk)
+            (Vec::new(), Answer::Settled(disk))
         };
-        if is_quick {
-            return self.feed(What::Answer { ask, answer: look() });
-        }
-        let look = || (Vec::new(), look());
         let task = self.asks.tasks.spawn_blocking(look);
         let otherwise = lost_answer(&Ask::Settle { reported: Vec::new() });
         self.asks.open.insert(task.id(), Open { run, ask, otherwise, task });

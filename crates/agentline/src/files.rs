@@ -88,12 +88,19 @@ impl Files {
     /// # Errors
     /// The workspace cannot be opened.
     pub fn new(workspace: &Path, included: impl IntoIterator<Item = PathBuf>) -> io::Result<Self> {
-        let open = |path: &Path| {
-            let path = path.canonicalize()?;
-            Ok::<_, io::Error>(Root { folder: Folder::open(&path)?, path })
-        };
+        Self::of_resolved(workspace.canonicalize()?, included)
+    }
+
+    /// The same for a workspace whose links are resolved.
+    pub(crate) fn of_resolved(
+        workspace: PathBuf,
+        included: impl IntoIterator<Item = PathBuf>,
+    ) -> io::Result<Self> {
+        let open = |path: PathBuf| Ok::<_, io::Error>(Root { folder: Folder::open(&path)?, path });
+        let folders = included.into_iter().filter_map(|dir| workspace.join(dir).canonicalize().ok());
+        let folders: Vec<PathBuf> = folders.collect();
         let mut roots = vec![open(workspace)?];
-        roots.extend(included.into_iter().filter_map(|dir| open(&workspace.join(dir)).ok()));
+        roots.extend(folders.into_iter().filter_map(|folder| open(folder).ok()));
         Ok(Self { roots, max_read: MAX_READ })
     }
 

@@ -1,26 +1,68 @@
 //! Follows the file that an agent writes about its session while a run goes on.
 
 use crate::{litter::Litter, look::DiskLook};
-use agentline_core::{Agent, LineSplitter, Piece, SessionSpot};
+use agentline_core::{Agent, LineSplitter, Millis, Piece, SessionSpot};
 use std::{
     collections::BTreeMap,
     ffi::OsString,
     fs::File,
     io::{Read, Seek, SeekFrom},
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 /// The folder is listed again after this many looks: an agent may open a second file for the same session.
 const LOOKS_PER_LISTING: u32 = 10;
+/// The folders of so many workspaces are remembered for each agent.
+const MOST_FOLDERS: usize = 64;
+/// So much is read at once, at first.
+const READ: usize = 16 << 10;
 /// Lines longer than this are of no use to us.
 const LINE_CAP: usize = 256 << 20;
+
+/// The folder that stands for an agent's home.
+#[derive(Debug)]
+pub(crate) struct AgentHome {
+    pub(crate) path: PathBuf,
+    /// Where the sessions of workspaces were found in it.
+    folders: Mutex<BTreeMap<PathBuf, PathBuf>>,
+}
+
+impl AgentHome {
+    pub(crate) fn new(path: PathBuf) -> Arc<Self> {
+        Arc::new(Self { path, folders: Mutex::default() })
+    }
+
+    /// The folder of a workspace's sessions, as it was last found.
+    fn sessions_of(&self, cwd: &Path) -> Option<PathBuf> {
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner).get(cwd).cloned()
+    }
+
+    /// Finds the folder of a workspace's sessions.
+    fn find_sessions_of(&self, agent: &dyn Agent, cwd: &Path) -> Option<PathBuf> {
+        let found = agent.session_folder(&self.path, cwd, &DiskLook);
+        let mut all = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+        all.remove(cwd);
+        if let Some(found) = &found {
+            if all.len() >= MOST_FOLDERS {
+                all.clear();
+            }
+            all.insert(cwd.to_owned(), found.clone());
+        }
+        found
+    }
+}
 
 /// Where the lines of one session come from.
 pub(crate) struct Follower {
     agent: &'static dyn Agent,
-    agent_home: PathBuf,
+    home: Arc<AgentHome>,
     cwd: PathBuf,
     session: Option<String>,
+    /// When it was heard of, where it is a new one.
+    begun: Option<SystemTime>,
+    is_stored: bool,
     spot: Option<SessionSpot>,
     /// What was there before the run, with its size: only what is new belongs to the run.
     before: BTreeMap<PathBuf, u64>,
@@ -34,12 +76,14 @@ struct Followed {
 }
 
 impl Follower {
-    pub(crate) fn new(agent: &'static dyn Agent, agent_home: &Path, cwd: &Path) -> Self {
+    pub(crate) fn new(agent: &'static dyn Agent, home: &Arc<AgentHome>, cwd: &Path) -> Self {
         Self {
             agent,
-            agent_home: agent_home.to_owned(),
+            home: Arc::clone(home),
             cwd: cwd.to_owned(),
             session: None,
+            begun: None,
+            is_stored: false,
             spot: None,
             before: BTreeMap::new(),
             files: BTreeMap::new(),
@@ -49,6 +93,7 @@ impl Follower {
 
     /// Remembers what a stored session holds before a run goes on with it.
     pub(crate) fn remember(&mut self, session: &str) {
+        self.is_stored = true;
         self.find_spot(session);
         for path in self.listing() {
             let size = std::fs::metadata(&path).map_or(0, |m| m.len());
@@ -59,6 +104,7 @@ impl Follower {
     pub(crate) fn start(&mut self, session: &str) {
         if self.session.is_none() {
             self.session = Some(session.to_owned());
+            self.begun = (!self.is_stored).then(SystemTime::now);
         }
     }
 
@@ -92,14 +138,27 @@ impl Follower {
 
     /// A session of the same workspace, for when it turns out that nobody used it.
     pub(crate) fn litter(&self, session: &str) -> Litter {
-        let (home, cwd) = (self.agent_home.clone(), self.cwd.clone());
+        let (home, cwd) = (self.home.path.clone(), self.cwd.clone());
         Litter { agent: self.agent, home, cwd, session: session.to_owned() }
     }
 
     fn find_spot(&mut self, session: &str) {
         if self.spot.is_none() {
-            self.spot = self.agent.session_spot(&self.agent_home, &self.cwd, session, &DiskLook);
+            let folder = self.home.find_sessions_of(self.agent, &self.cwd);
+            self.spot = folder.map(|folder| self.agent.session_spot(folder, session));
         }
+    }
+
+    /// The only file that the session can have, where that is known.
+    fn only_file(&self) -> Option<PathBuf> {
+        let spot = self.spot.as_ref()?;
+        let name = |at: SystemTime| {
+            let at = at.duration_since(UNIX_EPOCH).ok()?.as_millis();
+            self.agent.session_file_made(spot, Millis::try_from(at).ok()?)
+        };
+        // All that was made since then is called the same.
+        let name = name(self.begun?).filter(|first| name(SystemTime::now()).as_ref() == Some(first))?;
+        Some(spot.folder.join(name))
     }
 
     fn listing(&self) -> Vec<PathBuf> {
@@ -113,34 +172,78 @@ impl Follower {
         files
     }
 
+    /// Opens the files of the session that are not open yet.
+    fn open_new(&mut self) {
+        if let Some(only) = self.only_file() {
+            if self.files.contains_key(&only) {
+                return;
+            }
+            if let Some(followed) = open(&only, 0) {
+                self.files.insert(only, followed);
+                return;
+            }
+        }
+        for path in self.listing() {
+            if !self.files.contains_key(&path)
+                && let Some(followed) = open(&path, self.before.get(&path).copied().unwrap_or(0))
+            {
+                self.files.insert(path, followed);
+            }
+        }
+    }
+
     fn look(&mut self, lines: &mut Vec<String>) {
         let Some(session) = self.session.clone() else { return };
-        self.find_spot(&session);
         if self.looks.is_multiple_of(LOOKS_PER_LISTING) || self.files.is_empty() {
-            for path in self.listing() {
-                if !self.files.contains_key(&path)
-                    && let Some(followed) = open(&path, self.before.get(&path).copied().unwrap_or(0))
-                {
-                    self.files.insert(path, followed);
-                }
+            let known = if self.spot.is_none() { self.home.sessions_of(&self.cwd) } else { None };
+            let is_remembered = known.is_some();
+            if let Some(folder) = known {
+                self.spot = Some(self.agent.session_spot(folder, &session));
+            }
+            self.open_new();
+            if self.files.is_empty() && (is_remembered || self.spot.is_none()) {
+                // It was not found yet, or is elsewhere by now.
+                self.spot = None;
+                self.find_spot(&session);
+                self.open_new();
             }
         }
         self.looks = self.looks.wrapping_add(1);
         let mut bytes = Vec::new();
         for followed in self.files.values_mut() {
             bytes.clear();
-            // What cannot be read now is read at the next look.
-            if followed.file.read_to_end(&mut bytes).is_ok() {
-                followed.splitter.push(&bytes, |piece| keep(piece, lines));
-            }
+            read_on(&mut followed.file, &mut bytes);
+            followed.splitter.push(&bytes, |piece| keep(piece, lines));
         }
     }
 }
 
 fn open(path: &Path, from: u64) -> Option<Followed> {
     let mut file = File::open(path).ok()?;
-    file.seek(SeekFrom::Start(from)).ok()?;
+    if from > 0 {
+        file.seek(SeekFrom::Start(from)).ok()?;
+    }
     Some(Followed { file, splitter: LineSplitter::new(LINE_CAP) })
+}
+
+/// Reads to the end as it is now. What cannot be read now is read at the next look.
+fn read_on(file: &mut File, bytes: &mut Vec<u8>) {
+    let mut read = 0;
+    loop {
+        bytes.resize((2 * read).max(READ), 0);
+        match file.read(&mut bytes[read..]) {
+            Ok(more) => {
+                read += more;
+                // A file gives all that there is room for, unless it ends there.
+                if more == 0 || read < bytes.len() {
+                    break;
+                }
+            }
+            Err(why) if why.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    bytes.truncate(read);
 }
 
 fn keep(piece: Piece<'_>, lines: &mut Vec<String>) {

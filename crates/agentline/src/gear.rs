@@ -204,7 +204,7 @@ impl Inner {
         if asked.plan.surface != Surface::Acp {
             return Ok(Gear { sides, ..Gear::none() });
         }
-        let mut answerer = Answerer::new(request, &asked.cwd)?;
+        let mut answerer = Answerer::in_resolved(request, &asked.cwd)?;
         if let Some(judge) = &options.judge {
             answerer = answerer.judge(judge.clone());
         }

@@ -37,6 +37,7 @@ mod run;
 mod run_messages;
 pub mod schema;
 mod seat;
+mod seen;
 mod session;
 pub mod sessions;
 pub mod settings;

@@ -15,7 +15,8 @@ pub(crate) struct Litter {
 impl Litter {
     /// Removes what of it says nothing.
     pub(crate) fn clear_away(&self) {
-        let spot = self.agent.session_spot(&self.home, &self.cwd, &self.session, &DiskLook);
+        let folder = self.agent.session_folder(&self.home, &self.cwd, &DiskLook);
+        let spot = folder.map(|folder| self.agent.session_spot(folder, &self.session));
         for file in spot.map(|spot| self.agent.litter(&spot, &DiskLook)).unwrap_or_default() {
             // It may be gone already; nothing depends on it.
             let _ = std::fs::remove_file(file);

@@ -3,6 +3,7 @@
 use crate::{
     agentline::Inner,
     drive::{LiveState, drive},
+    follow::AgentHome,
     link::{Bell, Held, link},
     process::SpawnError,
     ready::{Start, Trip},
@@ -10,7 +11,7 @@ use crate::{
     seat::{Boarding, Gone, Tell, refuse},
 };
 use agentline_core::Veil;
-use std::{path::PathBuf, time::Instant};
+use std::{sync::Arc, time::Instant};
 use tokio::{
     sync::{mpsc::UnboundedSender, watch},
     task::JoinHandle,
@@ -27,7 +28,7 @@ pub(crate) struct LiveHandle {
     launched: Launched,
     veil: Veil,
     /// The folder that stands for the agent's home.
-    pub(crate) agent_home: PathBuf,
+    pub(crate) agent_home: Arc<AgentHome>,
     /// The agent's process.
     pub(crate) pid: Option<u32>,
 }
@@ -49,7 +50,7 @@ impl LiveHandle {
         let (board, boarding) = tokio::sync::mpsc::unbounded_channel();
         let veil = Veil::new(&start.launch.secrets);
         let launched = Launched::of(&start.launch, &veil);
-        let agent_home = start.launch.agent_home.clone();
+        let agent_home = AgentHome::new(start.launch.agent_home.clone());
         let live = inner.go_live(start, mark, boarding, Bell::clone(&bell), begun)?;
         let state = live.state.subscribe();
         let (pid, gone) = (live.process.pid(), Gone::clone(&live.gone));

@@ -1,10 +1,14 @@
 //! A look at the disk that asks for everything once: whoever asks again is told the same, whatever happened meanwhile.
 
-use crate::{look::DiskLook, snapshot::stamp::Stamp};
+use crate::{
+    look::DiskLook,
+    seen::{Content, Seen, Sight},
+    snapshot::stamp::Stamp,
+};
 use agentline_core::Look;
 use std::{
     cell::RefCell,
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -21,6 +25,8 @@ pub(crate) struct LookOnce {
     guarded: Kept<bool>,
     /// What files and folders were like right before they were read.
     stamps: Kept<Option<Stamp>>,
+    /// Those of which more counts than what was read.
+    exact: RefCell<HashSet<PathBuf>>,
 }
 
 type Kept<T> = RefCell<HashMap<PathBuf, T>>;
@@ -35,6 +41,7 @@ impl Default for LookOnce {
             canonical: Kept::default(),
             guarded: Kept::default(),
             stamps: Kept::default(),
+            exact: RefCell::default(),
         }
     }
 }
@@ -53,46 +60,54 @@ impl LookOnce {
         once(&self.stamps, path, Stamp::of_path);
     }
 
+    /// Looks at a file or folder of which anything may count.
+    pub(crate) fn note(&self, path: &Path) {
+        self.mark(path);
+        self.exact.borrow_mut().insert(path.to_owned());
+    }
+
+    /// Looks whether something is there, of which nothing else counts.
+    pub(crate) fn note_presence(&self, path: &Path) {
+        self.exists(path);
+    }
+
     /// What was seen, for whoever wants to know later whether it is still so. `None` where that could not be told: times
     /// say nothing of what happens right after they were set.
     pub(crate) fn seen(self) -> Option<Seen> {
-        let stamps = self.stamps.into_inner();
-        if stamps.values().flatten().any(|stamp| stamp.is_racy(self.began)) {
-            return None;
-        }
         let mut sights: BTreeMap<PathBuf, Vec<Sight>> = BTreeMap::new();
         let mut add = |path, sight| sights.entry(path).or_default().push(sight);
-        for (path, stamp) in stamps {
-            add(path, stamp.map_or(Sight::Absent, Sight::Like));
+        let (mut read, mut listed) = (self.read.into_inner(), self.list.into_inner());
+        let exact = self.exact.into_inner();
+        for (path, stamp) in self.stamps.into_inner() {
+            let is_young = stamp.is_some_and(|stamp| stamp.is_racy(self.began));
+            let content = match (read.remove(&path).flatten(), listed.remove(&path).flatten()) {
+                _ if exact.contains(&path) => None,
+                (Some(bytes), None) => Some(Content::Bytes(bytes)),
+                (None, Some(names)) => Some(Content::Names(names)),
+                _ => None,
+            };
+            let sight = match (stamp, content) {
+                (None, _) => Sight::Absent,
+                (Some(stamp), Some(content)) => Sight::told(content, (!is_young).then_some(stamp)),
+                (Some(_), None) if is_young => return None,
+                (Some(stamp), None) => Sight::Like(stamp),
+            };
+            add(path, sight);
         }
         for (path, exists) in self.exists.into_inner() {
             add(path, if exists { Sight::Present } else { Sight::Absent });
         }
+        // What is not there leads nowhere and is guarded by nobody.
+        let is_away = |path: &Path| path.symlink_metadata().is_err();
         for (path, real) in self.canonical.into_inner() {
-            add(path, Sight::Leads(real));
+            let sight = if real.is_none() && is_away(&path) { Sight::Absent } else { Sight::Leads(real) };
+            add(path, sight);
         }
         for (path, guarded) in self.guarded.into_inner() {
-            add(path, Sight::Guarded(guarded));
+            let sight = if !guarded && is_away(&path) { Sight::Absent } else { Sight::Guarded(guarded) };
+            add(path, sight);
         }
-        let mut seen = Vec::with_capacity(sights.len());
-        let mut absent: Option<PathBuf> = None;
-        for (path, mut sights) in sights {
-            let is_absent = sights.contains(&Sight::Absent);
-            if is_absent {
-                // Nothing else can be told of what is not there.
-                sights = vec![Sight::Absent];
-            } else if sights.iter().any(|sight| matches!(sight, Sight::Like(_))) {
-                sights.retain(|sight| *sight != Sight::Present);
-            }
-            // Nor can anything be in a folder that is not there.
-            if !is_absent || !absent.as_ref().is_some_and(|folder| path.starts_with(folder)) {
-                seen.extend(sights.into_iter().map(|sight| (path.clone(), sight)));
-            }
-            if is_absent && !absent.as_ref().is_some_and(|folder| path.starts_with(folder)) {
-                absent = Some(path);
-            }
-        }
-        Some(Seen(seen))
+        Some(Seen::of(sights))
     }
 }
 
@@ -120,7 +135,7 @@ impl Look for LookOnce {
     }
 
     fn runnable(&self, path: &Path) -> bool {
-        self.mark(path);
+        self.note(path);
         DiskLook.runnable(path)
     }
 
@@ -132,37 +147,10 @@ impl Look for LookOnce {
         match self.read.borrow().get(path) {
             Some(known) => known.clone().filter(|bytes| bytes.len() <= most),
             None => {
-                self.mark(path);
+                self.note(path);
                 DiskLook.small(path, most)
             }
         }
-    }
-}
-
-/// What a look has seen.
-#[derive(Debug)]
-pub(crate) struct Seen(Vec<(PathBuf, Sight)>);
-
-#[derive(Debug, PartialEq)]
-enum Sight {
-    Absent,
-    Present,
-    Like(Stamp),
-    /// The path with all links resolved.
-    Leads(Option<PathBuf>),
-    Guarded(bool),
-}
-
-impl Seen {
-    /// Whether a look would see the same now.
-    pub(crate) fn is_still_so(&self) -> bool {
-        self.0.iter().all(|(path, sight)| match sight {
-            Sight::Absent => path.metadata().is_err(),
-            Sight::Present => path.metadata().is_ok(),
-            Sight::Like(before) => Stamp::of_path(path).as_ref() == Some(before),
-            Sight::Leads(real) => DiskLook.canonical(path) == *real,
-            Sight::Guarded(guarded) => DiskLook.guarded(path) == *guarded,
-        })
     }
 }
 
@@ -207,10 +195,11 @@ mod tests {
             fs::write(at("folder/file"), "one").unwrap();
             fs::write(at("small"), "one").unwrap();
             fs::write(at("aside/unseen"), "one").unwrap();
-            for name in ["link", "new"] {
+            for name in ["link", "new", "nowhere", "dangling"] {
                 let _ = fs::remove_file(at(name));
             }
             symlink("folder", at("link")).unwrap();
+            symlink("aside/target", at("dangling")).unwrap();
             settle();
             let look = LookOnce::default();
             look.read(&at("folder/file"));
@@ -220,9 +209,11 @@ mod tests {
             look.exists(&at("new"));
             look.read(&at("new/deep/file"));
             look.canonical(&at("link"));
+            look.canonical(&at("nowhere"));
+            look.exists(&at("dangling/file"));
             look.seen().unwrap()
         };
-        let changes: [(&str, &dyn Fn()); 9] = [
+        let changes: [(&str, &dyn Fn()); 11] = [
             ("content", &|| fs::write(at("folder/file"), "two").unwrap()),
             ("content of the same age and size", &|| {
                 let age = fs::metadata(at("folder/file")).unwrap().modified().unwrap();
@@ -238,6 +229,11 @@ mod tests {
                 fs::create_dir_all(at("new/deep")).unwrap();
                 fs::write(at("new/deep/file"), "").unwrap();
             }),
+            ("what a link leads to", &|| {
+                fs::create_dir(at("aside/target")).unwrap();
+                fs::write(at("aside/target/file"), "").unwrap();
+            }),
+            ("a name that leads somewhere", &|| fs::write(at("nowhere"), "").unwrap()),
             ("a link", &|| {
                 fs::remove_file(at("link")).unwrap();
                 symlink("other", at("link")).unwrap();
@@ -246,7 +242,10 @@ mod tests {
         for (what, change) in changes {
             let _ = fs::remove_dir_all(at("new"));
             let seen = begin();
-            assert!(seen.is_still_so());
+            // At first nobody knows what the folders were like, then they are known; and then one changes.
+            assert!(seen.is_still_so() && seen.is_still_so());
+            fs::write(at("unasked"), "").unwrap();
+            assert!(seen.is_still_so() && seen.is_still_so());
             fs::write(at("aside/unseen"), "two").unwrap();
             assert!(seen.is_still_so(), "nobody looked at it");
             change();
@@ -255,12 +254,30 @@ mod tests {
     }
 
     #[test]
-    fn what_was_just_written_is_not_vouched_for() {
+    fn what_was_just_written_is_vouched_for_only_where_its_content_is_known() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         fs::write(&file, "one").unwrap();
         let look = LookOnce::default();
-        look.read(&file);
+        look.note(&file);
         assert!(look.seen().is_none());
+        let look = LookOnce::default();
+        look.read(&file);
+        let seen = look.seen().unwrap();
+        for _ in 0..3 {
+            // However soon, and whatever else is written meanwhile.
+            fs::write(&file, "one").unwrap();
+            fs::write(dir.path().join("other"), "").unwrap();
+            assert!(seen.is_still_so());
+            fs::write(&file, "two").unwrap();
+            assert!(!seen.is_still_so());
+        }
+        let look = LookOnce::default();
+        look.list(dir.path());
+        let seen = look.seen().unwrap();
+        fs::write(dir.path().join("more"), "").unwrap();
+        assert!(!seen.is_still_so());
+        fs::remove_file(dir.path().join("more")).unwrap();
+        assert!(seen.is_still_so(), "the same names are there again");
     }
 }

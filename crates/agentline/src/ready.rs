@@ -5,7 +5,7 @@ use crate::{
     detect::{Detection, detect},
     drive::Live,
     error::Error,
-    follow::Follower,
+    follow::{AgentHome, Follower},
     gear::{Gear, Served, Sides},
     link::{Bell, Driven},
     litter::Litter,
@@ -178,8 +178,8 @@ impl Inner {
             if asked.plan.surface == Surface::Acp {
                 served = self.serve(&asked, options, &start.launch.servers)?;
             }
-            let home = &start.launch.agent_home;
-            let trip = self.trip(&asked, &start.launch, home, options, Served::Now(served))?;
+            let home = AgentHome::new(start.launch.agent_home.clone());
+            let trip = self.trip(&asked, &start.launch, &home, options, Served::Now(served))?;
             Ok(Box::new(Ready { start, trip }))
         });
         match ready {
@@ -193,7 +193,7 @@ impl Inner {
     pub(crate) fn make_trip(
         &self,
         request: RunRequest,
-        agent_home: &Path,
+        agent_home: &Arc<AgentHome>,
         options: &RunOptions,
         sides: Option<Sides>,
     ) -> Result<Result<Box<Trip>, NotBegun>, Error> {
@@ -204,7 +204,7 @@ impl Inner {
         // A value is handed in by the tool that the session was opened with, else as text.
         let served = Served::Already { sides, hands_in: options.schema.is_some() };
         let options = self.with_schema(&mut asked, options)?;
-        let launch = self.launch(&asked, agent_home, NO_SESSION)?;
+        let launch = self.launch(&asked, &agent_home.path, NO_SESSION)?;
         Ok(Ok(Box::new(self.trip(&asked, &launch, agent_home, &options, served)?)))
     }
 
@@ -301,7 +301,7 @@ impl Inner {
         &self,
         asked: &Asked,
         launch: &Launch,
-        agent_home: &Path,
+        agent_home: &Arc<AgentHome>,
         options: &RunOptions,
         served: Served,
     ) -> Result<Trip, Error> {
@@ -309,7 +309,9 @@ impl Inner {
         if let Some(session) = asked.plan.request.resume.as_ref().and(launch.session_id.as_deref()) {
             follower.remember(session);
         }
-        let before = Before::look(&asked.cwd, &self.active_runs(), &self.temp_dir(), &launch.folders);
+        let snapshots = &self.memory.snapshots;
+        let before =
+            Before::look(snapshots, &asked.cwd, &self.active_runs(), &self.temp_dir(), &launch.folders);
         let mut order = self.order(asked, launch);
         if let Served::Now(Some(serving)) = &served
             && asked.plan.surface == Surface::Acp
@@ -330,7 +332,7 @@ impl Inner {
     }
 
     /// Makes ready the opening of a session that no run wants yet. Blocks.
-    pub(crate) fn opening_trip(&self, asked: &Asked, launch: &Launch, agent_home: &Path) -> Trip {
+    pub(crate) fn opening_trip(&self, asked: &Asked, launch: &Launch, agent_home: &Arc<AgentHome>) -> Trip {
         let mut order = self.order(asked, launch);
         order.only_open = true;
         order.settle = false;

@@ -5,7 +5,7 @@ use crate::{
     ready::not_started, run::Run, schema::Schema, seat::Tell,
 };
 use agentline_core::{Event, ModelInfo, Problem, Problems, RunRequest, Spent, Surface, Tokens, Want};
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 /// A conversation with a live agent. Dropping it ends the agent and everything that it started.
 ///
@@ -185,7 +185,7 @@ impl Session {
         request.record = None;
         let same_servers = request.mcp_servers == self.request.mcp_servers
             && request.mcp_settings_path == self.request.mcp_settings_path;
-        let home = self.live.agent_home.clone();
+        let home = Arc::clone(&self.live.agent_home);
         let (mut options, sides) = (self.options.clone(), self.sides.clone());
         if request.output_schema != self.request.output_schema {
             options.schema = None;

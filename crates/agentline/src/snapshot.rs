@@ -23,6 +23,7 @@
 //! What it cannot see: files that are tracked by git although an ignore rule covers them, unless a tool reported them.
 
 mod active;
+pub(crate) mod again;
 mod compare;
 mod content;
 mod lines;
@@ -32,7 +33,7 @@ pub(crate) mod stamp;
 mod walk;
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 pub use active::ActiveRun;
@@ -99,7 +100,7 @@ pub struct Snapshot {
     /// The bytes of all paths, relative to the root and with `/`, one after the other.
     paths: Vec<u8>,
     /// What is known of contents, sorted by the number of the entry.
-    contents: Vec<(u32, Known)>,
+    contents: Arc<Vec<(u32, Known)>>,
     /// The folders that were walked, the workspace itself included; none where they are too many to be looked at again.
     folders: Vec<Entry>,
     skipped: u64,
@@ -198,7 +199,7 @@ impl Snapshot {
             began,
             entries: self.entries.clone(),
             paths: self.paths.clone(),
-            contents: Vec::new(),
+            contents: Arc::default(),
             folders: self.folders.clone(),
             skipped: 0,
             truncated: false,

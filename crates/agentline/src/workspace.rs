@@ -1,7 +1,7 @@
 //! What the disk says about a run: a look before, a look after, and whether others were there.
 
 use crate::prepare::PRIVATE;
-use crate::snapshot::{ActiveRun, ChangeKind, Snapshot, SnapshotOptions};
+use crate::snapshot::{ActiveRun, ChangeKind, Snapshot, SnapshotOptions, again::Snapshots};
 use agentline_core::{Change, Disk, DiskChange};
 use std::path::{Path, PathBuf};
 
@@ -17,13 +17,19 @@ pub(crate) struct Before {
 }
 
 impl Before {
-    /// Looks at the workspace. `stores` are folders in which the agent keeps its sessions. Blocks.
-    pub(crate) fn look(cwd: &Path, runtime_dir: &Path, temp_dir: &Path, stores: &[PathBuf]) -> Self {
-        let active = ActiveRun::enter(runtime_dir, cwd).ok();
+    /// Looks at the workspace, whose links are resolved. `stores` are folders in which the agent keeps its sessions. Blocks.
+    pub(crate) fn look(
+        snapshots: &Snapshots,
+        cwd: &Path,
+        runtime_dir: &Path,
+        temp_dir: &Path,
+        stores: &[PathBuf],
+    ) -> Self {
+        let active = ActiveRun::enter_resolved(runtime_dir, cwd).ok();
         let options = SnapshotOptions::default();
         let own = stores.iter().map(|store| (store.clone(), ""));
         let own = own.chain([(runtime_dir.to_owned(), ""), (temp_dir.to_owned(), PRIVATE)]).collect();
-        Self { cwd: cwd.to_owned(), snapshot: Snapshot::take(cwd, &options), options, active, own }
+        Self { cwd: cwd.to_owned(), snapshot: snapshots.take(cwd, &options), options, active, own }
     }
 
     /// How the paths begin, in the workspace, of what is no work of the agent's, but what it or we keep about the run: a
@@ -44,6 +50,13 @@ impl Before {
     /// Whether a comparison will find nothing, and that at once.
     pub(crate) fn is_small_and_unchanged(&self) -> bool {
         self.snapshot.is_small_and_still_true()
+    }
+
+    /// What is told of a workspace in which nothing has changed.
+    pub(crate) fn unchanged(self) -> Disk {
+        let mut disk = Disk::default();
+        disk.shared = self.active.is_some_and(ActiveRun::leave);
+        disk
     }
 
     /// Looks again and compares. Blocks.
@@ -73,7 +86,7 @@ impl Before {
             })
             .collect();
         disk.changes.extend(unchanged);
-        disk.shared = self.active.is_some_and(|a| a.overlapped());
+        disk.shared = self.active.is_some_and(ActiveRun::leave);
         disk.unknown = self.snapshot.truncated() || after.truncated();
         disk
     }

@@ -26,9 +26,9 @@ mod user;
 mod versions;
 
 use crate::{
-    Abilities, Agent, Card, Dialogue, Ground, Launch, Look, Plan, Problem, ProjectRef, Prospect, Repertoire,
-    RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SessionSpot, SignIn, Stance, Surface, Talk,
-    ToolTable, Version, Words,
+    Abilities, Agent, Card, Dialogue, Ground, Launch, Look, Millis, Plan, Problem, ProjectRef, Prospect,
+    Repertoire, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SessionSpot, SignIn, Stance,
+    Surface, Talk, ToolTable, Version, Words,
 };
 use std::{
     collections::BTreeMap,
@@ -145,8 +145,16 @@ impl Agent for Gemini {
         &tools::TOOLS
     }
 
-    fn session_spot(&self, home: &Path, cwd: &Path, session: &str, look: &dyn Look) -> Option<SessionSpot> {
-        store::spot(home, cwd, session, look)
+    fn session_folder(&self, agent_home: &Path, cwd: &Path, look: &dyn Look) -> Option<PathBuf> {
+        store::chats(agent_home, cwd, look)
+    }
+
+    fn session_spot(&self, folder: PathBuf, session: &str) -> SessionSpot {
+        store::spot(folder, session)
+    }
+
+    fn session_file_made(&self, spot: &SessionSpot, at: Millis) -> Option<String> {
+        Some(store::file_made(spot, at))
     }
 
     fn leftovers(&self, spot: &SessionSpot, existed_before: &[PathBuf], look: &dyn Look) -> Vec<PathBuf> {

@@ -7,6 +7,7 @@ use super::{
 use crate::{
     agentline::{Agentline, Inner},
     error::Error,
+    follow::AgentHome,
     gear::Served,
     link::{Bell, Came, Driven, Held},
     live::LiveHandle,
@@ -15,7 +16,6 @@ use crate::{
 };
 use agentline_core::{Event, Failure, Kind, Millis, Outcome, Record, Verdict, Want};
 use std::{
-    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -53,7 +53,7 @@ impl Begun {
 }
 
 /// Makes the run ready for a process that has its home there. Blocks.
-fn trip(inner: &Inner, wanted: &Wanted, agent_home: &Path) -> Result<Trip, Error> {
+fn trip(inner: &Inner, wanted: &Wanted, agent_home: &Arc<AgentHome>) -> Result<Trip, Error> {
     let launch = &wanted.fit.launch;
     let served = inner.serve(&wanted.asked, &wanted.options, &launch.servers)?;
     let mut trip = inner.trip(&wanted.asked, launch, agent_home, &wanted.options, Served::Now(served))?;
@@ -133,7 +133,7 @@ impl Carrier {
         let made = match made {
             Some(made) => made,
             None => {
-                let (wanted, home) = (Arc::clone(&self.wanted), place.live.agent_home.clone());
+                let (wanted, home) = (Arc::clone(&self.wanted), Arc::clone(&place.live.agent_home));
                 self.agentline.blocking(move |inner| trip(inner, &wanted, &home).map(Box::new)).await
             }
         };
@@ -305,7 +305,7 @@ async fn open_spare(agentline: &Agentline, lanes: &Arc<Lanes>, wanted: &Arc<Want
         Grant::Start(right) => start(agentline, right, wanted).await.ok()?,
         Grant::Refused(_) => return None,
     };
-    let (for_trip, home) = (Arc::clone(wanted), place.live.agent_home.clone());
+    let (for_trip, home) = (Arc::clone(wanted), Arc::clone(&place.live.agent_home));
     let opening =
         agentline.blocking(move |inner| inner.opening_trip(&for_trip.asked, &for_trip.fit.launch, &home));
     let run = place.live.board(opening.await, Tell::AtOnce);

@@ -6,9 +6,10 @@ use crate::{
     agentline::Inner,
     error::Error,
     look::DiskLook,
-    look_once::{LookOnce, Seen},
+    look_once::LookOnce,
     ready::{Asked, NO_SESSION},
     run::Launched,
+    seen::Seen,
 };
 use agentline_core::{Agent, Launch, Plan, Problems, Program, Veil, Words};
 use std::{
@@ -111,7 +112,8 @@ impl Launches {
                 cwd: asked.cwd.clone(),
                 home: inner.here.home.clone(),
                 env: inner.here.env.clone(),
-                seen,
+                // The workspace was resolved for the run.
+                seen: seen.without_place_of(&asked.cwd),
                 fit: Arc::clone(&fit),
             };
             let mut all = self.lock();
@@ -185,10 +187,13 @@ mod tests {
         fs::write(&settings, r#"{"a": 1}"#).unwrap();
         let (changed, _) = find(RunRequest::new("one"), &[]);
         assert!(!Arc::ptr_eq(&first, &changed) && changed.key != first.key);
-        assert!(!Arc::ptr_eq(&changed, &find(RunRequest::new("one"), &[]).0), "its time is too young");
+        // What counts is what a file says, not when it was written.
+        fs::write(&settings, r#"{"a": 1}"#).unwrap();
+        fs::write(dir.path().join(".gemini/passing"), "").unwrap();
+        fs::remove_file(dir.path().join(".gemini/passing")).unwrap();
+        assert!(Arc::ptr_eq(&changed, &find(RunRequest::new("three"), &[]).0));
         settle();
-        let (later, _) = find(RunRequest::new("one"), &[]);
-        assert!(Arc::ptr_eq(&later, &find(RunRequest::new("three"), &[]).0) && later.key == changed.key);
+        assert!(Arc::ptr_eq(&changed, &find(RunRequest::new("three"), &[]).0));
         let mut wrong = RunRequest::new("one");
         wrong.prompt_file = Some("missing.md".into());
         wrong.include_directories = vec!["missing".into()];

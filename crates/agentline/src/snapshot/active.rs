@@ -30,6 +30,7 @@ pub struct ActiveRun {
     files: RunFiles,
     lock: File,
     met_at_start: bool,
+    is_over: bool,
 }
 
 impl ActiveRun {
@@ -41,15 +42,24 @@ impl ActiveRun {
     ///
     /// When the folder cannot be written to, or its file system has no locks.
     pub fn enter(runtime_dir: &Path, workspace: &Path) -> io::Result<Self> {
-        let workspace = workspace.canonicalize()?;
-        fs::create_dir_all(runtime_dir)?;
+        Self::enter_resolved(runtime_dir, &workspace.canonicalize()?)
+    }
+
+    /// The same for a workspace whose links are resolved.
+    pub(crate) fn enter_resolved(runtime_dir: &Path, workspace: &Path) -> io::Result<Self> {
         let files = RunFiles::new(runtime_dir, &Uuid::new_v4().to_string());
-        let entered = Self::show(&files, &workspace).and_then(|lock| {
-            let met_at_start = meet_others(runtime_dir, &files, &workspace)?;
+        let shown = match Self::show(&files, workspace) {
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir_all(runtime_dir).and_then(|()| Self::show(&files, workspace))
+            }
+            shown => shown,
+        };
+        let entered = shown.and_then(|lock| {
+            let met_at_start = meet_others(runtime_dir, &files, workspace)?;
             Ok((lock, met_at_start))
         });
         match entered {
-            Ok((lock, met_at_start)) => Ok(Self { files, lock, met_at_start }),
+            Ok((lock, met_at_start)) => Ok(Self { files, lock, met_at_start, is_over: false }),
             Err(why) => {
                 files.remove();
                 Err(why)
@@ -61,6 +71,22 @@ impl ActiveRun {
     #[must_use]
     pub fn overlapped(&self) -> bool {
         self.met_at_start || self.files.met.exists()
+    }
+
+    /// Ends it, and says whether any other run was active there at any moment.
+    pub(crate) fn leave(mut self) -> bool {
+        self.is_over = true;
+        self.end() || self.met_at_start
+    }
+
+    /// Says whether somebody has left a mark.
+    fn end(&self) -> bool {
+        // It was renamed, and a mark is seldom there.
+        let _ = fs::remove_file(&self.files.run);
+        let is_met = fs::remove_file(&self.files.met).is_ok();
+        // A forked child may still hold a copy of the file, and with it the lock.
+        let _ = self.lock.unlock();
+        is_met
     }
 
     fn show(files: &RunFiles, workspace: &Path) -> io::Result<File> {
@@ -77,13 +103,9 @@ impl ActiveRun {
 
 impl Drop for ActiveRun {
     fn drop(&mut self) {
-        // It was renamed, and a mark is seldom there.
-        let _ = fs::remove_file(&self.files.run);
-        if self.files.met.exists() {
-            let _ = fs::remove_file(&self.files.met);
+        if !self.is_over {
+            self.end();
         }
-        // A forked child may still hold a copy of the file, and with it the lock.
-        let _ = self.lock.unlock();
     }
 }
 

@@ -69,7 +69,7 @@ impl Snapshot {
         let mut contents: Vec<_> =
             numbered.filter_map(|(number, entry)| Some((number, known(&entry.stamp, entry)?))).collect();
         contents.shrink_to_fit();
-        self.contents = contents;
+        self.contents = contents.into();
         self
     }
 }

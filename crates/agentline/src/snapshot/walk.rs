@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use ignore::{DirEntry, Error, WalkBuilder, WalkState};
@@ -21,7 +21,7 @@ pub(super) fn take(root: &Path, options: &SnapshotOptions) -> Snapshot {
         began,
         entries: Vec::new(),
         paths: Vec::new(),
-        contents: Vec::new(),
+        contents: Arc::default(),
         folders: Vec::new(),
         skipped: 0,
         truncated: false,

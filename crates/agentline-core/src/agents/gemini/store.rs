@@ -72,9 +72,14 @@ pub(super) fn taken(id: &str, home: &Path, cwd: &Path, look: &dyn Look) -> Optio
 }
 
 /// Where the file of a session grows.
-pub(super) fn spot(home: &Path, cwd: &Path, session: &str, look: &dyn Look) -> Option<SessionSpot> {
+pub(super) fn spot(folder: PathBuf, session: &str) -> SessionSpot {
     let start: String = session.chars().take(8).collect();
-    Some(SessionSpot::new(chats(home, cwd, look)?, format!("-{start}.jsonl")))
+    SessionSpot::new(folder, format!("-{start}.jsonl"))
+}
+
+/// What the file of a session is called that is made at a moment.
+pub(super) fn file_made(spot: &SessionSpot, at: Millis) -> String {
+    format!("session-{}{}", moment::as_minute(at), spot.suffix)
 }
 
 /// The empty twins that a resumed run left. The CLI writes one in a later minute than the session's first, takes it
@@ -101,7 +106,7 @@ pub(super) fn unsaid(spot: &SessionSpot, look: &dyn Look) -> Vec<PathBuf> {
 /// When a stored session may be opened over ACP: in the minute in which its file was made, the CLI would write a new
 /// beginning into that same file, and what was said before would be gone.
 pub(super) fn not_before(session: &str, home: &Path, cwd: &Path, look: &dyn Look) -> Option<Millis> {
-    let spot = spot(home, cwd, session, look)?;
+    let spot = spot(chats(home, cwd, look)?, session);
     let begun =
         |name: String| moment::minute(name.strip_prefix("session-")?.strip_suffix(spot.suffix.as_str())?);
     let last = look.list(&spot.folder)?.into_iter().filter_map(begun).max()?;

@@ -1,0 +1,190 @@
+//! Remembers the snapshots of small workspaces: one in which nothing has happened since is not walked again.
+
+use std::collections::VecDeque;
+use std::env::{home_dir, var_os};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use super::{SMALL, Snapshot, SnapshotOptions};
+use crate::{look_once::LookOnce, seen::Seen};
+
+/// How many workspaces are remembered.
+const MOST: usize = 16;
+
+/// The snapshots that were taken lately.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshots {
+    known: Mutex<VecDeque<Arc<Known>>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    snapshot: Snapshot,
+    /// What the ignore rules were read from.
+    rules: Seen,
+}
+
+impl Snapshots {
+    /// As [`Snapshot::take`], of a workspace whose links are resolved. Blocks.
+    pub(crate) fn take(&self, root: &Path, options: &SnapshotOptions) -> Snapshot {
+        let began = SystemTime::now();
+        let known = self.lock().iter().find(|known| known.snapshot.root == root).cloned();
+        if let Some(known) = known {
+            if known.rules.is_still_so() && known.snapshot.is_small_and_still_true() {
+                return known.snapshot.taken_at(began);
+            }
+            self.lock().retain(|other| !Arc::ptr_eq(other, &known));
+        }
+        let look = LookOnce::default();
+        let snapshot = Snapshot::take(root, options);
+        if snapshot.root == root
+            && snapshot.is_settled()
+            && snapshot.can_note_rules(&look)
+            && let Some(rules) = look.seen()
+        {
+            let mut all = self.lock();
+            all.truncate(MOST - 1);
+            all.push_front(Arc::new(Known { snapshot: snapshot.taken_at(snapshot.began), rules }));
+        }
+        snapshot
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Arc<Known>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Snapshot {
+    /// Whether it is small, and its times tell of everything that happens after it: they say nothing of what happens
+    /// right after they were set.
+    fn is_settled(&self) -> bool {
+        let mut all = self.folders.iter().chain(&self.entries);
+        cfg!(unix)
+            && !self.folders.is_empty()
+            && self.folders.len() + self.entries.len() <= SMALL
+            && self.complete()
+            && all.all(|entry| !entry.stamp.is_racy(self.began))
+    }
+
+    /// The same, found again at another moment.
+    fn taken_at(&self, began: SystemTime) -> Self {
+        Self {
+            root: self.root.clone(),
+            began,
+            entries: self.entries.clone(),
+            paths: self.paths.clone(),
+            contents: Arc::clone(&self.contents),
+            folders: self.folders.clone(),
+            skipped: self.skipped,
+            truncated: self.truncated,
+        }
+    }
+
+    /// Looks at all that the ignore rules of the workspace are read from, where that is known. What has changed since the
+    /// snapshot began is too young to be believed.
+    fn can_note_rules(&self, look: &LookOnce) -> bool {
+        let inside = self.folders.iter().map(|folder| self.on_disk(self.path(folder)));
+        for folder in self.root.ancestors().map(Path::to_owned).chain(inside) {
+            let git = folder.join(".git");
+            look.note_presence(&git);
+            if git.is_file() {
+                // The rest of a linked work tree is elsewhere.
+                return false;
+            }
+            look.note(&git.join("info/exclude"));
+            look.note(&folder.join(".gitignore"));
+        }
+        git_settings().iter().for_each(|file| look.note(file));
+        ignore::gitignore::gitconfig_excludes_path().iter().for_each(|file| look.note(file));
+        true
+    }
+}
+
+/// The files in which git may be told of a file with the user's own excludes.
+fn git_settings() -> Vec<PathBuf> {
+    let named = |name: &str| var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let home = home_dir();
+    let below_home = |path: &str| home.as_ref().map(|home| home.join(path));
+    let config = named("XDG_CONFIG_HOME").or_else(|| below_home(".config"));
+    let system = named("GIT_CONFIG_SYSTEM").unwrap_or_else(|| "/etc/gitconfig".into());
+    let all = [
+        named("GIT_CONFIG_GLOBAL"),
+        below_home(".gitconfig"),
+        config.map(|c| c.join("git/config")),
+        Some(system),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use crate::snapshot::ChangeKind;
+    use std::{fs, time::Duration};
+
+    /// Times say nothing of what happens right after they were set.
+    fn settle() {
+        std::thread::sleep(Duration::from_millis(150));
+    }
+
+    #[test]
+    fn what_has_not_changed_is_not_walked_again_and_what_has_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let options = SnapshotOptions::default();
+        let snapshots = Snapshots::default();
+        let is_known = || !snapshots.lock().is_empty();
+        let write = |name: &str, text: &str| fs::write(root.join(name), text).unwrap();
+        let changes = |before: &Snapshot| -> Vec<(String, ChangeKind)> {
+            let after = before.take_again(&options);
+            before.compare(&after, &[]).into_iter().map(|change| (change.path, change.kind)).collect()
+        };
+        write("a.txt", "one\n");
+        snapshots.take(&root, &options);
+        assert!(!is_known(), "its times are too young");
+        settle();
+        let first = snapshots.take(&root, &options);
+        assert!(is_known());
+        let again = snapshots.take(&root, &options);
+        assert!(Arc::ptr_eq(&first.contents, &again.contents) && again.began > first.began);
+        assert_eq!(changes(&again), []);
+        // What it holds is what was there when it was found again.
+        write("a.txt", "two\n");
+        write("b.txt", "new\n");
+        assert_eq!(
+            changes(&again),
+            [("a.txt".into(), ChangeKind::Modified), ("b.txt".into(), ChangeKind::Created)]
+        );
+        assert_eq!(again.compare(&again.take_again(&options), &[])[0].removed, Some(1));
+        assert_eq!(snapshots.take(&root, &options).file_count(), 2);
+        assert!(!is_known());
+        // Rules count too, even those of a file that they hide themselves.
+        fs::create_dir(root.join("sub")).unwrap();
+        write("sub/.gitignore", "*\n");
+        settle();
+        assert_eq!(snapshots.take(&root, &options).file_count(), 2);
+        assert!(is_known());
+        write("sub/.gitignore", "c*\n");
+        assert_eq!(snapshots.take(&root, &options).file_count(), 3);
+        settle();
+        assert_eq!(snapshots.take(&root, &options).file_count(), 3);
+        assert!(is_known());
+        write(".gitignore", "b.txt\n");
+        assert_eq!(snapshots.take(&root, &options).file_count(), 3, "and .gitignore instead of b.txt");
+        // Above the workspace as well, where it is in a repository.
+        settle();
+        let inner = root.join("sub");
+        snapshots.take(&inner, &options);
+        assert!(is_known());
+        fs::create_dir_all(root.join(".git/info")).unwrap();
+        write("sub/x.log", "");
+        write(".gitignore", "*.log\n");
+        assert_eq!(snapshots.take(&inner, &options).file_count(), 1, "only its own rules");
+        settle();
+        snapshots.take(&inner, &options);
+        assert!(is_known());
+        write(".gitignore", "");
+        assert_eq!(snapshots.take(&inner, &options).file_count(), 2);
+    }
+}
