@@ -213,7 +213,7 @@ mod tests {
             look.exists(&at("dangling/file"));
             look.seen().unwrap()
         };
-        let changes: [(&str, &dyn Fn()); 11] = [
+        let changes: [(&str, &dyn Fn()); 13] = [
             ("content", &|| fs::write(at("folder/file"), "two").unwrap()),
             ("content of the same age and size", &|| {
                 let age = fs::metadata(at("folder/file")).unwrap().modified().unwrap();
@@ -234,6 +234,10 @@ mod tests {
                 fs::write(at("aside/target/file"), "").unwrap();
             }),
             ("a name that leads somewhere", &|| fs::write(at("nowhere"), "").unwrap()),
+            ("a folder in which a file may come that nobody would notice", &|| {
+                fs::create_dir(at("new")).unwrap();
+            }),
+            ("a link that leads nowhere yet", &|| symlink("aside/unseen-yet", at("nowhere")).unwrap()),
             ("a link", &|| {
                 fs::remove_file(at("link")).unwrap();
                 symlink("other", at("link")).unwrap();

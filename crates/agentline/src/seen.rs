@@ -4,7 +4,7 @@
 use crate::{look::DiskLook, snapshot::stamp::Stamp};
 use agentline_core::Look as _;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
     time::SystemTime,
@@ -48,14 +48,15 @@ struct Missing {
     /// It would have to come to this folder first, which changes with that.
     folder: PathBuf,
     stamp: LastStamp,
-    paths: Vec<PathBuf>,
+    /// What must come to it, directly, at the least.
+    first: BTreeSet<PathBuf>,
 }
 
 impl Seen {
     /// What was seen of each path.
     pub(crate) fn of(sights: BTreeMap<PathBuf, Vec<Sight>>) -> Self {
         let mut seen = Self { sights: Vec::with_capacity(sights.len()), missing: Vec::new() };
-        let mut missing: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
+        let mut missing: BTreeMap<PathBuf, BTreeSet<PathBuf>> = BTreeMap::new();
         let mut absent: Option<PathBuf> = None;
         for (path, mut sights) in sights {
             if !sights.iter().any(|sight| matches!(sight, Sight::Absent)) {
@@ -70,14 +71,16 @@ impl Seen {
                 continue;
             }
             match comes_to(&path) {
-                Some(folder) => missing.entry(folder.to_owned()).or_default().push(path.clone()),
+                Some((folder, first)) => {
+                    missing.entry(folder.to_owned()).or_default().insert(first.to_owned());
+                }
                 None => seen.sights.push((path.clone(), Sight::Absent)),
             }
             absent = Some(path);
         }
         let missing = missing.into_iter();
         seen.missing =
-            missing.map(|(folder, paths)| Missing { folder, paths, stamp: LastStamp::default() }).collect();
+            missing.map(|(folder, first)| Missing { folder, first, stamp: LastStamp::default() }).collect();
         seen
     }
 
@@ -97,14 +100,14 @@ impl Seen {
     }
 }
 
-/// The folder to which something must come before there can be anything at a path where nothing is.
-fn comes_to(path: &Path) -> Option<&Path> {
-    let (mut below, mut folder) = (path, path.parent()?);
+/// The folder to which something must come before there can be anything at a path where nothing is, and what that is.
+fn comes_to(path: &Path) -> Option<(&Path, &Path)> {
+    let (mut first, mut folder) = (path, path.parent()?);
     while !folder.is_dir() {
-        (below, folder) = (folder, folder.parent()?);
+        (first, folder) = (folder, folder.parent()?);
     }
     // Where a link leads nowhere, it may come elsewhere.
-    below.symlink_metadata().is_err().then_some(folder)
+    first.symlink_metadata().is_err().then_some((folder, first))
 }
 
 impl Sight {
@@ -152,7 +155,7 @@ impl LastStamp {
 
 impl Missing {
     fn is_still_so(&self) -> bool {
-        let are_missing = || self.paths.iter().all(|path| path.metadata().is_err());
+        let are_missing = || self.first.iter().all(|path| path.symlink_metadata().is_err());
         self.stamp.is_still_so(&self.folder, are_missing)
     }
 }

@@ -206,9 +206,9 @@ impl Snapshot {
         }
     }
 
-    /// Whether it is so small that a look at all of it takes no time, and nothing has changed since.
+    /// Whether it is so small that a look at all of it takes no time, and that shows that nothing has changed since.
     pub(crate) fn is_small_and_still_true(&self) -> bool {
-        self.folders.len() + self.entries.len() <= SMALL && self.is_still_true()
+        self.is_settled() && self.is_still_true()
     }
 
     /// Whether a walk would find what this one found: what comes to a folder or goes from it leaves its time there, and

@@ -257,7 +257,8 @@ impl Acp {
         };
         let models = &session.models;
         // An agent that tells no models takes any, and says itself what is wrong with it.
-        if !models.all.is_empty() && !models.all.contains(&wish.id) {
+        let is_told = !wish.strict && session.unlisted.as_ref() == Some(&wish.id);
+        if !models.all.is_empty() && !models.all.contains(&wish.id) && !is_told {
             let meant = nearest(&wish.id, models.all.iter().map(String::as_str));
             let meant = meant.map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
             let text =
@@ -268,7 +269,15 @@ impl Acp {
                 return self.fail(run, Some(failure), say);
             }
             say.event(run, Event::warning("unknown_model", format!("{meant}{text}")));
+            // Whoever only opens a session for others hears nothing.
+            if !self.turns.get(&run).is_some_and(|turn| turn.order.only_open)
+                && let Some(session) = self.session_of(run)
+            {
+                session.unlisted = Some(wish.id.clone());
+            }
         }
+        let Some(session) = self.sessions.get(&id) else { return };
+        let models = &session.models;
         if models.current.as_ref() == Some(&wish.id) {
             return self.wait_for_tools(run, say);
         }

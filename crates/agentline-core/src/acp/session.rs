@@ -62,6 +62,8 @@ pub(crate) struct Session {
     pub(crate) run: Option<RunId>,
     pub(crate) modes: Choices,
     pub(crate) models: Choices,
+    /// The model outside the agent's list that a run in it was warned of last.
+    pub(crate) unlisted: Option<String>,
     /// What it was opened with.
     pub(crate) servers: BTreeMap<String, McpServer>,
     /// What it had cost when the agent last said so, in US dollars; `None` where its beginning was not seen.

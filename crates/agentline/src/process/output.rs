@@ -83,13 +83,24 @@ impl Output {
 
     /// Appends what one of the streams is known to have, without waiting.
     pub(super) fn read(&mut self, into: &mut Vec<u8>) -> Option<Std> {
+        #[cfg(unix)]
+        if let Source::Pipe(pipe) = &mut self.stdout {
+            if self.err_floods {
+                // Nobody waits for it meanwhile.
+                pipe.look();
+            } else if !self.err_may_wait && pipe.has_known() {
+                // The runtime may not have told yet of what was written to stderr before that.
+                self.err_may_wait = self.watch.as_mut().is_some_and(|watch| watch.heard() > 0);
+            }
+        }
+        let is_file = matches!(self.stdout, Source::File(_));
         // What an agent says on stderr before it speaks on stdout is also read before; only a flood has to wait.
         let err_comes_last = self.err_floods;
         let order = if err_comes_last { [Std::Out, Std::Err] } else { [Std::Err, Std::Out] };
         let found = order.into_iter().find(|stream| {
             let read = match stream {
                 Std::Out => self.stdout.read(into),
-                Std::Err if self.err_may_wait => self.stderr.read(into),
+                Std::Err if self.err_may_wait || is_file => self.stderr.read(into),
                 Std::Err => 0,
             };
             read > 0
@@ -205,13 +216,37 @@ mod tests {
 
     #[tokio::test]
     async fn the_streams_take_turns() {
-        let (mut output, stdout, stderr) = Output::open(Via::TailedFile).unwrap();
-        let flood = vec![b'x'; 1 << 20];
-        std::fs::File::from(stdout).write_all(b"one line").unwrap();
-        std::fs::File::from(stderr).write_all(&flood).unwrap();
-        assert_eq!(output.waiting(), (1 << 20) + 8);
-        let turns: Vec<_> = std::iter::from_fn(|| output.read(&mut Vec::new())).collect();
-        assert_eq!(turns, [Std::Err, Std::Out, Std::Err, Std::Err, Std::Err]);
-        assert_eq!(output.waiting(), 0);
+        for via in [Via::TailedFile, Via::Pipe] {
+            let (mut output, stdout, stderr) = Output::open(via).unwrap();
+            let flood = vec![b'x'; 1 << 20];
+            std::fs::File::from(stdout).write_all(b"one line").unwrap();
+            std::fs::File::from(stderr).write_all(&flood).unwrap();
+            assert_eq!(output.waiting(), (1 << 20) + 8);
+            let turns: Vec<_> = std::iter::from_fn(|| output.read(&mut Vec::new())).collect();
+            assert_eq!(turns, [Std::Err, Std::Out, Std::Err, Std::Err, Std::Err]);
+            assert_eq!(output.waiting(), 0);
+        }
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn what_was_said_on_stderr_first_is_read_first() {
+        let (mut output, stdout, stderr) = Output::open(Via::Pipe).unwrap();
+        let (mut stdout, mut stderr) = (std::fs::File::from(stdout), std::fs::File::from(stderr));
+        let mut bytes = Vec::new();
+        stdout.write_all(b"a").unwrap();
+        output.written().await;
+        assert_eq!(output.read(&mut bytes), Some(Std::Out));
+        for _ in 0..50 {
+            // While the runtime had no turn to tell of them.
+            stderr.write_all(b"why").unwrap();
+            stdout.write_all(b"b").unwrap();
+            let mut turns = Vec::new();
+            while turns.len() < 2 {
+                output.written().await;
+                turns.extend(std::iter::from_fn(|| output.read(&mut bytes)));
+            }
+            assert_eq!(turns, [Std::Err, Std::Out]);
+        }
     }
 }

@@ -190,6 +190,11 @@ impl Pipe {
         read
     }
 
+    /// Whether bytes are known to wait.
+    pub(super) fn has_known(&self) -> bool {
+        self.known > 0
+    }
+
     /// Looks how much is there.
     pub(super) fn look(&mut self) {
         self.known = self.waiting();

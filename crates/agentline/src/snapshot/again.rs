@@ -58,7 +58,7 @@ impl Snapshots {
 impl Snapshot {
     /// Whether it is small, and its times tell of everything that happens after it: they say nothing of what happens
     /// right after they were set.
-    fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         let mut all = self.folders.iter().chain(&self.entries);
         cfg!(unix)
             && !self.folders.is_empty()
@@ -94,6 +94,8 @@ impl Snapshot {
             }
             look.note(&git.join("info/exclude"));
             look.note(&folder.join(".gitignore"));
+            // Another kind of repository ends the reach of rules as well.
+            look.note_presence(&folder.join(".jj"));
         }
         git_settings().iter().for_each(|file| look.note(file));
         ignore::gitignore::gitconfig_excludes_path().iter().for_each(|file| look.note(file));

@@ -136,10 +136,11 @@ pub(super) fn arguments(plan: &Plan, version: Option<Version>) -> Vec<String> {
         add("-m", model);
     }
     match mode(request).id.as_str() {
-        // Told for the process in any case: each session is in it at once, and whoever has forbidden this mode in the
-        // settings is heeded, which the CLI does not do where a session is brought into it later.
-        "yolo" => add("--approval-mode", "yolo"),
         "default" => {}
+        // Told for the process as well: each session is in it at once, and whoever has forbidden this mode in the settings
+        // is heeded, which the CLI does not do where a session is brought into it later. Arguments of the caller's may
+        // say the same, which the CLI would take amiss.
+        "yolo" if request.agent_args.is_none() => add("--approval-mode", "yolo"),
         _ if has(version, versions::ACP_MODES) => {}
         "autoEdit" => add("--approval-mode", "auto_edit"),
         other => add("--approval-mode", other),

@@ -114,7 +114,10 @@ fn old_versions_are_told_on_their_command_line() {
         agent_args: Some(vec!["--experimental-acp".into(), "-d".into()]),
         ..RunRequest::new("x")
     };
-    assert!(live(own).args.join(" ").starts_with("gemini.js --experimental-acp -d --session-id"));
+    assert!(live(own.clone()).args.join(" ").starts_with("gemini.js --experimental-acp -d --session-id"));
+    let own = live(own.model("m").permission_mode(PermissionMode::Bypass));
+    assert!(own.args.join(" ").starts_with("gemini.js --experimental-acp -d --session-id"));
+    assert!(own.preset.is_empty() && own.mode.is_some() && own.model.is_some(), "its sessions are told");
     let found = live_on("0.24.0", RunRequest::new("x").resume("latest")).unwrap_err();
     assert_eq!(found[0].key, "resume");
 }

@@ -300,6 +300,24 @@ fn models_unchecked() {
         let told = format!("{:?}", desk.player.events().collect::<Vec<_>>());
         assert_eq!(told.contains("unknown_model"), !strict, "{told}");
     }
+    // In one session it is told once, and to a run: not where the session is only opened.
+    let mut desk = Desk::gemini();
+    let mut order = order();
+    order.model = Some(ModelWish::new("gemini-3.9-flash", false));
+    let warnings = |desk: &Desk| {
+        format!("{:?}", desk.player.events().collect::<Vec<_>>()).matches("unknown_model").count()
+    };
+    order.only_open = true;
+    desk.player.prompt(order.clone());
+    desk.reply("session/new", &models);
+    let opened = warnings(&desk);
+    order.only_open = false;
+    order.session = Want::Open("s".into());
+    for _ in 0..2 {
+        desk.player.prompt(order.clone());
+        desk.reply("session/prompt", &json!({"stopReason": "end_turn"}));
+    }
+    assert_eq!(warnings(&desk) - opened, 1);
     // What was set blindly fails at the prompt.
     assert_eq!(
         outcome(&recorded::find("gemini/errors").play(), 13).error.as_ref().unwrap().kind,
