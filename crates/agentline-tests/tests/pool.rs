@@ -146,11 +146,14 @@ async fn what_belongs_to_a_process_gets_another_one_and_what_belongs_to_a_sessio
 
     let plan = state(&run(&pool, stage.sharing("state").model("fake-small")).await);
     let wild = state(&run(&pool, stage.request("state").model("fake-small")).await);
+    let other = state(&run(&pool, stage.request("state").model("fake-other")).await);
     let bare = state(&run(&pool, stage.request("state")).await);
     assert_eq!((&plan["mode"], &plan["model"]), (&"plan".into(), &"fake-small".into()));
     assert_eq!((&wild["mode"], &wild["model"]), (&"yolo".into(), &"fake-small".into()));
-    assert_eq!((&bare["pid"], &bare["mode"]), (&wild["pid"], &"yolo".into()));
-    assert_ne!(bare["model"], wild["model"], "the model of another run");
+    assert_eq!((&other["pid"], &other["model"]), (&wild["pid"], &"fake-other".into()));
+    // A process that was started for a model is none for a run that names none.
+    assert_eq!((bare["pid"] == wild["pid"], &bare["mode"]), (false, &"yolo".into()));
+    assert!(bare["model"] != wild["model"] && bare["model"] != other["model"], "the model of another run");
     let history = run(&pool, stage.request("history")).await;
     assert_eq!(history.text.matches("history").count(), 1, "{}", history.text);
     assert!(!history.text.contains("state"), "{}", history.text);

@@ -93,7 +93,7 @@ pub(super) fn of_process(asked: &Asked, launch: &Launch) -> Key {
         asked.agent.card().id,
         asked.program.version,
         asked.plan.request.max_line_bytes,
-        launch.model.is_some(),
+        launch.preset.is_empty(),
     );
     Key(text.finish())
 }
