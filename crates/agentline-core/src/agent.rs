@@ -100,8 +100,8 @@ pub trait Agent: Sync + Send {
         SessionSpot::new(folder, session.to_owned())
     }
 
-    /// What the file of a session is called that the agent makes at this moment, in milliseconds since 1970, where that
-    /// follows from nothing else.
+    /// What the file of a session is called that the agent makes at this moment, in milliseconds since 1970, where the name
+    /// follows from the moment alone.
     fn session_file_made(&self, spot: &SessionSpot, at: Millis) -> Option<String> {
         let _ = (spot, at);
         None
