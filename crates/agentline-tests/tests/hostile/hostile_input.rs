@@ -1,0 +1,1 @@
+//! No file, schema or answer outruns the timeout of a run.

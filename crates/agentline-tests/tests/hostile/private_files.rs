@@ -1,0 +1,1 @@
+//! Private directories are private, locked and intact for as long as a process uses them.

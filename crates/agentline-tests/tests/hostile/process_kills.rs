@@ -1,0 +1,1 @@
+//! Nothing survives when agentline, its supervisor or both are killed.

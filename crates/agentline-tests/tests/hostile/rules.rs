@@ -1,0 +1,1 @@
+//! No spelling of a refused command or path evades its rule.

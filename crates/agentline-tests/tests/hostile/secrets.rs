@@ -1,0 +1,1 @@
+//! A secret stays redacted however it is spelled or split.
