@@ -4,6 +4,7 @@ use crate::{
     link::Bell,
     litter::Litter,
     prepare,
+    private_dir::PrivateDir,
     process::{Happening, Process, Signal, Std, Sweeper},
     seat::{Boarding, Gone, Seat, Tell, gone_by, lost_answer, refuse},
     tape_file::TapeFile,
@@ -49,7 +50,7 @@ pub(crate) struct Live {
     pub(crate) max_line: usize,
     pub(crate) begun: Instant,
     /// Removed when the process is gone: its private folder, and the workspace where that was made for it.
-    pub(crate) private: (tempfile::TempDir, Option<std::sync::Arc<tempfile::TempDir>>),
+    pub(crate) private: (PrivateDir, Option<std::sync::Arc<PrivateDir>>),
     /// What may have to go back to the user from the private folder.
     pub(crate) copy_back: Vec<(PathBuf, PathBuf)>,
     /// Runs that want a place. When nobody can send one any more, the process is retired.

@@ -171,7 +171,7 @@ pub fn ensure(
     if let Ok(program) = job.installed() {
         return Ok(program);
     }
-    fs::create_dir_all(&job.agents).map_err(|e| job.cache_error("make", &job.agents, e))?;
+    crate::private_dir::create_dir_all(&job.agents).map_err(|e| job.cache_error("make", &job.agents, e))?;
     let lock = job.lock(on)?;
     // Who held the lock before us may have done the work.
     if let Ok(program) = job.installed() {

@@ -29,6 +29,7 @@ mod look_once;
 mod options;
 mod pool;
 mod prepare;
+mod private_dir;
 pub mod process;
 pub mod provider;
 mod ready;

@@ -1,56 +1,26 @@
 //! Carries a launch out: the private folder, its files and links.
 
-use crate::error::Error;
+use crate::{error::Error, private_dir};
 use agentline_core::Launch;
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// How the names of private folders begin; the process that made one follows.
-pub(crate) const PRIVATE: &str = "agentline-run-";
-
-/// Makes a private folder that is removed with the run. A process that was killed could not remove its own, so those of
-/// processes that are gone are removed now.
-pub(crate) fn private_folder(parent: &Path) -> Result<tempfile::TempDir, Error> {
-    remove_orphans(parent);
-    // The default of `tempfile` is a folder that only its owner may enter.
-    tempfile::Builder::new()
-        .prefix(&format!("{PRIVATE}{}-", std::process::id()))
-        .tempdir_in(parent)
-        .map_err(Error::io("make a private folder in", parent))
-}
-
-fn remove_orphans(parent: &Path) {
-    // Only where it can be told which processes live.
-    if !Path::new("/proc/self").exists() {
-        return;
-    }
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let maker =
-            name.to_str().and_then(|name| name.strip_prefix(PRIVATE)?.split('-').next()?.parse::<u32>().ok());
-        if maker.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            // Another user's folder stays, and links in it are removed, not followed.
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
-}
-
 /// Writes everything that the launch wants to find.
 pub(crate) fn carry_out(launch: &Launch) -> Result<(), Error> {
     for folder in &launch.folders {
-        fs::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
+        private_dir::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
     }
     for file in &launch.files {
         if let Some(parent) = file.path.parent() {
-            fs::create_dir_all(parent).map_err(Error::io("make the folder", parent))?;
+            private_dir::create_dir_all(parent).map_err(Error::io("make the folder", parent))?;
         }
-        fs::write(&file.path, &file.content).map_err(Error::io("write", &file.path))?;
+        private_dir::write_new(&file.path, &file.content).map_err(Error::io("write", &file.path))?;
     }
     for (at, to) in &launch.links {
         if let Some(parent) = at.parent() {
-            fs::create_dir_all(parent).map_err(Error::io("make the folder", parent))?;
+            private_dir::create_dir_all(parent).map_err(Error::io("make the folder", parent))?;
         }
         link(to, at).map_err(Error::io("link", at))?;
     }
@@ -105,22 +75,5 @@ mod tests {
         let read = |name: &str| fs::read_to_string(at(&format!("user-{name}"))).unwrap();
         assert_eq!((read("linked").as_str(), read("replaced").as_str()), ("old", "new"));
         assert!(!at("user-missing").exists());
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn folders_of_processes_that_are_gone_are_removed_and_what_they_link_to_stays() {
-        let parent = tempfile::tempdir().unwrap();
-        let kept = parent.path().join("of-the-user");
-        fs::create_dir_all(&kept).unwrap();
-        fs::write(kept.join("settings.json"), "{}").unwrap();
-        // No process has this number: it is above what the system gives.
-        let orphan = parent.path().join(format!("{PRIVATE}4294967295-abc"));
-        fs::create_dir_all(&orphan).unwrap();
-        link(&kept, &orphan.join("link")).unwrap();
-        let first = private_folder(parent.path()).unwrap();
-        assert!(!orphan.exists() && kept.join("settings.json").exists());
-        let _second = private_folder(parent.path()).unwrap();
-        assert!(first.path().exists(), "the folder of a living process stays");
     }
 }

@@ -12,6 +12,7 @@ use crate::{
     look_once::LookOnce,
     options::RunOptions,
     prepare,
+    private_dir::{self, PRIVATE, PrivateDir, WORKSPACE},
     process::{Process, Spawn, SpawnError, Via},
     seat::{Boarding, Seat, Tell},
     tape_file::TapeFile,
@@ -42,16 +43,16 @@ pub(crate) struct Asked {
     pub(crate) cwd: PathBuf,
     pub(crate) who: Who,
     /// The workspace, where it is one that is made for the run and removed with it.
-    pub(crate) temporary: Option<Arc<tempfile::TempDir>>,
+    pub(crate) temporary: Option<Arc<PrivateDir>>,
 }
 
 /// A process that is ready to be started.
 pub(crate) struct Start {
     pub(crate) agent: &'static dyn Agent,
     pub(crate) launch: Launch,
-    pub(crate) private: tempfile::TempDir,
+    pub(crate) private: PrivateDir,
     /// A workspace that is removed with the process.
-    pub(crate) workspace: Option<Arc<tempfile::TempDir>>,
+    pub(crate) workspace: Option<Arc<PrivateDir>>,
     pub(crate) tape: Option<TapeFile>,
     pub(crate) max_line: usize,
 }
@@ -64,7 +65,7 @@ pub(crate) struct Trip {
     before: Option<Before>,
     pub(crate) gear: Gear,
     /// A workspace that is removed with the run.
-    pub(crate) workspace: Option<Arc<tempfile::TempDir>>,
+    pub(crate) workspace: Option<Arc<PrivateDir>>,
     /// What must be hidden besides the secrets that the process was started with.
     pub(crate) secrets: Vec<String>,
 }
@@ -270,7 +271,9 @@ impl Inner {
 
     /// Makes a process ready to be started that also hides these secrets. Blocks.
     fn start(&self, asked: &Asked, secrets: Vec<String>) -> Result<Start, Error> {
-        let private = prepare::private_folder(&self.temp_dir())?;
+        let temp_dir = self.temp_dir();
+        let private = PrivateDir::create(&temp_dir, PRIVATE)
+            .map_err(Error::io("make a private directory in", &temp_dir))?;
         let mut launch = self.launch(asked, private.path(), &uuid::Uuid::new_v4().to_string())?;
         launch.secrets.extend(secrets);
         let tape = self.tape(asked, &launch)?;
@@ -291,7 +294,7 @@ impl Inner {
         // An agent whose own working directory is removed cannot start a program any more; and it keeps something for
         // every folder that it was ever started in, so it is always the same one.
         let cwd = self.here.cache.join("pool");
-        std::fs::create_dir_all(&cwd).map_err(Error::io("make the folder", &cwd))?;
+        private_dir::create_dir_all(&cwd).map_err(Error::io("make the folder", &cwd))?;
         start.launch.cwd = cwd.canonicalize().map_err(Error::io("find the folder", &cwd))?;
         Ok(start)
     }
@@ -383,12 +386,12 @@ impl Inner {
     }
 
     /// A folder for a run that shall have none of the user's.
-    fn temporary_workspace(&self, request: &RunRequest) -> Result<Option<Arc<tempfile::TempDir>>, Error> {
+    fn temporary_workspace(&self, request: &RunRequest) -> Result<Option<Arc<PrivateDir>>, Error> {
         if !request.temporary_workspace || request.working_dir.is_some() {
             return Ok(None);
         }
         let parent = self.temp_dir();
-        let made = tempfile::Builder::new().prefix("agentline-workspace-").tempdir_in(&parent);
+        let made = PrivateDir::create(&parent, WORKSPACE);
         Ok(Some(Arc::new(made.map_err(Error::io("make a workspace in", parent))?)))
     }
 

@@ -1,5 +1,6 @@
 //! Writes the tape of a run while it goes on.
 
+use crate::private_dir;
 use agentline_core::{Input, LineVeil, Millis, TapeHeader, Veil, tape_frame, tape_line};
 use std::{
     fs::File,
@@ -16,7 +17,7 @@ pub(crate) struct TapeFile {
 
 impl TapeFile {
     pub(crate) fn create(path: &Path, header: &TapeHeader, veil: Veil) -> io::Result<Self> {
-        let out = BufWriter::with_capacity(64 << 10, File::create(path)?);
+        let out = BufWriter::with_capacity(64 << 10, private_dir::create_file(path)?);
         let mut tape = Self { out, veil: LineVeil::new(veil), failed: false };
         tape.line(&header.line());
         tape.out.flush()?;

@@ -1,6 +1,6 @@
 //! What the disk says about a run: a look before, a look after, and whether others were there.
 
-use crate::prepare::PRIVATE;
+use crate::private_dir::PRIVATE;
 use crate::snapshot::{ActiveRun, ChangeKind, Snapshot, SnapshotOptions, again::Snapshots};
 use agentline_core::{Change, Disk, DiskChange};
 use std::path::{Path, PathBuf};

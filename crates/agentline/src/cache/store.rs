@@ -2,6 +2,7 @@
 //! vanish at any time.
 
 use super::entry::Entry;
+use crate::private_dir;
 use serde::Serialize;
 use std::{
     collections::HashMap,
@@ -130,7 +131,7 @@ impl Store {
     fn write(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
         let path = self.path(key);
         let parent = path.parent().unwrap_or(&self.folder);
-        make_private(parent)?;
+        private_dir::create_dir_all(parent)?;
         let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(parent)?;
         io::Write::write_all(&mut file, bytes)?;
         file.persist(&path)?;
@@ -209,15 +210,6 @@ impl Store {
             })
             .collect()
     }
-}
-
-/// Makes a folder that others cannot look into: answers may be private.
-fn make_private(folder: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
 }
 
 #[cfg(test)]

@@ -7,13 +7,14 @@ use crate::{
     error::Error,
     options::RunOptions,
     pool::{Pool, PoolOptions},
+    private_dir,
     process::Supervisor,
 };
 use agentline_core::{Event, PriceTable, agents::Roster};
 use std::{
     fs::{self, File, Permissions},
     future::Future,
-    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -104,8 +105,7 @@ pub async fn serve(here: &Here, options: DaemonOptions, stop: impl Future<Output
 /// Makes sure that this is the only daemon here. The seat is ours until the file is closed, however we end.
 fn take_seat(socket: &Path) -> Result<File, Error> {
     let folder = socket.parent().unwrap_or(Path::new("."));
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(Error::io("make the folder", folder))?;
+    private_dir::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
     let found = fs::symlink_metadata(folder).map_err(Error::io("look at", folder))?;
     if !found.is_dir() || Some(found.uid()) != super::own_uid() {
         let not_ours =
@@ -114,7 +114,7 @@ fn take_seat(socket: &Path) -> Result<File, Error> {
     }
     fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(Error::io("guard", folder))?;
     let path = socket.with_extension("lock");
-    let lock = File::create(&path).map_err(Error::io("make", &path))?;
+    let lock = private_dir::create_file(&path).map_err(Error::io("make", &path))?;
     match lock.try_lock() {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => {

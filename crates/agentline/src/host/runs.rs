@@ -14,6 +14,7 @@ use crate::{
     answer::{Judge, Permit},
     cache::Looked,
     options::RunOptions,
+    private_dir::{self, ATTACHMENTS, PrivateDir},
     ready::{stopped_before, time_until},
     run::Run,
     run_messages::{Completer, RunMessages},
@@ -43,7 +44,7 @@ pub(super) struct Wanted {
     /// What the host should hear about its keys.
     pub(super) notices: Vec<Notice>,
     /// Files that were sent with the request; they live as long as the run.
-    pub(super) sent: Option<tempfile::TempDir>,
+    pub(super) sent: Option<PrivateDir>,
 }
 
 impl Host {
@@ -287,7 +288,7 @@ fn spread_cache(keys: &mut Map<String, Value>) -> Result<(), RpcError> {
 }
 
 /// Files that stand in the request itself become files that can be attached.
-fn files_sent(keys: &mut Map<String, Value>) -> Result<Option<tempfile::TempDir>, RpcError> {
+fn files_sent(keys: &mut Map<String, Value>) -> Result<Option<PrivateDir>, RpcError> {
     let Some(list) = keys.get_mut("attachments").and_then(Value::as_array_mut) else { return Ok(None) };
     if list.iter().all(|one| !one.is_object()) {
         return Ok(None);
@@ -299,7 +300,7 @@ fn files_sent(keys: &mut Map<String, Value>) -> Result<Option<tempfile::TempDir>
     let failed = |error: std::io::Error| {
         RpcError::new(RpcError::INTERNAL, format!("an attachment could not be kept: {error}"))
     };
-    let folder = tempfile::tempdir().map_err(failed)?;
+    let folder = PrivateDir::create(&std::env::temp_dir(), ATTACHMENTS).map_err(failed)?;
     for (i, one) in list.iter_mut().enumerate() {
         let Some(file) = one.as_object() else { continue };
         let word = |key: &str| file.get(key).and_then(Value::as_str);
@@ -319,7 +320,7 @@ fn files_sent(keys: &mut Map<String, Value>) -> Result<Option<tempfile::TempDir>
             (None, Some(text)) => text.as_bytes().to_vec(),
             (None, None) => return Err(wrong(i, "has neither `data` nor `text`")),
         };
-        std::fs::write(&name, bytes).map_err(failed)?;
+        private_dir::write_new(&name, &bytes).map_err(failed)?;
         *one = Value::String(name.to_string_lossy().into_owned());
     }
     Ok(Some(folder))

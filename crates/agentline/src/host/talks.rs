@@ -5,7 +5,7 @@ use super::{
     runs::told,
     serve::Host,
 };
-use crate::{run_messages::Completer, session::Session};
+use crate::{private_dir::PrivateDir, run_messages::Completer, session::Session};
 use agentline_core::Problem;
 use serde_json::Value;
 use std::{
@@ -24,7 +24,7 @@ pub(super) struct Talks {
 struct Talk {
     session: Arc<Session>,
     /// Files that were sent when it was opened.
-    _sent: Option<Arc<tempfile::TempDir>>,
+    _sent: Option<Arc<PrivateDir>>,
 }
 
 impl Talks {

@@ -2,6 +2,7 @@
 //! file is the same. It may be deleted at any time, several processes may use it, and a damaged one is made anew.
 
 use super::scan::Stamp;
+use crate::private_dir;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use std::{
@@ -105,7 +106,7 @@ impl Index {
             return;
         };
         let write = || -> std::io::Result<()> {
-            std::fs::create_dir_all(folder)?;
+            private_dir::create_dir_all(folder)?;
             // Only the user may read it: it holds the beginnings of prompts. Others see the old one or the new one whole.
             let mut file = tempfile::Builder::new().prefix(".sessions").tempfile_in(folder)?;
             let mut out = std::io::BufWriter::with_capacity(1 << 20, file.as_file_mut());

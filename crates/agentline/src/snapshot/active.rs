@@ -20,6 +20,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::stamp;
+use crate::private_dir;
 
 /// A run that has not shown itself this long after it began to has died on the way.
 const ENTERING: Duration = Duration::from_secs(600);
@@ -50,7 +51,7 @@ impl ActiveRun {
         let files = RunFiles::new(runtime_dir, &Uuid::new_v4().to_string());
         let shown = match Self::show(&files, workspace) {
             Err(why) if why.kind() == io::ErrorKind::NotFound => {
-                fs::create_dir_all(runtime_dir).and_then(|()| Self::show(&files, workspace))
+                private_dir::create_dir_all(runtime_dir).and_then(|()| Self::show(&files, workspace))
             }
             shown => shown,
         };
@@ -93,7 +94,7 @@ impl ActiveRun {
         let mut path = Vec::new();
         stamp::push_path_bytes(workspace.as_os_str(), &mut path);
         // The lock is held and the path is there before the name appears, so that nobody ever sees a live run without them.
-        let mut lock = File::create_new(&files.early)?;
+        let mut lock = private_dir::create_new(&files.early)?;
         lock.lock()?;
         lock.write_all(&path)?;
         fs::rename(&files.early, &files.run)?;
@@ -165,7 +166,7 @@ fn meet_others(folder: &Path, own: &RunFiles, workspace: &Path) -> io::Result<bo
         };
         if place.starts_with(workspace) || workspace.starts_with(&place) {
             met = true;
-            File::create(&other.met)?;
+            private_dir::create_file(&other.met)?;
             if !other.run.exists() {
                 // It ended in the meantime and has no more use for the mark.
                 let _ = fs::remove_file(&other.met);

@@ -124,14 +124,13 @@ fn save(path: &Path, force: bool, write: impl Fn(&mut dyn Write) -> io::Result<(
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     let mut builder = tempfile::Builder::new();
     builder.prefix(".agentline-export-");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // The page is as readable as other new files of this user; the mask of the process takes away what it must.
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
+    // A session is private: a new file gets mode 0600. One that is replaced keeps its mode.
+    let replaced = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
     let mut file = BufWriter::new(builder.tempfile_in(folder)?);
     write(&mut file)?;
+    if let Some(replaced) = replaced {
+        file.get_ref().as_file().set_permissions(replaced.permissions())?;
+    }
     let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
     let kept = if force { file.persist(path) } else { file.persist_noclobber(path) };
     kept.map(drop).map_err(|error| error.error)

@@ -191,7 +191,7 @@ fn copy(path: &Path) -> Result<TempDir, Error> {
 
 /// The content alone: the copy of a file that may not be written may be.
 fn copy_content(from: &Path, to: &Path) -> io::Result<()> {
-    io::copy(&mut fs::File::open(from)?, &mut fs::File::create(to)?).map(drop)
+    io::copy(&mut fs::File::open(from)?, &mut crate::private_dir::create_file(to)?).map(drop)
 }
 
 /// Whether the file is shorter than it says.

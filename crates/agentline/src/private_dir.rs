@@ -1,0 +1,269 @@
+//! Directories that only their owner may enter, locked for as long as a process uses them.
+//!
+//! A directory is made under a name that no clean-up looks at, locked, and only then given its final name. So whoever
+//! sees the final name finds a lock, unless the owner is dead: locks end with their process however it dies, also where
+//! process ids mean different things (containers that share a temporary directory).
+//!
+//! Owners hold *shared* locks: the supervisor of an agent may hold one beside its host. Whoever gets an exclusive lock
+//! knows that no owner lives.
+
+use std::{
+    fs::{self, File, Metadata, OpenOptions},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// How the names of an agent process's private directories begin.
+pub(crate) const PRIVATE: &str = "agentline-run-";
+/// How the names of workspaces begin that are made for one run.
+pub(crate) const WORKSPACE: &str = "agentline-workspace-";
+/// How the names of directories begin that hold attachments sent by another program.
+pub(crate) const ATTACHMENTS: &str = "agentline-attachments-";
+/// How the names of directories begin that are not locked yet.
+const UNLOCKED: &str = "agentline-new-";
+
+/// A directory that still has no lock after this long belongs to a process that died while it made it.
+const ABANDONED: Duration = Duration::from_secs(600);
+
+/// A private directory. It is removed when this is dropped, or later by another process once its owner is dead.
+#[derive(Debug)]
+pub(crate) struct PrivateDir {
+    path: PathBuf,
+    /// `None` where the file system has no locks; nobody removes a directory there but its owner.
+    _lock: Option<File>,
+}
+
+impl PrivateDir {
+    /// Makes a locked directory with mode 0700, and removes those whose owners are dead.
+    pub(crate) fn create(parent: &Path, prefix: &str) -> io::Result<Self> {
+        let new = tempfile::Builder::new().prefix(UNLOCKED).rand_bytes(12).tempdir_in(parent)?;
+        set_mode(new.path(), 0o700)?;
+        let lock = open_lock(new.path()).ok().filter(|lock| lock.try_lock_shared().is_ok());
+        let name = new.path().file_name().unwrap_or_default().to_string_lossy();
+        let path = parent.join(format!("{prefix}{}", name.strip_prefix(UNLOCKED).unwrap_or(&name)));
+        fs::rename(new.path(), &path)?;
+        // It has moved away: nothing is left to remove under the first name.
+        let _moved = new.keep();
+        let made = Self { path, _lock: lock };
+        remove_orphans(parent, &fs::symlink_metadata(&made.path)?);
+        Ok(made)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for PrivateDir {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed by a later run.
+        let _ = remove_tree(&self.path);
+    }
+}
+
+/// Takes a shared lock on the private directory of another process, for whoever must outlive that process. `None` where
+/// it is gone or cannot be locked.
+#[cfg_attr(not(test), expect(dead_code, reason = "for the supervisor, which does not take paths yet"))]
+pub(crate) fn hold(path: &Path) -> Option<File> {
+    open_lock(path).ok().filter(|lock| lock.try_lock_shared().is_ok())
+}
+
+/// Removes directories whose owners are dead. `own` is a directory of ours: those of other users are left alone.
+fn remove_orphans(parent: &Path, own: &Metadata) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let (name, path) = (entry.file_name(), entry.path());
+        let Some(is_locked_kind) = name.to_str().and_then(kind_of) else { continue };
+        let Ok(about) = fs::symlink_metadata(&path) else { continue };
+        let is_old = || about.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > ABANDONED));
+        if !about.is_dir() || !same_owner(&about, own) || !(is_locked_kind || is_old()) {
+            continue;
+        }
+        if let Ok(lock) = open_lock(&path)
+            && lock.try_lock().is_ok()
+        {
+            // Links in it are removed, not followed.
+            let _ = remove_tree(&path);
+        }
+    }
+}
+
+/// Whether a directory with this name is locked while it is used; `None` where it is none of ours.
+fn kind_of(name: &str) -> Option<bool> {
+    let is_id = |rest: &str| rest.len() == 12 && rest.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let rest = |prefix: &str| name.strip_prefix(prefix).filter(|rest| is_id(rest));
+    if rest(UNLOCKED).is_some() {
+        return Some(false);
+    }
+    [PRIVATE, WORKSPACE, ATTACHMENTS].into_iter().any(|prefix| rest(prefix).is_some()).then_some(true)
+}
+
+/// Removes a directory with all that is in it, read-only directories too. Links are removed, not followed.
+pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(why) if why.kind() == io::ErrorKind::PermissionDenied => {
+            make_writable(path);
+            fs::remove_dir_all(path)
+        }
+        result => result,
+    }
+}
+
+fn make_writable(path: &Path) {
+    if fs::symlink_metadata(path).is_ok_and(|about| about.is_dir()) {
+        // What stays closed fails the removal, which is reported there.
+        let _ = set_mode(path, 0o700);
+        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+            make_writable(&entry.path());
+        }
+    }
+}
+
+/// Creates a directory and its missing parents, all with mode 0700.
+pub(crate) fn create_dir_all(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+/// Opens a file for writing, from its beginning. A new file gets mode 0600; an existing one keeps its mode.
+pub(crate) fn create_file(path: &Path) -> io::Result<File> {
+    private_options().create(true).truncate(true).open(path)
+}
+
+/// Creates a file with mode 0600 that must not exist yet.
+pub(crate) fn create_new(path: &Path) -> io::Result<File> {
+    private_options().create_new(true).open(path)
+}
+
+/// Writes a new file with mode 0600.
+pub(crate) fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
+    create_new(path)?.write_all(content)
+}
+
+fn private_options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+/// Sets the permission bits; no-op on systems without them.
+pub(crate) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    #[cfg(unix)]
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))?;
+    #[cfg(not(unix))]
+    let _ = (path, mode);
+    Ok(())
+}
+
+/// Opens what the lock is on: the directory itself, so that nothing in it can be removed to end the lock.
+#[cfg(unix)]
+fn open_lock(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(path)
+}
+
+/// Opens what the lock is on: a file in the directory, which cannot be removed while it is open. Not tested.
+#[cfg(not(unix))]
+fn open_lock(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(false).open(path.join(".lock"))
+}
+
+#[cfg(unix)]
+fn same_owner(one: &Metadata, other: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    one.uid() == other.uid()
+}
+
+#[cfg(not(unix))]
+fn same_owner(_one: &Metadata, _other: &Metadata) -> bool {
+    true
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    fn names(parent: &Path) -> Vec<String> {
+        let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_directory_without_an_owner_is_removed_and_what_it_links_to_stays() {
+        let parent = tempfile::tempdir().unwrap();
+        let at = |name: &str| parent.path().join(name);
+        fs::create_dir(at("users")).unwrap();
+        fs::write(at("users/settings.json"), "{}").unwrap();
+        for name in ["agentline-run-AbCdEf012345", "agentline-workspace-AbCdEf012345"] {
+            fs::create_dir_all(at(name).join("given")).unwrap();
+            fs::write(at(name).join("given/rules"), "").unwrap();
+            symlink(at("users"), at(name).join("link")).unwrap();
+            set_mode(&at(name).join("given"), 0o500).unwrap();
+        }
+        // These are too young, another program's, another version's, or no directories.
+        for name in ["agentline-new-AbCdEf012345", "agentline-run-7-AbCdEf", "agentline-run-mine", "other"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        symlink(at("users"), at("agentline-run-AbCdEf000000")).unwrap();
+        let first = PrivateDir::create(parent.path(), PRIVATE).unwrap();
+        let second = PrivateDir::create(parent.path(), WORKSPACE).unwrap();
+        assert!(first.path().exists() && second.path().exists(), "a live owner's directory stays");
+        assert!(at("users/settings.json").exists());
+        drop((first, second));
+        assert_eq!(
+            names(parent.path()),
+            [
+                "agentline-new-AbCdEf012345",
+                "agentline-run-7-AbCdEf",
+                "agentline-run-AbCdEf000000",
+                "agentline-run-mine",
+                "other",
+                "users"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_directory_stays_for_as_long_as_anyone_holds_it() {
+        let parent = tempfile::tempdir().unwrap();
+        let owned = PrivateDir::create(parent.path(), PRIVATE).unwrap();
+        let path = owned.path().to_owned();
+        let held = hold(&path).unwrap();
+        // The owner dies without removing anything.
+        let PrivateDir { _lock: lock, .. } = &*std::mem::ManuallyDrop::new(owned);
+        lock.as_ref().unwrap().unlock().unwrap();
+        drop(PrivateDir::create(parent.path(), PRIVATE).unwrap());
+        assert!(path.exists(), "the supervisor still uses it");
+        drop(held);
+        drop(PrivateDir::create(parent.path(), PRIVATE).unwrap());
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn modes_do_not_depend_on_the_caller() {
+        let parent = tempfile::tempdir().unwrap();
+        let at = |name: &str| parent.path().join(name);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        create_dir_all(&at("a/b")).unwrap();
+        write_new(&at("a/new"), b"x").unwrap();
+        drop(create_file(&at("a/created")).unwrap());
+        fs::write(at("a/existing"), "").unwrap();
+        set_mode(&at("a/existing"), 0o644).unwrap();
+        drop(create_file(&at("a/existing")).unwrap());
+        assert_eq!([mode(&at("a")), mode(&at("a/b"))], [0o700; 2]);
+        assert_eq!(
+            [mode(&at("a/new")), mode(&at("a/created")), mode(&at("a/existing"))],
+            [0o600, 0o600, 0o644]
+        );
+        assert!(write_new(&at("a/new"), b"y").is_err());
+    }
+}
