@@ -4,7 +4,7 @@ use crate::{
     commands::{
         agents::AgentsArgs, cache::CacheArgs, completions::CompletionsArgs, config::ConfigArgs,
         demo::DemoArgs, doctor::DoctorArgs, host::HostArgs, policy::PolicyArgs, pool::PoolArgs,
-        prices::PricesArgs, replay::ReplayArgs, run::RunArgs, sessions::SessionsArgs,
+        prices::PricesArgs, replay::ReplayArgs, run::RunArgs, sessions::SessionsArgs, trust::TrustArgs,
     },
     exit,
     ui::Color,
@@ -103,6 +103,8 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Show the settings that are in force, or check them
     Config(ConfigArgs),
+    /// Trust a directory's own settings in full, as they are now
+    Trust(TrustArgs),
     /// Print completions for a shell
     Completions(CompletionsArgs),
 }

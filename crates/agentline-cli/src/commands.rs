@@ -13,3 +13,4 @@ pub(crate) mod prices;
 pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod sessions;
+pub(crate) mod trust;

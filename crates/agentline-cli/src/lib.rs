@@ -45,6 +45,7 @@ pub fn main_impl() -> ExitCode {
         }
         Command::Demo(args) => commands::demo::run(&mut ui, &args),
         Command::Config(args) => commands::config::run(&mut ui, &args),
+        Command::Trust(args) => commands::trust::run(&mut ui, &args),
         Command::Completions(args) => commands::completions::run(&mut ui, &args),
     };
     let done = done.and_then(|code| ui.flush().map(|()| code).map_err(stop::Stop::from));

@@ -1,8 +1,12 @@
 //! What is known before a run: who asks, from where, and the settings of all layers.
 
 use crate::stop::Stop;
-use agentline::{Agentline, Config, Layer, Problems, RunRequest, settings};
-use std::path::{Path, PathBuf};
+use agentline::{
+    Agentline, Config, Layer, Problems, RunRequest,
+    settings::{ChangedTrust, Settings},
+    workspace_trust::TRUST_CHANGED,
+};
+use std::path::Path;
 
 /// What is said about prices on a command line, as a layer.
 pub(crate) fn prices_flag(file: Option<&Path>) -> Option<Layer> {
@@ -14,9 +18,7 @@ pub(crate) fn prices_flag(file: Option<&Path>) -> Option<Layer> {
 #[derive(Debug)]
 pub(crate) struct Setup {
     agentline: Agentline,
-    layers: Vec<Layer>,
-    /// The workspace's file, where there is one.
-    workspace_file: Option<PathBuf>,
+    settings: Settings,
 }
 
 impl Setup {
@@ -24,23 +26,26 @@ impl Setup {
     pub(crate) fn read(workspace: Option<&Path>, flags: Option<Layer>) -> Result<Self, Stop> {
         let agentline = Agentline::from_env()?;
         let here = agentline.here();
-        let (home, cwd) = (here.home.clone(), here.cwd.clone());
-        let workspace = workspace.map_or_else(|| cwd.clone(), |dir| cwd.join(dir));
-        let mut layers = settings::find_layers(&workspace, Some(&home), std::env::vars_os());
-        layers.extend(flags.map(|flags| flags.base(cwd)));
-        let workspace_file = settings::workspace_file(&workspace, Some(&home));
-        Ok(Self { agentline, layers, workspace_file })
+        let above = flags.into_iter().map(|flags| flags.base(here.cwd.clone())).collect();
+        let settings = Settings::find(&here.cwd, workspace, Some(&here.home), std::env::vars_os(), above);
+        Ok(Self { agentline, settings })
     }
 
     /// The settings that are in force.
     pub(crate) fn config(&self) -> Result<Config, Problems> {
-        settings::build(&self.layers)
+        self.settings.build()
+    }
+
+    /// What changed since the user trusted the workspace, unless the settings say how far it is trusted.
+    pub(crate) fn changed_trust(&self, config: &Config) -> Option<&ChangedTrust> {
+        let is_lost = config.notices.iter().any(|notice| notice.code == TRUST_CHANGED);
+        self.settings.changed.as_ref().filter(|_| is_lost)
     }
 
     /// The handle that starts runs and the run itself, with what the settings say about both.
     pub(crate) fn equip(&self, config: &Config) -> (Agentline, RunRequest) {
         let mut here = self.agentline.here().clone();
-        if let Some(folder) = self.workspace_file.as_deref().and_then(Path::parent) {
+        if let Some(folder) = self.settings.workspace_file.as_deref().and_then(Path::parent) {
             here.project = folder.to_owned();
         }
         Agentline::new(here).equip(config)

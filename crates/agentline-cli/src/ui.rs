@@ -3,7 +3,7 @@
 //! Standard output holds the answer and nothing else. It is buffered, and flushed when there is nothing left to write
 //! for now, so that a million lines cost a few hundred writes and a single word is still seen at once.
 
-use crate::{args::Global, exit, stop::Stop};
+use crate::{args::Global, exit, render::words::plain, stop::Stop};
 use agentline::Problem;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{
@@ -171,7 +171,7 @@ impl Ui {
     /// A warning on standard error.
     pub(crate) fn warn(&mut self, message: &str) {
         let label = self.paint(Paint::Yellow, "warning:");
-        self.say(format!("{label} {message}"));
+        self.say(format!("{label} {}", plain(message)));
     }
 
     /// An error on standard error, with the way out.

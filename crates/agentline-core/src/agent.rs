@@ -267,6 +267,9 @@ pub struct Card {
     pub install_script: bool,
     /// Files of instructions that it reads by itself in the workspace and in the folders above it.
     pub instructions: &'static [&'static str],
+    /// Files and folders of a project that can change its settings or make it run something. They are looked for in the
+    /// workspace and in the folders above it. Files of instructions are not among them: they are only text.
+    pub project_files: &'static [&'static str],
 }
 
 impl Card {
@@ -307,6 +310,7 @@ impl Card {
             home_page: "",
             install_script: false,
             instructions: &[],
+            project_files: &[],
         }
     }
 
@@ -321,6 +325,13 @@ impl Card {
     #[must_use]
     pub const fn instructions(mut self, names: &'static [&'static str]) -> Self {
         self.instructions = names;
+        self
+    }
+
+    /// Which files and folders of a project can change its settings or make it run something.
+    #[must_use]
+    pub const fn project_files(mut self, names: &'static [&'static str]) -> Self {
+        self.project_files = names;
         self
     }
 

@@ -11,6 +11,7 @@ mod layer;
 mod read;
 mod show;
 mod tables;
+mod untrusted;
 mod words;
 
 #[cfg(test)]
@@ -30,13 +31,16 @@ use std::{
     path::PathBuf,
     sync::OnceLock,
 };
+use untrusted::UntrustedReport;
 
+pub use check::one_line;
 pub use docs::key_table;
-pub use keys::{KEYS, Key, find};
+pub use keys::{KEYS, Key, UntrustedUse, find};
 pub use layer::Layer;
 pub use show::Row;
 pub(crate) use show::redacted;
 pub use tables::AgentSettings;
+pub use untrusted::WORKSPACE_CONFIG;
 pub use words::{parse_duration, parse_env, parse_mcp, show_duration};
 
 /// The only home of defaults; commented, so that it can be shown as it is.
@@ -85,16 +89,18 @@ impl Config {
     /// # Errors
     /// Everything that is wrong in any layer, at once.
     pub fn build(layers: &[Layer]) -> Result<Self, Problems> {
-        let config = Self::build_on(&[], layers);
+        let config = Self::build_on(&[], layers)?;
         // The name of an agent may stand for a set of defaults, which lie below all that anybody says.
-        let name = match &config {
-            Ok(config) => config.request.agent.clone(),
-            Err(_) => return config,
+        let name = config.request.agent.clone();
+        let Some(preset) = agents::find(&name).ok().and_then(|agent| agent.preset(&name)) else {
+            return Ok(config);
         };
-        match agents::find(&name).ok().and_then(|agent| agent.preset(&name)) {
-            Some(preset) => Self::build_on(&[Layer::file(name, preset)], layers),
-            None => config,
-        }
+        let mut preset = Layer::file(name, preset);
+        // A workspace that chooses the name may not have more by it than if it wrote the defaults down itself.
+        let chosen_by = config.origins.get("agent");
+        preset.is_of_workspace =
+            layers.iter().any(|layer| layer.is_of_workspace && Some(&layer.name) == chosen_by);
+        Self::build_on(&[preset], layers)
     }
 
     /// Reads the layers on top of the built-in one and those of a preset.
@@ -102,20 +108,31 @@ impl Config {
         let mut config = Self::built_in().clone();
         let mut findings = Findings::default();
         let is_trusted = trusts_workspace(layers);
+        let mut reports = Vec::new();
         let mut ranks: BTreeMap<String, usize> =
             config.origins.keys().map(|name| (name.clone(), 0)).collect();
         for (rank, layer) in (1..).zip(preset.iter().chain(layers)) {
-            for setting in config.lay(layer, layer.is_of_workspace && !is_trusted, &mut findings) {
+            let mut report = UntrustedReport::new(layer);
+            let held_back = (layer.is_of_workspace && !is_trusted).then_some(&mut report);
+            for setting in config.lay(layer, held_back, &mut findings) {
                 config.origins.insert(setting.clone(), layer.name.clone());
                 ranks.insert(setting, rank);
             }
+            reports.push(report);
+        }
+        for report in &mut reports {
+            report.add_rules(&mut config);
         }
         config.files =
             layers.iter().filter(|layer| layer.is_file()).map(|layer| layer.name.clone()).collect();
         config.settle_agent_bin(&ranks, &mut findings);
         let overrides = std::mem::replace(&mut config.prices, PriceTable::built_in());
         config.prices.overlay(&overrides);
-        config.notices = findings.notices;
+        config.notices = reports.iter().filter_map(|report| report.notice(&config)).collect();
+        config.notices.append(&mut findings.notices);
+        if config.origins.get("trust").is_some_and(|origin| origin == BUILT_IN) {
+            config.notices.extend(findings.trust_lost);
+        }
         config.notices.extend(config.without_effect());
         Problems(findings.problems).into_result().map(|()| config)
     }
@@ -126,7 +143,7 @@ impl Config {
         READ.get_or_init(|| {
             let mut config = Self::blank();
             // It is ours, and a test holds it to be good.
-            let settings = config.lay(&Layer::file(BUILT_IN, DEFAULTS), false, &mut Findings::default());
+            let settings = config.lay(&Layer::file(BUILT_IN, DEFAULTS), None, &mut Findings::default());
             config.origins = settings.into_iter().map(|name| (name, BUILT_IN.to_owned())).collect();
             config
         })
@@ -136,6 +153,13 @@ impl Config {
     #[must_use]
     pub fn is_from_file(&self, setting: &str) -> bool {
         self.origins.get(setting).is_some_and(|layer| self.files.contains(layer))
+    }
+
+    /// Whether the run has full trust because of `agentline trust`, and not because a layer says so.
+    #[must_use]
+    pub fn is_trust_stored(&self) -> bool {
+        self.request.trust == Trust::Full
+            && self.origins.get("trust").is_some_and(|origin| origin == layer::STORED_TRUST)
     }
 
     /// Reads the configuration that a program gives as one map.
@@ -161,8 +185,18 @@ impl Config {
         }
     }
 
-    /// Puts one layer on top, and returns the names of the settings that it made.
-    fn lay(&mut self, layer: &Layer, is_held_back: bool, findings: &mut Findings) -> Vec<String> {
+    /// Puts one layer on top, and returns the names of the settings that it made. With a report the layer is not trusted,
+    /// and what it may not do is left out.
+    fn lay(
+        &mut self,
+        layer: &Layer,
+        mut untrusted: Option<&mut UntrustedReport>,
+        findings: &mut Findings,
+    ) -> Vec<String> {
+        if let (Some(_), Some(notice)) = (&untrusted, &layer.unless_trusted) {
+            findings.notices.push((**notice).clone());
+            return Vec::new();
+        }
         let opened = layer.open(findings);
         let mut heard: BTreeMap<&str, (Given<'_>, Value)> = BTreeMap::new();
         let mut settled = Vec::new();
@@ -172,8 +206,10 @@ impl Config {
                 unknown_key(spelled, layer, opened.lines.get(spelled), findings);
                 continue;
             };
-            if is_held_back && COMMANDS.contains(&key.name) {
-                findings.held_back(spelled, &layer.name);
+            if let Some(report) = &mut untrusted
+                && key.untrusted == UntrustedUse::Ignore
+            {
+                report.ignored(spelled);
                 continue;
             }
             let is_loose = layer.kind == LayerKind::Environment;
@@ -197,9 +233,15 @@ impl Config {
                     findings.problems.push(disagreement(other, &given))
                 }
                 _ => {
-                    (key.merge)(self, &said);
-                    settled
-                        .extend(show::leaves(key.name, &value, key.depth).into_iter().map(|(name, _)| name));
+                    let is_settled = match &mut untrusted {
+                        Some(report) => report.apply(self, key, spelled, &said),
+                        None => {
+                            (key.merge)(self, &said);
+                            true
+                        }
+                    };
+                    let names = show::leaves(key.name, &value, key.depth).into_iter().map(|(name, _)| name);
+                    settled.extend(names.filter(|_| is_settled));
                     heard.insert(key.name, (given, value));
                 }
             }
@@ -213,6 +255,9 @@ impl Config {
                 None if self.request.permission_mode == bypass => {
                     self.request.permission_mode = PermissionMode::Default;
                     settled.push(given.key.name.to_owned());
+                    if let Some(report) = untrusted {
+                        report.changed(given.key);
+                    }
                 }
                 _ => {}
             }
@@ -255,28 +300,24 @@ impl Config {
     }
 }
 
-/// Settings with which whoever wrote a workspace could run commands, or have them run.
-const COMMANDS: &[&str] = &[
-    "agents",
-    "agent_bin",
-    "agent_args",
-    "supervisor",
-    "mcp_servers",
-    "mcp_settings_path",
-    "env",
-    "trust",
-    "until",
-    // What is in a cache is told for true, and its files are written.
-    "cache_path",
-];
-
 /// Whether the user, and not the workspace itself, trusts the workspace in full.
 fn trusts_workspace(layers: &[Layer]) -> bool {
+    own_settings(layers).request.trust == Trust::Full
+}
+
+/// The workspace that the user chose in these layers, as it was written; no file of a workspace is asked.
+#[must_use]
+pub fn chosen_workspace(layers: &[Layer]) -> Option<PathBuf> {
+    own_settings(layers).request.working_dir
+}
+
+/// What the layers say that did not come with the workspace.
+fn own_settings(layers: &[Layer]) -> Config {
     let mut own = Config::blank();
     for layer in layers.iter().filter(|layer| !layer.is_of_workspace) {
-        own.lay(layer, false, &mut Findings::default());
+        own.lay(layer, None, &mut Findings::default());
     }
-    own.request.trust == Trust::Full
+    own
 }
 
 /// Warns about a key that is not known. A variable that is near to no key is none of ours.

@@ -1,6 +1,6 @@
 //! What a caller wants of a run: the keys of the contract, typed. Whether an agent can do it is asked later, in `plan`.
 
-use crate::{CacheWish, Problems, Surface, config::redacted};
+use crate::{CacheWish, Notice, Problems, Surface, config::redacted};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
@@ -130,6 +130,9 @@ pub struct RunRequest {
     pub max_line_bytes: usize,
     /// Whether an outcome that is known already does as well.
     pub cache: CacheWish,
+    /// Warnings about the settings that this request came from; the outcome repeats them.
+    #[serde(skip)]
+    pub notices: Vec<Notice>,
 }
 
 impl RunRequest {
@@ -223,6 +226,7 @@ impl Default for RunRequest {
             record: None,
             max_line_bytes: 256 << 20,
             cache: CacheWish::default(),
+            notices: Vec::new(),
         }
     }
 }
@@ -421,6 +425,30 @@ impl PermissionMode {
             Self::Deny => "deny",
             Self::Prompt => "prompt",
         }
+    }
+
+    /// Returns whether everything that this mode permits is permitted by the other one too, and not the other way round.
+    ///
+    /// `plan` and `deny` are the strictest; `default`, `accept-edits`, `auto` and `bypass` permit more and more. `prompt`
+    /// is only stricter than `auto` and `bypass`: the user may permit what `default` and `accept-edits` refuse. Modes that
+    /// cannot be compared (`plan` and `deny`, `prompt` and `default`) are not stricter than each other.
+    ///
+    /// ```
+    /// use agentline_core::PermissionMode::{Bypass, Default, Deny, Plan, Prompt};
+    /// assert!(Plan.is_stricter_than(Default) && Default.is_stricter_than(Bypass));
+    /// assert!(!Plan.is_stricter_than(Deny) && !Prompt.is_stricter_than(Default));
+    /// ```
+    #[must_use]
+    pub fn is_stricter_than(self, other: Self) -> bool {
+        use PermissionMode::{AcceptEdits, Auto, Bypass, Default, Deny, Plan, Prompt};
+        let looser: &[Self] = match self {
+            Plan | Deny => &[Default, Prompt, AcceptEdits, Auto, Bypass],
+            Default => &[AcceptEdits, Auto, Bypass],
+            Prompt | AcceptEdits => &[Auto, Bypass],
+            Auto => &[Bypass],
+            Bypass => &[],
+        };
+        looser.contains(&other)
     }
 
     /// Reads the contract's word or one of the accepted others: Claude's, Gemini's, and the ACP adapter's `auto`,

@@ -135,11 +135,13 @@ impl Agentline {
     /// As [`run`](Self::run).
     pub async fn run_with(&self, mut request: RunRequest, options: RunOptions) -> Result<Run, Error> {
         request.needs_live |= options.needs_live();
-        match self.look_up(&request, &options).await {
-            Some(Looked::Hit(run)) => Ok(*run),
-            Some(Looked::Miss(keeper)) => Ok(keeper.keep(self.make(request, options).await?)),
-            Some(Looked::Unclear) | None => self.make(request, options).await,
-        }
+        let notices = std::mem::take(&mut request.notices);
+        let run = match self.look_up(&request, &options).await {
+            Some(Looked::Hit(run)) => *run,
+            Some(Looked::Miss(keeper)) => keeper.keep(self.make(request, options).await?),
+            Some(Looked::Unclear) | None => self.make(request, options).await?,
+        };
+        Ok(run.with_notices(notices))
     }
 
     /// Whether the run is known already, where that is asked for.

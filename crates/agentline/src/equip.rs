@@ -13,6 +13,7 @@ impl Agentline {
     #[must_use]
     pub fn equip(mut self, config: &Config) -> (Self, RunRequest) {
         let mut request = config.request.clone();
+        request.notices.clone_from(&config.notices);
         let roster = Roster::of(&config.agents);
         for (agent, settings) in &config.agents {
             let card = roster.find(agent).ok().map(|agent| agent.card());

@@ -49,6 +49,7 @@ pub mod tools;
 mod typed;
 pub mod until;
 mod workspace;
+pub mod workspace_trust;
 
 pub use crate::agentline::Agentline;
 pub use crate::answer::{Answered, Answerer, Judge, Permit};

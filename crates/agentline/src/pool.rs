@@ -163,14 +163,16 @@ impl Pool {
     pub async fn run_as(
         &self,
         agentline: &Agentline,
-        request: RunRequest,
+        mut request: RunRequest,
         options: RunOptions,
     ) -> Result<Run, Error> {
-        match self.look_up(agentline, &request, &options).await {
-            Some(Looked::Hit(run)) => Ok(*run),
-            Some(Looked::Miss(keeper)) => Ok(keeper.keep(self.make(agentline, request, options).await?)),
-            Some(Looked::Unclear) | None => self.make(agentline, request, options).await,
-        }
+        let notices = std::mem::take(&mut request.notices);
+        let run = match self.look_up(agentline, &request, &options).await {
+            Some(Looked::Hit(run)) => *run,
+            Some(Looked::Miss(keeper)) => keeper.keep(self.make(agentline, request, options).await?),
+            Some(Looked::Unclear) | None => self.make(agentline, request, options).await?,
+        };
+        Ok(run.with_notices(notices))
     }
 
     /// Whether the run is known already, where that is asked for.

@@ -1,7 +1,7 @@
 //! A run in progress: a stream of events, then an outcome.
 
 use crate::link::{Bell, Came, Driven, Held, Stopper, link};
-use agentline_core::{CacheMark, Event, Launch, Millis, Outcome, Record, Veil};
+use agentline_core::{CacheMark, Event, Launch, Millis, Notice, Outcome, Record, Veil};
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -23,6 +23,8 @@ pub struct Run {
     veil: Option<Veil>,
     /// When it began, where it is told again.
     began: Option<Millis>,
+    /// Warnings about its settings, which the outcome repeats.
+    notices: Vec<Notice>,
 }
 
 /// What was started, for people to look at. Secrets are hidden.
@@ -82,6 +84,7 @@ impl Run {
             launched: Some(launched),
             veil: None,
             began: None,
+            notices: Vec::new(),
         }
     }
 
@@ -126,6 +129,12 @@ impl Run {
         self
     }
 
+    /// The same, with warnings about its settings, which its outcome repeats.
+    pub(crate) fn with_notices(mut self, notices: Vec<Notice>) -> Self {
+        self.notices.extend(notices);
+        self
+    }
+
     /// What hides the secrets of the run; `None` where they are not known here.
     pub(crate) fn veil(&self) -> Option<&Veil> {
         self.veil.as_ref()
@@ -143,6 +152,7 @@ impl Run {
             launched: None,
             veil: None,
             began: None,
+            notices: Vec::new(),
         }
     }
 
@@ -212,7 +222,10 @@ impl Run {
                 },
                 State::Over(outcome) => {
                     let last = self.last;
-                    return Poll::Ready(outcome.take().map(|outcome| Record::last(last, outcome)));
+                    return Poll::Ready(outcome.take().map(|mut outcome| {
+                        outcome.warnings.splice(0..0, self.notices.drain(..));
+                        Record::last(last, outcome)
+                    }));
                 }
             }
         }

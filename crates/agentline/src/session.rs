@@ -183,6 +183,7 @@ impl Session {
         request.resume = None;
         request.session_id = None;
         request.record = None;
+        let notices = std::mem::take(&mut request.notices);
         let same_servers = request.mcp_servers == self.request.mcp_servers
             && request.mcp_settings_path == self.request.mcp_settings_path;
         let home = Arc::clone(&self.live.agent_home);
@@ -192,7 +193,7 @@ impl Session {
         }
         let made =
             self.agentline.blocking(move |inner| inner.make_trip(request, &home, &options, sides)).await?;
-        Ok(match made {
+        let run = match made {
             Ok(mut trip) => {
                 trip.order.session = Want::Open(self.id.clone());
                 if same_servers {
@@ -205,7 +206,8 @@ impl Session {
                 run
             }
             Err(outcome) => Run::over(*outcome),
-        })
+        };
+        Ok(run.with_notices(notices))
     }
 
     /// Ends the conversation and waits until the agent and everything that it started are gone.

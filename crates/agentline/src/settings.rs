@@ -1,6 +1,10 @@
 //! Finds the files and variables that hold settings, and hands them to the core as layers.
 
-use agentline_core::{Config, Layer, Problem, Problems};
+use crate::workspace_trust::{FileChange, Manifest, TRUST_CHANGED, TrustState, TrustStore};
+use agentline_core::{
+    Config, Layer, Notice, Problem, Problems, Trust,
+    config::{WORKSPACE_CONFIG, chosen_workspace, one_line},
+};
 use std::{
     collections::BTreeMap,
     ffi::OsString,
@@ -18,11 +22,12 @@ pub const USER_FILE_VARIABLE: &str = "AGENTLINE_CONFIG";
 /// No file of settings is longer; it is something else then.
 const LONGEST_FILE: u64 = 1 << 20;
 
-/// The layers below the flags, lowest first: the user's file, the workspace's, the environment.
+/// The layers below the flags, lowest first: what `agentline trust` stored, the user's file, the workspace's, the
+/// environment.
 ///
-/// `workspace` is the folder of the run; its `agentline.toml` or the nearest one above it counts. A file that is
-/// there and cannot be read becomes a layer too, whose problem [`Config::build`](agentline_core::Config::build) tells
-/// with all others.
+/// `workspace` is the folder of the run; its `agentline.toml` or the nearest one above it counts, as far as the user
+/// trusts the workspace. A file that is there and cannot be read becomes a layer too, whose problem
+/// [`Config::build`](agentline_core::Config::build) tells with all others.
 ///
 /// ```no_run
 /// let home = std::env::home_dir();
@@ -36,15 +41,176 @@ pub fn find_layers(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Vec<Layer> {
     let variables: BTreeMap<OsString, OsString> = variables.into_iter().collect();
-    let mut layers = Vec::new();
-    layers.extend(user_layer(home, &variables));
-    layers.extend(
-        workspace_file(workspace, home)
-            .and_then(|file| read(&file, home, MayBe::OnlyFile))
-            .map(Layer::of_workspace),
-    );
-    layers.extend(environment_layers(variables));
-    layers
+    let own = OwnLayers::find(home, variables);
+    let (stored, _) = own.stored_trust(workspace);
+    own.layers(workspace, stored, Vec::new())
+}
+
+/// Settings of all layers for one workspace, and how far `agentline trust` covers it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Settings {
+    /// All layers, lowest first.
+    pub layers: Vec<Layer>,
+    /// The caller's folder, from which relative paths start.
+    pub cwd: PathBuf,
+    /// The folder whose settings these are.
+    pub workspace: PathBuf,
+    /// The workspace's `agentline.toml`, or the nearest one above it.
+    pub workspace_file: Option<PathBuf>,
+    /// What changed since the user trusted the workspace.
+    pub changed: Option<ChangedTrust>,
+}
+
+/// A workspace that is no longer what the user trusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChangedTrust {
+    /// Where trust is stored.
+    pub store: TrustStore,
+    /// What the workspace holds now.
+    pub manifest: Manifest,
+    /// What is different.
+    pub changes: Vec<FileChange>,
+}
+
+impl Settings {
+    /// Finds the layers that count for a caller in `cwd`, with the caller's own layers (flags, the keys of a run) on top.
+    ///
+    /// The workspace is `named`, or the one that the user's own layers choose, or `cwd`. What a workspace's file says
+    /// about it does not matter for whose file is read and whose trust counts.
+    #[must_use]
+    pub fn find(
+        cwd: &Path,
+        named: Option<&Path>,
+        home: Option<&Path>,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+        above: Vec<Layer>,
+    ) -> Self {
+        let own = OwnLayers::find(home, variables.into_iter().collect());
+        let chosen = || chosen_workspace(&own.layers(Path::new(""), None, above.clone()));
+        let chosen = named.map(Path::to_owned).or_else(chosen);
+        let workspace = chosen.map_or_else(|| cwd.to_owned(), |dir| cwd.join(dir));
+        let (stored, changed) = own.stored_trust(&workspace);
+        let workspace_file = workspace_file(&workspace, home);
+        let layers = own.layers(&workspace, stored, above);
+        Self { layers, cwd: cwd.to_owned(), workspace, workspace_file, changed }
+    }
+
+    /// The configuration of all layers.
+    ///
+    /// # Errors
+    /// Everything that is wrong in any layer, at once.
+    pub fn build(&self) -> Result<Config, Problems> {
+        let mut config = build(&self.layers)?;
+        let resolve = |path: &Path| path.canonicalize().ok();
+        let elsewhere = config
+            .request
+            .working_dir
+            .as_deref()
+            .is_some_and(|dir| resolve(&self.cwd.join(dir)) != resolve(&self.workspace));
+        if elsewhere && config.is_trust_stored() {
+            // The trusted file sends the run to a folder that nobody trusted.
+            config.request.trust = Trust::Run;
+            let message = format!(
+                "`{}` is trusted, but its file moves the run to another directory, which is not",
+                shown(&self.workspace)
+            );
+            config.notices.push(Notice::new(TRUST_CHANGED, message));
+        }
+        Ok(config)
+    }
+}
+
+/// What is known before the workspace is.
+struct OwnLayers<'a> {
+    home: Option<&'a Path>,
+    variables: BTreeMap<OsString, OsString>,
+    user: Option<Layer>,
+    environment: Vec<Layer>,
+}
+
+impl<'a> OwnLayers<'a> {
+    fn find(home: Option<&'a Path>, variables: BTreeMap<OsString, OsString>) -> Self {
+        let user = user_layer(home, &variables);
+        let environment = environment_layers(&variables);
+        Self { home, variables, user, environment }
+    }
+
+    /// All layers, lowest first; without the name of a workspace only the user's own.
+    fn layers(&self, workspace: &Path, stored: Option<Layer>, above: Vec<Layer>) -> Vec<Layer> {
+        let mut layers: Vec<Layer> = stored.into_iter().chain(self.user.clone()).collect();
+        if !workspace.as_os_str().is_empty() {
+            layers.extend(self.workspace_layer(workspace));
+        }
+        layers.extend(self.environment.iter().cloned());
+        layers.extend(above);
+        layers
+    }
+
+    fn workspace_layer(&self, workspace: &Path) -> Option<Layer> {
+        let file = workspace_file(workspace, self.home)?;
+        let real = |path: &Path| path.canonicalize().ok();
+        let resolved = real(&file);
+        let users = user_file(self.home, &self.variables);
+        if resolved.is_some() && resolved == users.as_deref().and_then(real) {
+            // It is the user's own file, which was read as such.
+            return None;
+        }
+        let mut layer = read(&file, self.home, MayBe::OnlyFile)?.of_workspace();
+        let folder = file.parent().and_then(real);
+        if let (Some(resolved), Some(folder)) = (resolved, folder)
+            && !resolved.starts_with(folder)
+        {
+            let message = format!(
+                "`{}` is a link out of its directory and was not read; \
+                 replace it by a file, or run `agentline trust` in the workspace",
+                shown(&file)
+            );
+            layer = layer.only_trusted(Notice::new(WORKSPACE_CONFIG, message));
+        }
+        Some(layer)
+    }
+
+    /// The layer of what `agentline trust` stored about a workspace, and what changed since.
+    fn stored_trust(&self, workspace: &Path) -> (Option<Layer>, Option<ChangedTrust>) {
+        let Some(store) = TrustStore::find(self.home, &self.variables) else { return (None, None) };
+        let lost = |why: &str| {
+            let message = format!(
+                "{why}, so this run does not load the workspace's settings; \
+                 look at them, then run `agentline trust {}`",
+                shown(workspace)
+            );
+            Some(Layer::trust_lost(Notice::new(TRUST_CHANGED, message)))
+        };
+        match store.state(workspace) {
+            Ok(TrustState::Unknown) => (None, None),
+            Ok(TrustState::Trusted) => (Some(Layer::trusted()), None),
+            Ok(TrustState::Changed { manifest, changes }) => {
+                let layer = lost(&describe(&changes));
+                (layer, Some(ChangedTrust { store, manifest, changes }))
+            }
+            Err(problem) => (lost(&problem.message), None),
+        }
+    }
+}
+
+/// A path as a message may hold it.
+fn shown(path: &Path) -> String {
+    one_line(&path.display().to_string())
+}
+
+/// Names what changed: the first files, and how many more there are.
+fn describe(changes: &[FileChange]) -> String {
+    const SHOWN: usize = 3;
+    let names: Vec<String> = changes
+        .iter()
+        .take(SHOWN)
+        .map(|change| format!("`{}` was {}", one_line(&change.path), change.change.name()))
+        .collect();
+    let more = changes.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more} since you trusted this directory", names.join(", "))
 }
 
 /// The configuration of layers, with the file of prices read that they name.
@@ -205,13 +371,13 @@ fn read_text(file: &Path, may_be: MayBe) -> Result<String, Fault> {
 }
 
 /// The layer of our variables, and a broken one for each of them that is not text.
-fn environment_layers(variables: BTreeMap<OsString, OsString>) -> Vec<Layer> {
+fn environment_layers(variables: &BTreeMap<OsString, OsString>) -> Vec<Layer> {
     let mut layers = Vec::new();
     let mut texts = Vec::new();
     for (name, value) in variables {
-        match (name.into_string(), value.into_string()) {
-            (Ok(name), Ok(value)) => texts.push((name, value)),
-            (Ok(name), Err(_)) if name.starts_with("AGENTLINE_") && name != USER_FILE_VARIABLE => {
+        match (name.to_str(), value.to_str()) {
+            (Some(name), Some(value)) => texts.push((name, value)),
+            (Some(name), None) if name.starts_with("AGENTLINE_") && name != USER_FILE_VARIABLE => {
                 let problem = Problem::new(name, "is not UTF-8 text")
                     .hint("write it in UTF-8, or unset it")
                     .source("environment");

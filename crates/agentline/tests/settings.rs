@@ -66,7 +66,7 @@ fn the_nearest_file_above_the_workspace_counts_and_only_that() {
     let machine = Machine::new();
     machine.write("home/project/agentline.toml", "model = 'near'\nworking_dir = 'x'\nrecord = '~/t'");
     machine.write("home/agentline.toml", "model = 'far'\nname = 'far'");
-    let config = machine.config("home/project/deep/er", &[]);
+    let config = machine.config("home/project/deep/er", &[("AGENTLINE_TRUST", "full")]);
     assert_eq!(config.request.model.as_deref(), Some("near"));
     assert_eq!(config.request.name, None);
     assert_eq!(config.request.working_dir, Some(machine.path("home/project/x")), "from the file's folder");
@@ -137,7 +137,8 @@ fn a_file_of_prices_is_read_from_where_a_setting_names_it() {
     let machine = Machine::new();
     machine.write("home/project/agentline.toml", "prices_file = 'my/prices.toml'");
     let build = || {
-        let layers = find_layers(&machine.path("home/project"), Some(&machine.path("home")), []);
+        let trust = [("AGENTLINE_TRUST".into(), "full".into())];
+        let layers = find_layers(&machine.path("home/project"), Some(&machine.path("home")), trust);
         agentline::settings::build(&layers)
     };
     let missing = build().unwrap_err().to_string();
@@ -174,12 +175,43 @@ mod unix {
     }
 
     #[test]
+    fn a_link_out_of_its_directory_is_read_only_with_full_trust() {
+        let machine = Machine::new();
+        machine.write("home/real.toml", "model = 'real'");
+        symlink(machine.path("home/real.toml"), machine.path("home/project/agentline.toml")).unwrap();
+        for (workspace, trust, model) in [
+            ("home/project", "run", None),
+            ("home/project/deep", "run", None),
+            ("home/project", "full", Some("real")),
+        ] {
+            let config = machine.config(workspace, &[("AGENTLINE_TRUST", trust)]);
+            assert_eq!(config.request.model.as_deref(), model, "{workspace} {trust}");
+            let codes: Vec<&str> = config.notices.iter().map(|notice| notice.code.as_str()).collect();
+            assert_eq!(codes.is_empty(), model.is_some(), "{:?}", config.notices);
+            assert!(codes.iter().all(|code| *code == "workspace_config"));
+        }
+        fs::remove_file(machine.path("home/project/agentline.toml")).unwrap();
+        machine.write("home/project/deep/inside.toml", "model = 'inside'");
+        symlink("deep/inside.toml", machine.path("home/project/agentline.toml")).unwrap();
+        assert_eq!(machine.config("home/project", &[]).request.model.as_deref(), Some("inside"));
+    }
+
+    #[test]
+    fn the_users_own_file_is_the_users_wherever_it_lies() {
+        let machine = Machine::new();
+        machine.write("home/project/agentline.toml", "record = 'tape'");
+        let file = machine.path("home/project/agentline.toml");
+        let config = machine.config("home/project", &[("AGENTLINE_CONFIG", file.to_str().unwrap())]);
+        assert!(config.request.record.is_some() && config.notices.is_empty(), "{:?}", config.notices);
+    }
+
+    #[test]
     fn links_are_followed_and_pipes_are_not_waited_for() {
         let machine = Machine::new();
-        machine.write("real.toml", "model = 'real'");
-        symlink(machine.path("real.toml"), machine.path("home/project/agentline.toml")).unwrap();
+        machine.write("home/project/real.toml", "model = 'real'");
+        symlink("real.toml", machine.path("home/project/agentline.toml")).unwrap();
         assert_eq!(machine.config("home/project", &[]).request.model.as_deref(), Some("real"));
-        fs::remove_file(machine.path("real.toml")).unwrap();
+        fs::remove_file(machine.path("home/project/real.toml")).unwrap();
         assert_eq!(
             machine.problems("home/project", &[]),
             "`/home/project/agentline.toml`: is a link that leads nowhere\n  hint: repair the link, or remove it"

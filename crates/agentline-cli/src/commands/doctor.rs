@@ -25,6 +25,9 @@ pub(crate) fn run(ui: &mut Ui, args: &DoctorArgs) -> Result<u8, Stop> {
     let settings = setup.config();
     let mut agentline = Agentline::from_env()?;
     if let Ok(config) = &settings {
+        for notice in &config.notices {
+            ui.warn(&notice.message);
+        }
         agentline = setup.equip(config).0;
     }
     let cwd = &agentline.here().cwd;

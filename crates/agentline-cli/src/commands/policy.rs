@@ -112,6 +112,9 @@ struct Row {
 pub(crate) fn run(ui: &mut Ui, args: &PolicyArgs) -> Result<u8, Stop> {
     let PolicyCommand::Explain(args) = &args.command;
     let config = Setup::read(args.cwd.as_deref(), Some(Layer::flags(args.table())))?.config()?;
+    for notice in &config.notices {
+        ui.warn(&notice.message);
+    }
     let agents = Roster::of(&config.agents);
     let mut request = config.request;
     // A prompt is no part of a policy, but without one no request is good.

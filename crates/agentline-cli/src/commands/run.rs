@@ -2,6 +2,7 @@
 
 use crate::{
     args::Output,
+    commands::trust,
     exit,
     live::{self, Live},
     prompt, question,
@@ -172,8 +173,15 @@ pub(crate) struct RunArgs {
 }
 
 pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, Stop> {
-    let setup = Setup::read(args.cwd.as_deref(), Some(Layer::flags(args.table())))?;
-    let config = setup.config()?;
+    let read = || Setup::read(args.cwd.as_deref(), Some(Layer::flags(args.table())));
+    let mut setup = read()?;
+    let mut config = setup.config()?;
+    if let Some(changed) = setup.changed_trust(&config)
+        && trust::ask_again(ui, changed)?
+    {
+        setup = read()?;
+        config = setup.config()?;
+    }
     for notice in &config.notices {
         ui.warn(&notice.message);
     }

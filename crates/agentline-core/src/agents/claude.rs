@@ -35,6 +35,7 @@ static CARD: Card = Card::new(
     None,
 )
 .instructions(&["CLAUDE.md", "CLAUDE.local.md"])
+.project_files(&[".claude", ".mcp.json"])
 .home_page("https://github.com/agentclientprotocol/claude-agent-acp");
 
 /// Tools that it uses without asking.

@@ -35,6 +35,7 @@ static CARD: Card = Card::new(
     None,
 )
 .instructions(&["AGENTS.md", "AGENTS.override.md"])
+.project_files(&[".codex", ".agents"])
 .home_page("https://github.com/agentclientprotocol/codex-acp");
 
 /// How long a UUID is.

@@ -51,6 +51,7 @@ static CARD: Card = Card::new(
 )
 .install_script()
 .instructions(&["AGENTS.md", "CLAUDE.md"])
+.project_files(&["opencode.json", "opencode.jsonc", ".opencode", ".claude", ".agents", ".env"])
 .home_page("https://opencode.ai");
 
 /// Tools that it uses without asking: they change nothing and run nothing.

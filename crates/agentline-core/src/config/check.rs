@@ -16,6 +16,8 @@ use std::{
 pub(super) struct Findings {
     pub(super) problems: Vec<Problem>,
     pub(super) notices: Vec<Notice>,
+    /// The workspace is no longer what the user trusted.
+    pub(super) trust_lost: Option<Notice>,
 }
 
 impl Findings {
@@ -26,22 +28,12 @@ impl Findings {
     }
 
     /// Warns that a key is not known, with the one that was probably meant.
-    /// A setting of the workspace's own file that only a trusted workspace may make.
-    pub(super) fn held_back(&mut self, key: &str, source: &str) {
-        self.notices.push(Notice::new(
-            "untrusted_key",
-            format!(
-                "`{key}` could run commands and is ignored, because it came with the workspace (from {source}); \
-                 put it into your own file, or pass `--trust full`"
-            ),
-        ));
-    }
-
     pub(super) fn unknown(&mut self, key: &str, source: &str, meant: Option<String>) {
+        let source = one_line(source);
         let meant = meant.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
         self.notices.push(Notice::new(
             "unknown_key",
-            format!("`{key}` is not a known key and is ignored (from {source}){meant}"),
+            format!("`{}` is not a known key and is ignored (from {source}){meant}", shorten(&one_line(key))),
         ));
     }
 }
@@ -173,6 +165,17 @@ fn repr(value: &Value) -> String {
 fn repr_list(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
     format!("[{}]", quoted.join(", "))
+}
+
+/// Escapes a text of unknown origin for a message: it stays on one line and cannot control a terminal.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    let steers = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
+    };
+    let escape = |c: char| if steers(c) { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escape).collect()
 }
 
 fn shorten(text: &str) -> String {

@@ -13,7 +13,7 @@ use crate::{
 };
 use serde::Serialize;
 use serde_json::Value;
-use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
+use std::{cmp::Ordering, collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
 /// One setting.
 #[non_exhaustive]
@@ -30,6 +30,8 @@ pub struct Key {
     pub example: &'static str,
     /// Only the ACP surface uses it.
     pub is_for_acp: bool,
+    /// What it may do in the `agentline.toml` of a workspace that the user does not trust in full.
+    pub untrusted: UntrustedUse,
     /// Problems never show its values.
     pub(super) is_secret: bool,
     /// Its entries are settings of their own down to this depth, and layers add to them.
@@ -38,6 +40,64 @@ pub struct Key {
     pub(super) set: fn(&mut Config, &Given<'_>, &mut Findings) -> Option<()>,
     pub(super) get: fn(&Config) -> Value,
     pub(super) merge: fn(&mut Config, &Config),
+    pub(super) restrict: fn(&mut Config, &Config) -> Restriction,
+}
+
+/// What a key may do in the `agentline.toml` of a workspace that the user does not trust in full.
+///
+/// A new key is ignored there until its row in the table of keys says otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UntrustedUse {
+    /// Nothing: the key is not even parsed.
+    #[default]
+    Ignore,
+    /// Counts as in any other file.
+    Accept,
+    /// Counts if it lowers the value of the layers below, where no value means no limit.
+    Lower,
+    /// Adds its rules to those of all other layers and replaces none.
+    Add,
+    /// Counts if it is stricter than the value of the layers below.
+    Stricter,
+}
+
+/// What became of a value that may only restrict another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Restriction {
+    /// It restricts more than the value before, and replaced it or was added to it.
+    Applied,
+    /// It is the value that was there before.
+    Unchanged,
+    /// It would have allowed more.
+    Refused,
+}
+
+impl Restriction {
+    /// Replaces a value if the new one is lower.
+    fn lower<T: PartialOrd + Clone>(value: &mut T, by: &T) -> Self {
+        match by.partial_cmp(value) {
+            Some(Ordering::Less) => {
+                value.clone_from(by);
+                Self::Applied
+            }
+            Some(Ordering::Equal) => Self::Unchanged,
+            _ => Self::Refused,
+        }
+    }
+
+    /// The same for limits, where nothing means no limit.
+    fn lower_limit<T: PartialOrd + Clone>(value: &mut Option<T>, by: &Option<T>) -> Self {
+        match (value.as_mut(), by) {
+            (Some(value), Some(by)) => Self::lower(value, by),
+            (None, Some(_)) => {
+                value.clone_from(by);
+                Self::Applied
+            }
+            (None, None) => Self::Unchanged,
+            (Some(_), None) => Self::Refused,
+        }
+    }
 }
 
 impl Key {
@@ -80,29 +140,80 @@ pub(super) trait Place: Clone + Serialize {
     fn overlay(&mut self, above: &Self) {
         *self = above.clone();
     }
+    /// Applies a value from an untrusted layer as far as it restricts this one. Types without an order refuse all.
+    fn restrict(&mut self, by: &Self) -> Restriction {
+        let _ = by;
+        Restriction::Refused
+    }
 }
 
 impl Place for String {}
 impl Place for bool {}
-impl Place for u32 {}
 impl Place for usize {}
 impl Place for Option<String> {}
 impl Place for Option<PathBuf> {}
 impl Place for Option<bool> {}
-impl Place for Option<u32> {}
-impl Place for Option<u64> {}
-impl Place for Option<f64> {}
 impl Place for Option<Vec<String>> {}
-impl Place for Vec<String> {}
 impl Place for Vec<PathBuf> {}
-impl Place for PermissionMode {}
 impl Place for SystemMode {}
 impl Place for ModelValidation {}
 impl Place for Trust {}
 
+impl Place for u32 {
+    fn restrict(&mut self, by: &Self) -> Restriction {
+        Restriction::lower(self, by)
+    }
+}
+
+impl Place for Option<u32> {
+    fn restrict(&mut self, by: &Self) -> Restriction {
+        Restriction::lower_limit(self, by)
+    }
+}
+
+impl Place for Option<u64> {
+    fn restrict(&mut self, by: &Self) -> Restriction {
+        Restriction::lower_limit(self, by)
+    }
+}
+
+impl Place for Option<f64> {
+    fn restrict(&mut self, by: &Self) -> Restriction {
+        Restriction::lower_limit(self, by)
+    }
+}
+
+/// A list of rules: others are added, none is taken away.
+impl Place for Vec<String> {
+    fn restrict(&mut self, by: &Self) -> Restriction {
+        let before = self.len();
+        for rule in by {
+            if !self.contains(rule) {
+                self.push(rule.clone());
+            }
+        }
+        if self.len() > before { Restriction::Applied } else { Restriction::Unchanged }
+    }
+}
+
+impl Place for PermissionMode {
+    fn restrict(&mut self, by: &Self) -> Restriction {
+        if self == by {
+            return Restriction::Unchanged;
+        }
+        if !by.is_stricter_than(*self) {
+            return Restriction::Refused;
+        }
+        *self = *by;
+        Restriction::Applied
+    }
+}
 impl Place for Duration {
     fn show(&self) -> Value {
         show_duration(*self).into()
+    }
+    fn restrict(&mut self, by: &Self) -> Restriction {
+        Restriction::lower(self, by)
     }
 }
 
@@ -182,6 +293,7 @@ macro_rules! keys {
             },
             get: |config| config.$($place).+.show(),
             merge: |below, above| below.$($place).+.overlay(&above.$($place).+),
+            restrict: |below, by| below.$($place).+.restrict(&by.$($place).+),
             ..Key { $($field: $value,)* ..PLAIN }
         }),*];
     };
@@ -195,20 +307,22 @@ const PLAIN: Key = Key {
     doc: "",
     example: "",
     is_for_acp: false,
+    untrusted: UntrustedUse::Ignore,
     is_secret: false,
     depth: 0,
     kind: "",
     set: |_, _, _| None,
     get: |_| Value::Null,
     merge: |_, _| (),
+    restrict: |_, _| Restriction::Refused,
 };
 
 keys! {
-    agent () Some("agent"), read::word r#""claude""# => request.agent {}
+    agent () Some("agent"), read::word r#""claude""# => request.agent { untrusted: UntrustedUse::Accept }
         "The agent, by id or alias.";
-    surface () Some("surface"), read::surface r#""json""# => request.surface {}
+    surface () Some("surface"), read::surface r#""json""# => request.surface { untrusted: UntrustedUse::Accept }
         "The way to talk to the agent; `auto` takes the best one that can do what was asked.";
-    model ("model_id") Some("model"), read::word r#""gemini-2.5-pro""# => request.model {}
+    model ("model_id") Some("model"), read::word r#""gemini-2.5-pro""# => request.model { untrusted: UntrustedUse::Accept }
         "The model, as the agent spells it.";
     model_validation () Some("model-validation"), read::validation r#""strict""# => request.model_validation {}
         "What a model outside the agent's own list means: with `warn` a warning, with `strict` the error `unknown_model` before anything is asked of it.";
@@ -222,19 +336,19 @@ keys! {
         "Instructions of the caller.";
     system_mode () Some("system-mode"), read::system_mode r#""replace""# => request.system_mode {}
         "Whether `system_prompt` comes on top of the agent's own instructions or replaces them.";
-    name () Some("name"), read::word r#""case-17""# => request.name {}
+    name () Some("name"), read::word r#""case-17""# => request.name { untrusted: UntrustedUse::Accept }
         "The caller's name for this prompt, echoed in events, errors and outcome.";
     working_dir ("cwd") Some("cwd"), read::path r#""project""# => request.working_dir {}
         "The workspace; without it the current directory.";
     include_directories () Some("include-dir"), read::paths r#"["../shared"]"# => request.include_directories {}
         "Folders outside the workspace that tools may use.";
-    permission_mode ("approval_mode", "yolo") Some("permission-mode"), read::mode r#""accept-edits""# => request.permission_mode {}
+    permission_mode ("approval_mode", "yolo") Some("permission-mode"), read::mode r#""accept-edits""# => request.permission_mode { untrusted: UntrustedUse::Stricter }
         "What the agent may do without asking. Also accepted: `acceptEdits`, `bypassPermissions`, `auto_edit`, `yolo`, `suggest` (= `default`), `full_auto` (= `bypass`), and for questions over ACP `auto` (permit each once), `deny`, `prompt` (ask on a terminal, else refuse). `yolo = true` is `bypass`.";
     allow ("allowed_tools") Some("allow"), read::words r#"["Write(src/**)"]"# => request.allow {}
         "Rules that permit, on top of the mode: by tool, path or command.";
-    deny ("disable_tools") Some("deny"), read::words r#"["Bash(rm *)"]"# => request.deny {}
+    deny ("disable_tools") Some("deny"), read::words r#"["Bash(rm *)"]"# => request.deny { untrusted: UntrustedUse::Add }
         "Rules that refuse, on top of the mode.";
-    ask ("ask_tools") Some("ask"), read::words r#"["Bash(git push*)"]"# => request.ask {}
+    ask ("ask_tools") Some("ask"), read::words r#"["Bash(git push*)"]"# => request.ask { untrusted: UntrustedUse::Add }
         "Rules for what is asked of you, on top of the mode; refused where nobody can be asked.";
     trust () Some("trust"), read::trust r#""full""# => request.trust {}
         "How far the workspace is trusted: with `run` its own settings, hooks and MCP servers are not loaded, with `full` they are, with `no` an agent that insists on trust does not work there.";
@@ -248,41 +362,41 @@ keys! {
         "A settings file of the agent whose MCP servers are added.";
     output_schema () Some("schema"), read::path r#""answer.schema.json""# => request.output_schema {}
         "JSON Schema file: the answer must be a value of it.";
-    repair_turns () Some("repair-turns"), read::small_count "1" => request.repair_turns {}
+    repair_turns () Some("repair-turns"), read::small_count "1" => request.repair_turns { untrusted: UntrustedUse::Lower }
         "How often the agent may mend a value that does not fit the schema.";
     extract_json () Some("extract-json"), read::flag "true" => request.extract_json {}
         "The JSON value in the answer is what the run is for: found in a fenced block, bare, or between words.";
     until () Some("until"), read::word r#""cargo test""# => request.until {}
         "A command that must succeed before the run is over; while it fails, the agent is sent on with what it said.";
-    max_rounds () Some("max-rounds"), read::small_count "3" => request.max_rounds {}
+    max_rounds () Some("max-rounds"), read::small_count "3" => request.max_rounds { untrusted: UntrustedUse::Lower }
         "How often the agent is sent on at most.";
     resume () Some("resume"), read::word r#""latest""# => request.resume {}
         "A session to go on with: its id, or `latest`.";
     session_id () Some("session-id"), read::word r#""7f1f2bd4-3a43-4b8e-9d0e-6a0f2f1f0c11""# => request.session_id {}
         "The id that a new session shall have.";
-    timeout ("timeout_ms") Some("timeout"), read::clock r#""20m""# => request.timeout {}
+    timeout ("timeout_ms") Some("timeout"), read::clock r#""20m""# => request.timeout { untrusted: UntrustedUse::Lower }
         "Clock of the whole run.";
-    idle_timeout ("idle_timeout_ms") Some("idle-timeout"), read::clock "45" => request.idle_timeout {}
+    idle_timeout ("idle_timeout_ms") Some("idle-timeout"), read::clock "45" => request.idle_timeout { untrusted: UntrustedUse::Lower }
         "Clock of silence with nothing pending.";
-    tool_timeout ("tool_timeout_ms") Some("tool-timeout"), read::clock r#""1h30m""# => request.tool_timeout {}
+    tool_timeout ("tool_timeout_ms") Some("tool-timeout"), read::clock r#""1h30m""# => request.tool_timeout { untrusted: UntrustedUse::Lower }
         "Clock of silence while a tool runs.";
-    startup_timeout ("startup_timeout_s", "startup_timeout_ms") Some("startup-timeout"), read::clock "30" => request.startup_timeout {}
+    startup_timeout ("startup_timeout_s", "startup_timeout_ms") Some("startup-timeout"), read::clock "30" => request.startup_timeout { untrusted: UntrustedUse::Lower }
         "Clock until the agent first answers.";
-    deadline () Some("deadline"), read::moment r#""2030-01-01T00:00:00Z""# => request.deadline {}
+    deadline () Some("deadline"), read::moment r#""2030-01-01T00:00:00Z""# => request.deadline { untrusted: UntrustedUse::Lower }
         "The moment at which the run must be over, whatever it waits for.";
-    retry_patience ("retry_patience_ms") None, read::clock r#""2m""# => request.retry_patience {}
+    retry_patience ("retry_patience_ms") None, read::clock r#""2m""# => request.retry_patience { untrusted: UntrustedUse::Lower }
         "How long an agent may go on retrying a refused request.";
     quiet_period_ms () Some("quiet-period"), read::pause "250" => request.quiet_period { is_for_acp: true }
         "Silence after the answer before a turn is over; without it 500, or 0 where nothing follows an agent's answer.";
-    max_turns () Some("max-turns"), read::small_count "20" => request.limits.max_turns {}
+    max_turns () Some("max-turns"), read::small_count "20" => request.limits.max_turns { untrusted: UntrustedUse::Lower }
         "Turns of the model.";
-    max_tool_calls () Some("max-tool-calls"), read::small_count "50" => request.limits.max_tool_calls {}
+    max_tool_calls () Some("max-tool-calls"), read::small_count "50" => request.limits.max_tool_calls { untrusted: UntrustedUse::Lower }
         "Calls of tools.";
-    max_tokens () Some("max-tokens"), read::count "200000" => request.limits.max_tokens {}
+    max_tokens () Some("max-tokens"), read::count "200000" => request.limits.max_tokens { untrusted: UntrustedUse::Lower }
         "Tokens in all.";
-    max_output_tokens () Some("max-output-tokens"), read::count "8000" => request.limits.max_output_tokens {}
+    max_output_tokens () Some("max-output-tokens"), read::count "8000" => request.limits.max_output_tokens { untrusted: UntrustedUse::Lower }
         "Tokens of the answers, thoughts included.";
-    max_cost ("max_budget_usd") Some("max-cost"), read::dollars "0.50" => request.limits.max_cost {}
+    max_cost ("max_budget_usd") Some("max-cost"), read::dollars "0.50" => request.limits.max_cost { untrusted: UntrustedUse::Lower }
         "US dollars.";
     env () Some("env"), tables::variables r#"{ NODE_ENV = "test" }"# => request.env { is_secret: true, depth: 1 }
         "Variables added to the agent's environment.";

@@ -1,7 +1,7 @@
 //! One place that settings come from: a file's text, the environment, the flags, or a map of the caller.
 
 use super::check::Findings;
-use crate::Problem;
+use crate::{Notice, Problem};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -16,6 +16,8 @@ pub struct Layer {
     pub(super) base: Option<PathBuf>,
     pub(super) home: Option<PathBuf>,
     pub(super) is_of_workspace: bool,
+    /// Why nothing of it counts without full trust.
+    pub(super) unless_trusted: Option<Box<Notice>>,
 }
 
 /// What a layer is, which decides how its values are spelled and named.
@@ -36,10 +38,17 @@ enum Body {
     Prices(String),
     Table(Map<String, Value>),
     Broken(Problem),
+    /// The user trusted the workspace with `agentline trust`.
+    Trusted,
+    /// The user trusted the workspace, and it is no longer what was trusted.
+    TrustLost(Notice),
 }
 
 /// How the names of our variables begin.
 pub(super) const VARIABLES: &str = "AGENTLINE_";
+
+/// The name of the layer that holds what `agentline trust` stored.
+pub(super) const STORED_TRUST: &str = "agentline trust";
 
 /// Variables with our prefix that are not settings.
 const NOT_SETTINGS: &[&str] = &["AGENTLINE_CONFIG", "AGENTLINE_REAL_AGENTS"];
@@ -91,6 +100,20 @@ impl Layer {
         Self::of(name.into(), LayerKind::Table, Body::Broken(problem))
     }
 
+    /// The user trusts the workspace in full, as `agentline trust` stored it. It replaces the default of `trust` and
+    /// nothing else, so it must be the lowest layer.
+    #[must_use]
+    pub fn trusted() -> Self {
+        Self::of(STORED_TRUST.into(), LayerKind::Table, Body::Trusted)
+    }
+
+    /// The user trusted the workspace, and it is no longer what was trusted. The notice is shown unless another layer
+    /// sets `trust`.
+    #[must_use]
+    pub fn trust_lost(notice: Notice) -> Self {
+        Self::of(STORED_TRUST.into(), LayerKind::Table, Body::TrustLost(notice))
+    }
+
     /// Relative paths in this layer start from here: the folder of the file.
     #[must_use]
     pub fn base(mut self, folder: impl Into<PathBuf>) -> Self {
@@ -105,11 +128,18 @@ impl Layer {
         self
     }
 
-    /// This layer came with the workspace, and so from whoever wrote that: what could run commands counts only when the
-    /// user trusts the workspace in full.
+    /// This layer came with the workspace, and so from whoever wrote that: it may choose and restrict, and counts in full
+    /// only when the user trusts the workspace in full.
     #[must_use]
     pub fn of_workspace(mut self) -> Self {
         self.is_of_workspace = true;
+        self
+    }
+
+    /// Without full trust nothing of this layer counts, and the notice says why.
+    #[must_use]
+    pub fn only_trusted(mut self, notice: Notice) -> Self {
+        self.unless_trusted = Some(Box::new(notice));
         self
     }
 
@@ -119,7 +149,7 @@ impl Layer {
     }
 
     fn of(name: String, kind: LayerKind, body: Body) -> Self {
-        Self { name, kind, body, base: None, home: None, is_of_workspace: false }
+        Self { name, kind, body, base: None, home: None, is_of_workspace: false, unless_trusted: None }
     }
 
     /// The keys and values; nothing when the text cannot be read, which is then among the findings.
@@ -130,6 +160,14 @@ impl Layer {
                 findings.problems.push(problem.clone());
                 Opened::default()
             }
+            Body::TrustLost(notice) => {
+                findings.trust_lost = Some(notice.clone());
+                Opened::default()
+            }
+            Body::Trusted => Opened {
+                table: Map::from_iter([("trust".to_owned(), "full".into())]),
+                lines: BTreeMap::new(),
+            },
             Body::Text(text) => self.parse(text, findings),
             Body::Prices(text) => {
                 let mut opened = self.parse(text, findings);

@@ -60,7 +60,7 @@ fn prices_are_dated_and_yours_stand_above_them() {
     assert_eq!((none.code, none.out.as_str()), (1, ""));
     assert!(none.err.contains("is not known") && none.err.contains("[prices.models."), "{}", none.err);
     user.write(
-        "agentline.toml",
+        "../home/.config/agentline/config.toml",
         "[prices.models.'gemini-2.5-flash']\ninput = 7\noutput = 8\nlong = { above = 9, input = 10, output = 11 }\n",
     );
     let mine = user.agentline(&["prices", "gemini-2.5-flash", "-o", "json"]).json();
@@ -94,7 +94,8 @@ fn doctor_says_by_its_exit_code_what_is_missing() {
 #[test]
 fn config_shows_every_value_with_its_source_and_no_secret() {
     let user = User::new().env("AGENTLINE_API_KEY", "key-in-the-environment");
-    user.write("agentline.toml", "model = 'm'\n[env]\nMY_TOKEN = 'token-in-the-file'\n");
+    user.write("agentline.toml", "model = 'm'\n");
+    user.write("../home/.config/agentline/config.toml", "[env]\nMY_TOKEN = 'token-in-the-file'\n");
     let rows = user.agentline(&["config", "show", "-o", "json"]).json();
     let row = |key: &str| rows.as_array().unwrap().iter().find(|row| row["key"] == key).unwrap().clone();
     assert_eq!(row("model")["value"], "m");

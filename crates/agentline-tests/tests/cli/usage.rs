@@ -64,7 +64,8 @@ fn a_tape_that_cannot_be_written_starts_nothing() {
 #[test]
 fn all_problems_come_at_once() {
     let user = User::new().env("AGENTLINE_MAX_TURNS", "many");
-    user.write("agentline.toml", "timeout = 0\nsystem_mode = 'replce'\n");
+    user.write("agentline.toml", "timeout = 0\n");
+    user.write("../home/.config/agentline/config.toml", "system_mode = 'replce'\n");
     let done = user.agentline(&["run", "hi", "--permission-mode", "yes", "--max-cost", "nan"]);
     for part in [
         "`timeout`",
@@ -84,7 +85,7 @@ fn all_problems_come_at_once() {
 fn yolo_and_a_mode_must_agree() {
     let says = |file: &str| {
         let user = User::new();
-        user.write("agentline.toml", file);
+        user.write("../home/.config/agentline/config.toml", file);
         let done = user.agentline(&["run", "hi"]);
         (done.code, user.path("hello.txt").exists(), done.err)
     };

@@ -116,10 +116,15 @@ impl Client {
     ///
     /// # Errors
     /// As [`Agentline::run`]; also when the daemon is lost before the run has begun.
-    pub async fn run(mut self, agentline: &Agentline, request: RunRequest) -> Result<Run, Error> {
+    pub async fn run(self, agentline: &Agentline, mut request: RunRequest) -> Result<Run, Error> {
         if !crate::pool::serves(&request) {
             return agentline.run(request).await;
         }
+        let notices = std::mem::take(&mut request.notices);
+        Ok(self.run_there(agentline, request).await?.with_notices(notices))
+    }
+
+    async fn run_there(mut self, agentline: &Agentline, request: RunRequest) -> Result<Run, Error> {
         let inner = agentline.inner();
         let mut who = Who::default();
         who.agent.clone_from(&request.agent);

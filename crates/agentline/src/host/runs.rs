@@ -19,12 +19,12 @@ use crate::{
     run::Run,
     run_messages::{Completer, RunMessages},
     schema::Schema,
-    settings,
+    settings::Settings,
     tools::{Tool, ToolError, ToolHost, ToolOutput},
     until::{Checked, Checker},
 };
 use agentline_core::{
-    Config, Event, Failure, Kind, Layer, Notice, Outcome, Problem, Problems, Record, RunRequest, Verdict, Who,
+    Event, Failure, Kind, Layer, Notice, Outcome, Problem, Problems, Record, RunRequest, Verdict, Who,
 };
 use serde_json::{Map, Value, json};
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -54,16 +54,14 @@ impl Host {
         keys: Map<String, Value>,
     ) -> Result<(Agentline, RunRequest, Vec<Notice>), RpcError> {
         let here = self.agentline.here();
-        let dir = ["working_dir", "cwd"].iter().find_map(|key| keys.get(*key).and_then(Value::as_str));
-        let workspace = dir.map_or_else(|| here.cwd.clone(), |dir| here.cwd.join(dir));
         let variables = here.env.iter().map(|(name, value)| (name.into(), value.into()));
-        let mut layers = settings::find_layers(&workspace, Some(&here.home), variables);
-        let defaults = self.defaults();
-        for (name, mut table) in [("initialize", defaults), ("run", keys)] {
+        let mut above = Vec::new();
+        for (name, mut table) in [("initialize", self.defaults()), ("run", keys)] {
             spread_cache(&mut table)?;
-            layers.push(Layer::map(name, table).base(here.cwd.clone()).home(here.home.clone()));
+            above.push(Layer::map(name, table).base(here.cwd.clone()).home(here.home.clone()));
         }
-        let mut config = Config::build(&layers).map_err(|problems| RpcError::usage(&problems.0))?;
+        let settings = Settings::find(&here.cwd, None, Some(&here.home), variables, above);
+        let mut config = settings.build().map_err(|problems| RpcError::usage(&problems.0))?;
         let notices = std::mem::take(&mut config.notices);
         let (agentline, request) = self.agentline.clone().equip(&config);
         Ok((agentline, request, notices))

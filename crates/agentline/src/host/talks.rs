@@ -63,7 +63,9 @@ impl Host {
         params: RunParams,
         stop: &CancellationToken,
     ) -> Result<SessionOpened, RpcError> {
-        let wanted = self.wanted(run, params)?;
+        let mut wanted = self.wanted(run, params)?;
+        // They hold for every prompt of the conversation.
+        wanted.request.notices = std::mem::take(&mut wanted.notices);
         let session = tokio::select! {
             session = wanted.agentline.session_with(wanted.request, wanted.options) => session?,
             () = stop.cancelled() => {

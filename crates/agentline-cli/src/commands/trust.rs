@@ -1,0 +1,133 @@
+//! `agentline trust`: which directories may configure agents and agentline without limits.
+
+use crate::{args::ReportOutput, exit, stop::Stop, ui::Ui};
+use agentline::{
+    Agentline, Problem,
+    core::config::one_line,
+    settings::ChangedTrust,
+    workspace_trust::{Manifest, TrustStore},
+};
+use clap::Args;
+use serde_json::{Value, json};
+use std::{
+    io::{self, IsTerminal, Write},
+    path::PathBuf,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  agentline trust                     trust the current directory
+  agentline trust ../project          trust another one
+  agentline trust --list
+  agentline trust --revoke ../project
+
+A trusted directory may run commands: its agentline.toml counts in full, and agents load its settings, hooks and MCP
+servers. Trust holds for this directory alone, and for these files as they are now. When one of them changes, a run
+asks again on a terminal; elsewhere it runs without them and warns. `--trust run` runs without them at any time.
+";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct TrustArgs {
+    /// The directory [default: the current directory]
+    dir: Option<PathBuf>,
+    /// List the trusted directories
+    #[arg(long, conflicts_with_all = ["revoke", "dir"])]
+    list: bool,
+    /// Stop trusting the directory
+    #[arg(long)]
+    revoke: bool,
+    /// What standard output holds
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    output: ReportOutput,
+}
+
+pub(crate) fn run(ui: &mut Ui, args: &TrustArgs) -> Result<u8, Stop> {
+    let agentline = Agentline::from_env()?;
+    let here = agentline.here();
+    let variables = std::env::vars_os().collect();
+    let store = TrustStore::find(Some(&here.home), &variables).ok_or_else(|| {
+        Problem::new("HOME", "is not set, so there is no place to remember trust").hint("set HOME")
+    })?;
+    let directory = args.dir.as_ref().map_or_else(|| here.cwd.clone(), |dir| here.cwd.join(dir));
+    let (report, text) = match (args.list, args.revoke) {
+        (true, _) => list(&store)?,
+        (_, true) => revoke(&store, directory)?,
+        _ => trust(&store, &Manifest::read(&directory, Some(&here.home))?)?,
+    };
+    match args.output {
+        ReportOutput::Json => writeln!(ui.out(), "{report}")?,
+        ReportOutput::Text => ui.out().write_all(text.as_bytes())?,
+    }
+    Ok(exit::DONE)
+}
+
+fn trust(store: &TrustStore, manifest: &Manifest) -> Result<(Value, String), Stop> {
+    store.trust(manifest)?;
+    let (directory, files) = (manifest.directory.display().to_string(), &manifest.files);
+    let mut text = match files.len() {
+        0 => format!("trusted {}: it has no settings of its own yet\n", one_line(&directory)),
+        _ => format!("trusted {}, with these files as they are now:\n", one_line(&directory)),
+    };
+    for file in files.keys() {
+        text.push_str(&format!("  {}\n", one_line(file)));
+    }
+    let files: Vec<&String> = files.keys().collect();
+    Ok((json!({"directory": directory, "trusted": true, "digest": manifest.digest(), "files": files}), text))
+}
+
+fn revoke(store: &TrustStore, directory: PathBuf) -> Result<(Value, String), Stop> {
+    let was_trusted = store.revoke(&directory)?;
+    let directory = directory.canonicalize().unwrap_or(directory).display().to_string();
+    let word = if was_trusted { "no longer trusts" } else { "did not trust" };
+    let text = format!("agentline {word} {}\n", one_line(&directory));
+    Ok((json!({"directory": directory, "trusted": false, "was_trusted": was_trusted}), text))
+}
+
+fn list(store: &TrustStore) -> Result<(Value, String), Stop> {
+    let all = store.list()?;
+    let mut rows = Vec::new();
+    let mut text = String::new();
+    for (directory, trusted) in &all {
+        let changed: Vec<Value> = match store.state(directory) {
+            Ok(agentline::workspace_trust::TrustState::Changed { changes, .. }) => {
+                changes.iter().map(|c| json!({"path": c.path, "change": c.change.name()})).collect()
+            }
+            _ => Vec::new(),
+        };
+        let note = match (directory.is_dir(), changed.len()) {
+            (false, _) => ", which is gone".to_owned(),
+            (true, 0) => format!(" ({} files)", trusted.files.len()),
+            (true, changes) => format!(" ({changes} changed since: not trusted until you trust it again)"),
+        };
+        text.push_str(&format!("{}{note}\n", one_line(&directory.display().to_string())));
+        rows.push(json!({
+            "directory": directory, "trusted_at": trusted.trusted_at, "digest": trusted.digest,
+            "files": trusted.files.keys().collect::<Vec<_>>(), "changed": changed,
+        }));
+    }
+    if all.is_empty() {
+        text.push_str("no directory is trusted\n");
+    }
+    Ok((rows.into(), text))
+}
+
+/// Asks whether a directory that has changed is still trusted, and stores a yes. Without a terminal the answer is no.
+pub(crate) fn ask_again(ui: &mut Ui, changed: &ChangedTrust) -> Result<bool, Stop> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Ok(false);
+    }
+    let directory = changed.manifest.directory.display().to_string();
+    ui.line(format!("Settings in {} changed since you trusted it:", one_line(&directory)));
+    for change in &changed.changes {
+        ui.line(format!("  {:<8} {}", change.change.name(), one_line(&change.path)));
+    }
+    ui.prompt("Trust it as it is now? They can run commands. [y/N] ");
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    let is_yes = matches!(answer.trim().to_lowercase().as_str(), "y" | "yes");
+    if is_yes {
+        changed.store.trust(&changed.manifest)?;
+    }
+    Ok(is_yes)
+}

@@ -1,0 +1,301 @@
+//! What the file of a workspace may do that the user does not trust in full.
+
+use super::*;
+use crate::config::{UntrustedUse, chosen_workspace};
+
+fn workspace(text: &str) -> Layer {
+    Layer::file("w/agentline.toml", text).of_workspace()
+}
+
+fn user(text: &str) -> Layer {
+    Layer::file("config.toml", text)
+}
+
+fn build(layers: &[Layer]) -> Config {
+    Config::build(layers).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// The only warning, which is about the workspace's file.
+fn warning(config: &Config) -> &str {
+    let [notice] = config.notices.as_slice() else { panic!("not one warning: {:?}", config.notices) };
+    assert_eq!(notice.code, WORKSPACE_CONFIG);
+    assert_eq!(notice.message.lines().count(), 1);
+    &notice.message
+}
+
+#[test]
+fn every_key_has_the_use_that_the_documentation_promises() {
+    let keys = |used: UntrustedUse| -> Vec<&str> {
+        KEYS.iter().filter(|key| key.untrusted == used).map(|key| key.name).collect()
+    };
+    assert_eq!(keys(UntrustedUse::Accept), ["agent", "surface", "model", "name"]);
+    assert_eq!(
+        keys(UntrustedUse::Lower),
+        [
+            "repair_turns",
+            "max_rounds",
+            "timeout",
+            "idle_timeout",
+            "tool_timeout",
+            "startup_timeout",
+            "deadline",
+            "retry_patience",
+            "max_turns",
+            "max_tool_calls",
+            "max_tokens",
+            "max_output_tokens",
+            "max_cost"
+        ]
+    );
+    assert_eq!(keys(UntrustedUse::Add), ["deny", "ask"]);
+    assert_eq!(keys(UntrustedUse::Stricter), ["permission_mode"]);
+    assert_eq!(UntrustedUse::default(), UntrustedUse::Ignore);
+}
+
+/// Paths of an untrusted file would have to stay inside the workspace; so far no key with a path is accepted at all.
+#[test]
+fn no_accepted_key_takes_a_path() {
+    for key in KEYS.iter().filter(|key| key.untrusted != UntrustedUse::Ignore) {
+        assert!(!key.takes().contains("path") && !key.takes().contains("table"), "{}", key.name);
+    }
+}
+
+#[test]
+fn every_other_key_is_ignored_under_every_name_and_not_even_parsed() {
+    let nothing = settings(build(&[]));
+    for key in KEYS.iter().filter(|key| key.untrusted == UntrustedUse::Ignore) {
+        for name in std::iter::once(key.name).chain(key.aliases.iter().copied()) {
+            for value in [key.example, "0.5"] {
+                let config = build(&[workspace(&format!("{name} = {value}"))]);
+                assert!(warning(&config).contains(&format!("ignored `{name}`")), "{name}");
+                assert_eq!(config.origins.get(key.name), Config::build(&[]).unwrap().origins.get(key.name));
+                assert_eq!(settings(config), nothing, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn full_trust_of_the_user_accepts_every_key() {
+    for key in KEYS.iter().filter(|key| key.name != "trust") {
+        let text = format!("{} = {}", key.name, key.example);
+        for trust in
+            [Layer::trusted(), user("trust = 'full'"), Layer::environment([("AGENTLINE_TRUST", "full")])]
+        {
+            let config = build(&[trust, workspace(&text)]);
+            assert_eq!(config.notices, [], "{}", key.name);
+            let trusted =
+                Config { request: RunRequest { trust: Trust::Run, ..config.request.clone() }, ..config };
+            assert_eq!(settings(trusted), settings(from_toml(&text)), "{}", key.name);
+        }
+    }
+}
+
+#[test]
+fn a_workspace_cannot_trust_itself() {
+    let config = build(&[workspace("trust = 'full'\nrecord = 'x'\nenv = { A = 'b' }")]);
+    assert_eq!(config.request, RunRequest::default());
+    assert!(warning(&config).contains("ignored `env`, `record`, `trust`"), "{}", warning(&config));
+}
+
+#[test]
+fn under_no_trust_the_file_is_read_as_under_run() {
+    let text = "record = 'x'\nmodel = 'm'\ntimeout = 5\ntrust = 'run'";
+    let config = build(&[user("trust = 'no'"), workspace(text)]);
+    assert_eq!(config.request.trust, Trust::No);
+    assert_eq!((config.request.model.as_deref(), config.request.record), (Some("m"), None));
+    assert_eq!(config.request.timeout, Duration::from_secs(5));
+}
+
+#[test]
+fn stored_trust_replaces_the_default_and_nothing_else() {
+    let file = || workspace("record = 'x'");
+    let config = build(&[Layer::trusted(), file()]);
+    assert!(config.is_trust_stored() && config.request.record.is_some());
+    assert_eq!(config.origins["trust"], "agentline trust");
+    for word in ["run", "no"] {
+        let by_user = [Layer::trusted(), user(&format!("trust = '{word}'")), file()];
+        let by_flag = [Layer::trusted(), file(), Layer::flags(map(json!({ "trust": word })))];
+        for layers in [&by_user, &by_flag] {
+            let config = build(layers);
+            assert!(!config.is_trust_stored() && config.request.record.is_none(), "{word}");
+            assert_ne!(config.request.trust, Trust::Full, "{word}");
+        }
+    }
+    let config = build(&[Layer::trusted(), workspace("trust = 'full'"), user("trust = 'full'")]);
+    assert!(!config.is_trust_stored(), "the user's own word is not stored trust");
+}
+
+#[test]
+fn a_changed_workspace_is_told_unless_the_user_says_how_far_it_is_trusted() {
+    let lost = || Layer::trust_lost(Notice::new("trust_changed", "changed"));
+    let config = build(&[lost(), workspace("record = 'x'")]);
+    let codes: Vec<&str> = config.notices.iter().map(|notice| notice.code.as_str()).collect();
+    assert_eq!(codes, [WORKSPACE_CONFIG, "trust_changed"]);
+    assert_eq!(config.request, RunRequest::default());
+    let config = build(&[lost(), user("trust = 'run'")]);
+    assert_eq!(config.notices, []);
+}
+
+#[test]
+fn limits_and_timeouts_are_only_lowered() {
+    for key in KEYS.iter().filter(|key| key.untrusted == UntrustedUse::Lower) {
+        let (low, middle, high) = match key.name {
+            "deadline" => ("4000000000", "5000000000", "6000000000"),
+            _ => ("1", "2", "3"),
+        };
+        let value = |config: &Config| (key.get)(config);
+        let of = |text: &str| value(&from_toml(&format!("{} = {text}", key.name)));
+        let users = user(&format!("{} = {middle}", key.name));
+        let both = |text: &str| build(&[users.clone(), workspace(&format!("{} = {text}", key.name))]);
+        let lowered = both(low);
+        assert_eq!(value(&lowered), of(low), "{}", key.name);
+        assert_eq!(lowered.origins[key.name], "w/agentline.toml");
+        assert!(warning(&lowered).contains(&format!("lowered `{}`", key.name)));
+        let raised = both(high);
+        assert_eq!(value(&raised), of(middle), "{}", key.name);
+        assert_eq!(raised.origins[key.name], "config.toml");
+        assert!(warning(&raised).contains(&format!("ignored `{}`", key.name)));
+        assert_eq!(both(middle).notices, [], "{}: the same value changes nothing", key.name);
+        // The built-in default counts as well; no value is no limit.
+        let alone = build(&[workspace(&format!("{} = {low}", key.name))]);
+        assert_eq!(value(&alone), of(low), "{}", key.name);
+        // The user's flags win, whatever they say.
+        let flag = Layer::flags(map(json!({ key.name: high.parse::<u64>().unwrap() })));
+        let config = build(&[users.clone(), workspace(&format!("{} = {low}", key.name)), flag]);
+        assert_eq!((value(&config), config.notices.len()), (of(high), 0), "{}", key.name);
+    }
+    let config = build(&[workspace("timeout = '11m'\nidle_timeout = '1h'")]);
+    assert_eq!(config.request, RunRequest::default());
+}
+
+#[test]
+fn other_names_of_a_key_obey_the_rule_of_the_key() {
+    let users = user("max_cost = 1\ntimeout = 60\ndeny = ['Bash']");
+    let config = build(&[
+        users,
+        workspace(
+            "max_budget_usd = 5\ntimeout_ms = 90000\nyolo = true\nallowedTools = ['Write']\n\
+             disable_tools = ['WebFetch']\nmodel_id = 'm'",
+        ),
+    ]);
+    assert_eq!(config.request.limits.max_cost, Some(1.0));
+    assert_eq!(config.request.timeout, Duration::from_secs(60));
+    assert_eq!(config.request.permission_mode, PermissionMode::Default);
+    assert_eq!(
+        (config.request.allow.len(), config.request.deny),
+        (0, vec!["Bash".into(), "WebFetch".into()])
+    );
+    assert_eq!(config.request.model.as_deref(), Some("m"));
+}
+
+#[test]
+fn nonsense_in_an_accepted_key_is_a_problem_as_anywhere() {
+    for text in ["timeout = 0", "max_turns = 'x'", "permission_mode = 'root'", "deny = 'Bash'", "timeout = "]
+    {
+        let problems = Config::build(&[workspace(text)]).unwrap_err();
+        assert!(problems.to_string().contains("w/agentline.toml"), "{problems}");
+    }
+}
+
+#[test]
+fn rules_are_added_to_those_of_every_layer_and_replace_none() {
+    let rules = |config: &Config| (config.request.deny.join(" "), config.request.ask.join(" "));
+    let users = || user("deny = ['Bash(rm *)']\nask = ['WebFetch']");
+    for text in ["deny = []\nask = []", "disable_tools = []\nask_tools = []"] {
+        let config = build(&[users(), workspace(text)]);
+        assert_eq!(rules(&config), ("Bash(rm *)".into(), "WebFetch".into()), "{text}");
+        assert_eq!(config.notices, []);
+    }
+    let config = build(&[users(), workspace("deny = ['Write', 'Bash(rm *)']\nask = ['Edit']")]);
+    assert_eq!(rules(&config), ("Bash(rm *) Write".into(), "WebFetch Edit".into()));
+    assert_eq!(config.origins["deny"], "config.toml, w/agentline.toml");
+    assert!(warning(&config).contains("added rules to `ask`, added rules to `deny`"), "{}", warning(&config));
+    let flags = Layer::flags(map(json!({"deny": ["Read"]})));
+    let config = build(&[users(), workspace("deny = ['Write']"), flags]);
+    assert_eq!(
+        config.request.deny,
+        ["Read", "Write"],
+        "a flag replaces the user's file, not the workspace's rules"
+    );
+    let config = build(&[workspace("deny = ['Write']\nallow = ['Bash']")]);
+    assert_eq!((rules(&config).0, config.request.allow.len()), ("Write".into(), 0));
+    assert_eq!(config.origins["deny"], "w/agentline.toml");
+}
+
+#[test]
+fn a_mode_counts_only_if_it_is_stricter() {
+    use PermissionMode::{AcceptEdits, Auto, Bypass, Default, Deny, Plan, Prompt};
+    let all = [Plan, Deny, Default, Prompt, AcceptEdits, Auto, Bypass];
+    let stricter = [
+        (Plan, vec![Default, Prompt, AcceptEdits, Auto, Bypass]),
+        (Deny, vec![Default, Prompt, AcceptEdits, Auto, Bypass]),
+        (Default, vec![AcceptEdits, Auto, Bypass]),
+        (Prompt, vec![Auto, Bypass]),
+        (AcceptEdits, vec![Auto, Bypass]),
+        (Auto, vec![Bypass]),
+        (Bypass, vec![]),
+    ];
+    for (asked, looser) in stricter {
+        for users in all {
+            let layers = [
+                user(&format!("permission_mode = '{}'", users.name())),
+                workspace(&format!("permission_mode = '{}'", asked.name())),
+            ];
+            let config = build(&layers);
+            let expected = if looser.contains(&users) { asked } else { users };
+            assert_eq!(config.request.permission_mode, expected, "{users:?} and {asked:?}");
+            assert_eq!(config.notices.is_empty(), users == asked, "{users:?} and {asked:?}");
+        }
+    }
+    let config = build(&[user("yolo = true"), workspace("yolo = false")]);
+    assert_eq!(config.request.permission_mode, Default);
+    assert!(warning(&config).contains("restricted `permission_mode`"));
+    let flags = Layer::flags(map(json!({"permission_mode": "bypass"})));
+    let config = build(&[workspace("permission_mode = 'plan'"), flags]);
+    assert_eq!((config.request.permission_mode, config.notices.len()), (Bypass, 0));
+}
+
+#[test]
+fn a_preset_that_a_workspace_chooses_gives_it_no_more_than_its_own_keys_would() {
+    let mut agent = None;
+    for name in agents::AGENTS.iter().flat_map(|agent| agent.card().aliases) {
+        if agents::find(name).is_ok_and(|agent| agent.preset(name).is_some()) {
+            agent = Some(name);
+        }
+    }
+    let name = agent.expect("an agent has a preset");
+    let text = format!("agent = '{name}'");
+    let trusted = build(&[user(&text)]).request;
+    assert!(trusted.permission_mode == PermissionMode::Auto && trusted.pass_env == ["*"], "{trusted:?}");
+    let config = build(&[workspace(&text)]);
+    assert_eq!(config.request.permission_mode, PermissionMode::Default);
+    assert!(config.request.pass_env.is_empty());
+    assert_eq!(config.request.surface, trusted.surface);
+}
+
+#[test]
+fn a_link_out_of_the_workspace_counts_only_with_full_trust() {
+    let link = || workspace("model = 'm'").only_trusted(Notice::new(WORKSPACE_CONFIG, "is a link"));
+    let config = build(&[link()]);
+    assert_eq!((config.request.model.as_deref(), warning(&config)), (None, "is a link"));
+    let config = build(&[Layer::trusted(), link()]);
+    assert_eq!((config.request.model.as_deref(), config.notices.len()), (Some("m"), 0));
+}
+
+#[test]
+fn messages_stay_on_one_line_whatever_the_file_and_its_keys_are_called() {
+    let text = "\"\\u001b[31mx\\nwarning: fine\" = 1\nrecord = 'x'";
+    let config = build(&[Layer::file("w\n\u{1b}/agentline.toml", text).of_workspace()]);
+    assert_eq!(config.notices.len(), 2);
+    for notice in &config.notices {
+        assert!(!notice.message.contains(|c: char| c.is_control()), "{:?}", notice.message);
+    }
+}
+
+#[test]
+fn the_workspace_is_chosen_by_the_user_alone() {
+    let layers = [user("working_dir = '/a'"), workspace("working_dir = '/b'")];
+    assert_eq!(chosen_workspace(&layers), Some("/a".into()));
+    assert_eq!(chosen_workspace(&[workspace("working_dir = '/b'")]), None);
+}

@@ -1,0 +1,109 @@
+//! Reads the file of a workspace that the user does not trust in full: it may choose and restrict, never widen.
+
+use super::{Config, Key, UntrustedUse, check::one_line, keys::Restriction, layer::Layer};
+use crate::Notice;
+
+/// The code of the warning about what the file of an untrusted workspace changed or asked for.
+pub const WORKSPACE_CONFIG: &str = "workspace_config";
+
+/// What one untrusted layer changed, and what it asked for in vain.
+#[derive(Debug)]
+pub(super) struct UntrustedReport {
+    layer: String,
+    changed: Vec<&'static Key>,
+    ignored: Vec<String>,
+    /// Rules that are added once all layers are read, so that no higher layer replaces them and they replace none.
+    rules: Vec<(&'static Key, Config)>,
+}
+
+impl UntrustedReport {
+    pub(super) fn new(layer: &Layer) -> Self {
+        Self { layer: one_line(&layer.name), changed: Vec::new(), ignored: Vec::new(), rules: Vec::new() }
+    }
+
+    /// Notes a key that may not stand in such a file, or a value that would allow more.
+    pub(super) fn ignored(&mut self, spelled: &str) {
+        self.ignored.push(spelled.to_owned());
+    }
+
+    /// Notes a key that made a difference.
+    pub(super) fn changed(&mut self, key: &'static Key) {
+        self.changed.push(key);
+    }
+
+    /// Applies a value as far as its key permits it, and returns whether the setting is now this layer's.
+    pub(super) fn apply(
+        &mut self,
+        config: &mut Config,
+        key: &'static Key,
+        spelled: &str,
+        said: &Config,
+    ) -> bool {
+        let restriction = match key.untrusted {
+            UntrustedUse::Ignore => Restriction::Refused,
+            UntrustedUse::Add => {
+                self.rules.push((key, said.clone()));
+                return false;
+            }
+            UntrustedUse::Accept if (key.get)(config) == (key.get)(said) => Restriction::Unchanged,
+            UntrustedUse::Accept => {
+                (key.merge)(config, said);
+                Restriction::Applied
+            }
+            UntrustedUse::Lower | UntrustedUse::Stricter => (key.restrict)(config, said),
+        };
+        match restriction {
+            Restriction::Applied => self.changed(key),
+            Restriction::Refused => self.ignored(spelled),
+            Restriction::Unchanged => {}
+        }
+        restriction == Restriction::Applied
+    }
+
+    /// Adds the rules of this layer to what all layers came to.
+    pub(super) fn add_rules(&mut self, config: &mut Config) {
+        for (key, said) in std::mem::take(&mut self.rules) {
+            let had_rules = (key.get)(config).as_array().is_some_and(|rules| !rules.is_empty());
+            if (key.restrict)(config, &said) == Restriction::Applied {
+                let others = config.origins.remove(key.name).filter(|_| had_rules);
+                let origin = others.map_or_else(|| self.layer.clone(), |o| format!("{o}, {}", self.layer));
+                config.origins.insert(key.name.to_owned(), origin);
+                self.changed.push(key);
+            }
+        }
+    }
+
+    /// The one warning about this layer, if it changed anything or asked for more than it may have.
+    pub(super) fn notice(&self, config: &Config) -> Option<Notice> {
+        let is_in_force = |key: &&&'static Key| {
+            key.untrusted == UntrustedUse::Add
+                || config.origins.get(key.name).is_some_and(|origin| one_line(origin) == self.layer)
+        };
+        let changed: Vec<String> = self
+            .changed
+            .iter()
+            .filter(is_in_force)
+            .map(|key| format!("{} `{}`", verb(key), key.name))
+            .collect();
+        let ignored: Vec<String> = self.ignored.iter().map(|name| format!("`{}`", one_line(name))).collect();
+        let mut parts = Vec::new();
+        if !changed.is_empty() {
+            parts.push(changed.join(", "));
+        }
+        if !ignored.is_empty() {
+            let hint = "run `agentline trust` in the workspace to apply the whole file";
+            parts.push(format!("ignored {} ({hint})", ignored.join(", ")));
+        }
+        let message = format!("`{}` came with the workspace: {}", self.layer, parts.join("; "));
+        (!parts.is_empty()).then(|| Notice::new(WORKSPACE_CONFIG, message))
+    }
+}
+
+fn verb(key: &Key) -> &'static str {
+    match key.untrusted {
+        UntrustedUse::Lower => "lowered",
+        UntrustedUse::Add => "added rules to",
+        UntrustedUse::Stricter => "restricted",
+        UntrustedUse::Accept | UntrustedUse::Ignore => "set",
+    }
+}
