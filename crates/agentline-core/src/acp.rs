@@ -194,7 +194,8 @@ impl Acp {
             Message::Notice { method, params } if &*method == "session/update" => self.update(params, say),
             // What names no session of ours belongs to nobody: the connection sees that the agent lives, and a run plays
             // the same alone as beside others.
-            Message::Notice { params, .. } => {
+            Message::Notice { method, params } => {
+                self.manners.notification(&method);
                 if let Some(run) = self.addressee(params) {
                     say.event(run, Event::agent(text));
                 }

@@ -145,6 +145,9 @@ pub struct Order {
     /// How the agent shows that it holds the rules that it was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
+    /// Files of the workspace that configure the agent. It must confirm that it ignores them before the run begins.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub must_ignore: Vec<String>,
     /// Files that go with the prompt.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,

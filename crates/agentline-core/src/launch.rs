@@ -125,6 +125,8 @@ pub struct Launch {
     pub copy_back: Vec<(PathBuf, PathBuf)>,
     /// How it can be told, before the first turn, that the agent holds the rules that it was given.
     pub proof: Option<Proof>,
+    /// Files of the workspace that configure the agent and that it must not load. It must confirm that before the run begins.
+    pub must_ignore: Vec<String>,
     /// Folder that stands for the agent's home in this run.
     pub agent_home: PathBuf,
     /// The session that this run will write, where we can know it.

@@ -444,6 +444,7 @@ impl Inner {
         order.follow = true;
         order.prices = Arc::clone(&self.prices);
         order.proof.clone_from(&launch.proof);
+        order.must_ignore.clone_from(&launch.must_ignore);
         order.mode.clone_from(&launch.mode);
         order.model.clone_from(&launch.model);
         order.servers.clone_from(&launch.servers);

@@ -3,7 +3,7 @@
 
 use super::tools::ToolCall;
 use crate::{
-    Exit, Failure, Kind, RunId, Say, ToolKind, ToolUse, Version,
+    Exit, Failure, Kind, Order, RunId, Say, ToolKind, ToolUse, Version,
     rpc::RpcError,
     wire::{Str, wire},
 };
@@ -81,6 +81,17 @@ pub(crate) trait Manners: Send {
     /// What a turn's stop reason means, where that is not what the protocol says: `Some(None)` is success.
     fn stop(&self, reason: &str) -> Option<Option<Failure>> {
         let _ = reason;
+        None
+    }
+
+    /// A notification that is not part of the protocol.
+    fn notification(&mut self, method: &str) {
+        let _ = method;
+    }
+
+    /// Why a run must not begin.
+    fn refuse(&self, order: &Order) -> Option<Failure> {
+        let _ = order;
         None
     }
 

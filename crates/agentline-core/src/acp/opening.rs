@@ -20,6 +20,9 @@ impl Acp {
     pub(super) fn open(&mut self, run: RunId, say: &mut Say) {
         let Some(turn) = self.turns.get_mut(&run) else { return };
         turn.step = Step::Opening;
+        if let Some(failure) = self.manners.refuse(&turn.order) {
+            return self.fail(run, Some(failure), say);
+        }
         let order = &turn.order;
         let can = self.capabilities.clone().unwrap_or_default();
         if let Some(what) = blocks::not_taken(order, can.takes) {

@@ -4,6 +4,7 @@ mod acp;
 mod call;
 mod environment;
 mod failures;
+mod guard;
 mod json;
 mod launch;
 mod live;

@@ -1,12 +1,14 @@
 //! Gemini's manners over ACP: its departures from the protocol by name and version, and how its words are read.
 
 use super::{
-    failures, refusal,
+    failures,
+    guard::Confirmation,
+    refusal,
     session_file::{self, SessionFile, Telling},
     tools,
 };
 use crate::{
-    Exit, Failure, Kind, RunId, Say, Talk, ToolKind, ToolUse, Version,
+    Exit, Failure, Kind, Order, RunId, Say, Talk, ToolKind, ToolUse, Version,
     acp::{
         Acp,
         manners::{Chunk, Ended, Manners, Quirks, Unheard, message_of, plain_tool},
@@ -91,13 +93,21 @@ fn has(name: &str, version: Option<Version>) -> bool {
 
 /// A dialogue with Gemini CLI over ACP.
 pub(super) fn dialogue(talk: &Talk) -> Acp {
-    Acp::new(talk, Box::new(GeminiManners { version: talk.version, files: BTreeMap::new() }))
+    Acp::new(
+        talk,
+        Box::new(GeminiManners {
+            version: talk.version,
+            files: BTreeMap::new(),
+            confirmation: Confirmation::default(),
+        }),
+    )
 }
 
 #[derive(Debug)]
 struct GeminiManners {
     version: Option<Version>,
     files: BTreeMap<RunId, SessionFile>,
+    confirmation: Confirmation,
 }
 
 impl GeminiManners {
@@ -116,6 +126,14 @@ const STOPPED: &str = "Command cancelled by user.";
 impl Manners for GeminiManners {
     fn meet(&mut self, _name: &str, version: Option<Version>) {
         self.version = version.or(self.version);
+    }
+
+    fn notification(&mut self, method: &str) {
+        self.confirmation.notification(method);
+    }
+
+    fn refuse(&self, order: &Order) -> Option<Failure> {
+        self.confirmation.failure(&order.must_ignore)
     }
 
     fn quirks(&self) -> Quirks {
@@ -363,7 +381,8 @@ mod tests {
         let mut call = ToolCall::default();
         (call.id, call.title) =
             ("mcp_web_srv_add__mcp_web_srv_add_1_0".into(), "add (web srv MCP Server)".into());
-        let manners = GeminiManners { version: None, files: BTreeMap::new() };
+        let manners =
+            GeminiManners { version: None, files: BTreeMap::new(), confirmation: Confirmation::default() };
         assert_eq!(manners.server(&call).as_deref(), Some("web srv"));
         assert_eq!(manners.tool(&call).name, "mcp__web srv__add");
         call.title = "add (a folder)".into();

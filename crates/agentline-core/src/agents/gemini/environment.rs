@@ -75,7 +75,9 @@ pub(super) fn secrets(
     let mut secrets = Secrets::default();
     secrets.add_variables(&ground.env);
     secrets.add_variables(&launch.env);
-    for (name, variable) in user.env_files(true) {
+    // The agent's tools can read the workspace's own file, whether the agent loads it or not.
+    let all = [user.env_files(true), user.with_env(&ground.env).trusting(true).env_files(true)];
+    for (name, variable) in all.into_iter().flatten() {
         secrets.add_variables([(&name, &variable.value)]);
     }
     if let Some(key) = &request.api_key {

@@ -3,7 +3,7 @@
 use super::{
     CARD,
     environment::{self, Places},
-    live,
+    guard, live,
     overlay::{self, Own},
     policy,
     prompt::{self, Delivery},
@@ -60,7 +60,7 @@ pub(super) fn check(request: &RunRequest, surface: Surface) -> Vec<Problem> {
 pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>> {
     let request = &plan.request;
     let version = ground.program.version;
-    let user = User::new(&ground.cwd, &ground.env, &ground.home, look);
+    let user = User::new(&ground.cwd, &ground.env, &ground.home, look).trusting(request.trust == Trust::Full);
     let is_live = plan.surface == Surface::Acp;
     let mut problems = too_old(plan, version);
     let mut keep = |problem: Problem| problems.push(problem);
@@ -138,6 +138,7 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
         launch.litter = has(version, versions::SESSION_ID).then(|| ground.session_id.clone());
     }
     let users = Users::read(&user.own("settings.json"), look);
+    guard::fill(&mut launch, plan, &given, &users, &user, look);
     let policies = policy.map(|text| {
         let path = given.join(policy::FILE);
         launch.files.push(NewFile::new(&path, text));
@@ -155,7 +156,8 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
         missed: sign_in::method_to_name(&user.with_env(&launch.env)),
         vertex: request.use_vertex_ai == Some(true),
     };
-    let settings = settings::compose(&users, plan, how, servers, user.home());
+    let bounds = guard::bounds(request.trust, &users, &user, look);
+    let settings = settings::compose(&users, plan, how, servers, user.home(), bounds);
     launch.secrets = environment::secrets(&launch, plan, ground, &user, &settings);
     // The CLI reads every stored session to see that a chosen id is new, which takes longer the more there are. So an
     // id of ours is chosen only where nothing else tells it before the end.

@@ -1,11 +1,15 @@
-//! Watches stderr for the proof that Gemini CLI holds the rules that it was given.
+//! Watches stderr for the proof that Gemini CLI holds the rules that it was given, and ignores what the workspace brings.
 
+use super::guard::Confirmation;
 use crate::{Failure, Kind, Order, Proof, Say};
 
 /// What has been seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     wanted: Option<Proof>,
+    /// Files of the workspace that must be ignored.
+    must_ignore: Vec<String>,
+    confirmation: Confirmation,
     seen: bool,
     told: bool,
     /// Lines that still belong to the last report about our file.
@@ -16,10 +20,14 @@ impl Watch {
     /// A run begins with these rules.
     pub(super) fn begin(&mut self, order: &Order) {
         self.wanted.clone_from(&order.proof);
+        self.must_ignore.clone_from(&order.must_ignore);
     }
 
     /// Takes a line of stderr, and says whether it was about our rules and is dealt with.
     pub(super) fn stderr(&mut self, text: &str, say: &mut Say) -> bool {
+        if self.confirmation.stderr(text) {
+            return true;
+        }
         let Some(proof) = &self.wanted else { return false };
         if text.starts_with(&proof.read) {
             (self.seen, self.rest) = (true, 2);
@@ -38,8 +46,17 @@ impl Watch {
         belongs
     }
 
+    /// The agent is about to ask the model: it must ignore the workspace's own configuration by now.
+    pub(super) fn ready(&mut self, say: &mut Say) {
+        if let Some(failure) = self.confirmation.failure(&self.must_ignore) {
+            self.must_ignore.clear();
+            say.abort(failure);
+        }
+    }
+
     /// The model has taken a turn: by now the proof must have come, since what is on stderr is read first.
     pub(super) fn turn(&mut self, say: &mut Say) {
+        self.ready(say);
         if self.wanted.is_some() && !self.seen && !std::mem::replace(&mut self.told, true) {
             say.abort(
                 Failure::new(

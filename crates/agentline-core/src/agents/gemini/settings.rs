@@ -48,13 +48,15 @@ impl Users {
     }
 }
 
-/// The text of the run's settings file. `home` is the user's, for paths that begin with `~`.
+/// The text of the run's settings file. `home` is the user's, for paths that begin with `~`; `bounds` are settings that keep
+/// a workspace that is not trusted in its bounds.
 pub(super) fn compose(
     users: &Users,
     plan: &Plan,
     sign_in: SignIn,
     servers: Map<String, Value>,
     home: &Path,
+    bounds: Value,
 ) -> Vec<u8> {
     let mut settings = match users {
         Users::Broken(bytes) => return bytes.clone(),
@@ -71,6 +73,7 @@ pub(super) fn compose(
         }
     }
     lay(&mut settings, ours(users, plan, sign_in));
+    lay(&mut settings, bounds);
     if !servers.is_empty() {
         // A list of permitted servers would hide those that were given for this run.
         if let Some(allowed) = settings.pointer_mut("/mcp/allowed").and_then(Value::as_array_mut) {
@@ -211,7 +214,7 @@ mod tests {
         let users = Users::read(Path::new("/u/settings.json"), &look);
         let plan = plan(request);
         let servers = servers(&plan, Path::new("/ws"), &look).unwrap();
-        serde_json::from_slice(&compose(&users, &plan, sign_in, servers, Path::new("/u"))).unwrap()
+        serde_json::from_slice(&compose(&users, &plan, sign_in, servers, Path::new("/u"), json!({}))).unwrap()
     }
 
     #[test]
@@ -236,8 +239,8 @@ mod tests {
         for text in ["{ not json", "[1]", "null", ""] {
             let look = MapLook::default().file("/s", text);
             let users = Users::read(Path::new("/s"), &look);
-            let bytes =
-                compose(&users, &plan(RunRequest::new("x")), SignIn::default(), Map::new(), Path::new("/u"));
+            let (plan, home) = (plan(RunRequest::new("x")), Path::new("/u"));
+            let bytes = compose(&users, &plan, SignIn::default(), Map::new(), home, json!({}));
             assert_eq!(bytes, text.as_bytes());
         }
     }

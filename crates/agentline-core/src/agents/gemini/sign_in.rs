@@ -232,11 +232,15 @@ struct Facts<'a> {
     early: BTreeMap<String, Variable>,
     /// What they give when it is carried out.
     late: BTreeMap<String, Variable>,
+    /// What `.env` files of the workspace would give if it were trusted in full.
+    ignored: BTreeMap<String, Variable>,
 }
 
 impl<'a> Facts<'a> {
     fn new(user: &'a User<'a>) -> Self {
-        Self { user, early: user.env_files(false), late: user.env_files(true) }
+        let env = user.environment();
+        let ignored = user.with_env(env).trusting(true).env_files(true);
+        Self { user, early: user.env_files(false), late: user.env_files(true), ignored }
     }
 
     fn chosen_with(&self, name: &str) -> Option<Variable> {
@@ -313,7 +317,13 @@ impl<'a> Facts<'a> {
 
     fn of_variable(&self, name: &str) -> SignIn {
         match self.used(name) {
-            None => SignIn::new(format!("`{name}`"), false),
+            None => match self.ignored.get(name) {
+                Some(Variable { file: Some(file), .. }) => {
+                    SignIn::new(format!("`{name}` in {}", file.display()), false)
+                        .note("not used: a workspace's own file counts only with `--trust full`")
+                }
+                _ => SignIn::new(format!("`{name}`"), false),
+            },
             Some(Variable { file: None, .. }) => SignIn::new(format!("`{name}`"), true),
             Some(Variable { file: Some(file), .. }) => {
                 SignIn::new(format!("`{name}` in {}", file.display()), true)

@@ -112,10 +112,19 @@ fn files_of_the_google_sign_in_are_taken_in_order() {
 #[test]
 fn env_files_count_as_far_as_the_folder_is_trusted() {
     let key = "GEMINI_API_KEY=secret-in-a-file\n";
-    let project = MapLook::default().plain("/w/.env", key);
-    assert_eq!(winner(&project, &[]), some("`GEMINI_API_KEY` in /w/.env"));
+    // A workspace brings no key, whatever the CLI itself thinks of it; the user learns why.
+    for file in ["/w/p/.env", "/w/p/.gemini/.env", "/w/.env", "/.env"] {
+        let project = MapLook::default().plain(file, key);
+        assert_eq!(winner(&project, &[]), None, "{file}");
+        assert_eq!(winner(&project, &[("GEMINI_CLI_TRUST_WORKSPACE", "true")]), None, "{file}");
+        let entries = told(&project, &[]);
+        let entry = entries.iter().find(|s| s.source.contains(file)).unwrap();
+        assert!(!entry.found && entry.note.as_deref().unwrap().contains("--trust full"), "{entry:?}");
+    }
+    let at_home = MapLook::default().plain("/home/u/.env", key);
+    assert_eq!(winner(&at_home, &[]), some("`GEMINI_API_KEY` in /home/u/.env"));
     // An empty variable keeps the file's value out.
-    assert_eq!(winner(&project, &[("GEMINI_API_KEY", "")]), None);
+    assert_eq!(winner(&at_home, &[("GEMINI_API_KEY", "")]), None);
 
     // The home's own file is read too late in a folder that is not trusted, unless the settings name the method.
     let own = || MapLook::default().plain("/home/u/.gemini/.env", key);
@@ -126,11 +135,12 @@ fn env_files_count_as_far_as_the_folder_is_trusted() {
     assert_eq!(winner(&chosen, &[]), in_file);
     assert_eq!(winner(&chosen, &[("GEMINI_RESTRICTED_MODE", "true")]), None);
 
-    // Without trust a file may set keys, but not switch the method.
-    let switch = MapLook::default().plain("/w/.env", "GOOGLE_GENAI_USE_VERTEXAI=true\nGOOGLE_API_KEY=k\n");
+    // In a folder that the CLI does not trust, a file may set keys, but not switch the method.
+    let switch = "GOOGLE_GENAI_USE_VERTEXAI=true\nGOOGLE_API_KEY=k\n";
+    let switch = MapLook::default().plain("/home/u/.env", switch);
     assert_eq!(winner(&switch, &[]), None);
     let trusted = [("GEMINI_CLI_TRUST_WORKSPACE", "true")];
-    assert_eq!(winner(&switch, &trusted), some("`GOOGLE_API_KEY` in /w/.env"));
+    assert_eq!(winner(&switch, &trusted), some("`GOOGLE_API_KEY` in /home/u/.env"));
 }
 
 #[test]
@@ -153,12 +163,16 @@ fn a_run_names_the_method_only_where_the_cli_would_miss_it() {
 }
 
 #[test]
-fn the_workspace_chooses_only_where_it_is_trusted() {
+fn the_workspace_chooses_only_where_it_is_trusted_in_full() {
     let look = selected("gemini-api-key")
         .plain("/w/p/.gemini/settings.json", r#"{"security":{"auth":{"selectedType":"vertex-ai"}}}"#);
     let key = ("GEMINI_API_KEY", "k");
     assert_eq!(winner(&look, &[key]), some("`GEMINI_API_KEY`"));
-    assert_eq!(winner(&look, &[key, ("GEMINI_CLI_TRUST_WORKSPACE", "true")]), None);
+    let trusted = ("GEMINI_CLI_TRUST_WORKSPACE", "true");
+    assert_eq!(winner(&look, &[key, trusted]), some("`GEMINI_API_KEY`"));
+    let env: BTreeMap<String, String> = [key, trusted].map(|(k, v)| (k.into(), v.into())).into();
+    let user = User::new(Path::new("/w/p"), &env, Path::new("/home/u"), &look).trusting(true);
+    assert!(sign_in(&user).iter().all(|entry| !entry.wins));
 }
 
 #[test]

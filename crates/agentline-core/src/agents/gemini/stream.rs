@@ -100,6 +100,7 @@ impl GeminiStream {
         match &*wire.kind {
             "init" => {
                 say.ready();
+                self.rules.ready(say);
                 self.follow(run, &wire.session, say);
                 let session_id = Some(wire.session.own()).filter(|s| !s.is_empty());
                 let model = wire.model.map(Str::own).filter(|m| !m.is_empty());

@@ -23,6 +23,8 @@ pub(super) struct User<'a> {
     /// The home of the account.
     login_home: PathBuf,
     look: &'a dyn Look,
+    /// The workspace is trusted in full, so that its own settings and `.env` files count.
+    full_trust: bool,
 }
 
 /// One settings file that is there and is an object.
@@ -52,7 +54,12 @@ impl<'a> User<'a> {
         home: &Path,
         look: &'a dyn Look,
     ) -> Self {
-        Self { cwd, env, home: cli_home(env, home), login_home: home.to_path_buf(), look }
+        Self { cwd, env, home: cli_home(env, home), login_home: home.to_path_buf(), look, full_trust: false }
+    }
+
+    /// The same user in a workspace that is trusted in full, or not.
+    pub(super) fn trusting(self, full_trust: bool) -> Self {
+        Self { full_trust, ..self }
     }
 
     /// The same user in a run that has another environment.
@@ -63,6 +70,7 @@ impl<'a> User<'a> {
             home: self.home.clone(),
             login_home: self.login_home.clone(),
             look: self.look,
+            full_trust: self.full_trust,
         }
     }
 
@@ -71,9 +79,31 @@ impl<'a> User<'a> {
         self.env.get(name).map(String::as_str).filter(|v| !v.is_empty())
     }
 
+    /// The caller's environment.
+    pub(super) fn environment(&self) -> &'a BTreeMap<String, String> {
+        self.env
+    }
+
     /// The home that the CLI uses.
     pub(super) fn home(&self) -> &Path {
         &self.home
+    }
+
+    /// The workspace.
+    pub(super) fn cwd(&self) -> &Path {
+        self.cwd
+    }
+
+    /// The user's homes as they are spelled and with links resolved. What is in them is the user's own.
+    pub(super) fn homes(&self) -> Vec<PathBuf> {
+        let mut homes: Vec<PathBuf> = [&self.home, &self.login_home]
+            .into_iter()
+            .flat_map(|home| [Some(home.clone()), self.look.canonical(home)])
+            .flatten()
+            .collect();
+        homes.sort();
+        homes.dedup();
+        homes
     }
 
     /// The text of a file in the user's `.gemini` folder.
@@ -121,13 +151,13 @@ impl<'a> User<'a> {
         self.env.get("GEMINI_RESTRICTED_MODE").is_some_and(|v| v == "true")
     }
 
-    /// The settings files from the strongest to the weakest. The workspace's own count only where it is trusted.
+    /// The settings files from the strongest to the weakest. The workspace's own count only where it is trusted in full.
     pub(super) fn layers(&self, trusted: bool) -> Vec<Layer> {
         self.settings_files()
             .into_iter()
             .filter(|(origin, path)| match origin {
                 Origin::Administrator => self.look.guarded(path),
-                Origin::Workspace => trusted,
+                Origin::Workspace => trusted && self.full_trust,
                 Origin::User => true,
             })
             .filter_map(|(_, path)| {
@@ -154,6 +184,7 @@ impl<'a> User<'a> {
         let mut problems = Vec::new();
         for (origin, path) in self.settings_files() {
             if self.look.exists(&path)
+                && (origin != Origin::Workspace || self.full_trust)
                 && (origin != Origin::Administrator || self.look.guarded(&path))
                 && let Err(wrong) = self.read_object(&path)
             {
@@ -251,10 +282,13 @@ impl<'a> User<'a> {
         }
     }
 
-    /// The first `.env` upward from the folder, then the home's. Those in `.gemini` folders need trust.
+    /// The first `.env` upward from the folder, then the home's. Those in `.gemini` folders need trust, those outside the
+    /// user's homes full trust.
     fn find_env_file(&self, trusted: bool, ignore_local: bool) -> Option<PathBuf> {
         let mut places = Vec::new();
-        for folder in self.cwd.ancestors() {
+        let homes = self.homes();
+        let counts = |folder: &Path| self.full_trust || homes.iter().any(|home| home == folder);
+        for folder in self.cwd.ancestors().filter(|folder| counts(folder)) {
             if trusted {
                 places.push(folder.join(".gemini").join(".env"));
             }

@@ -95,13 +95,14 @@ fn a_broken_file_is_told_with_its_position() {
         .plain("/w/.gemini/settings.json", "[]")
         .plain("/home/u/.gemini/trustedFolders.json", r#"{"/w":"MAYBE"}"#);
     let told = problems(&look);
-    assert_eq!(told.len(), 3, "{told:?}");
-    assert!(
-        told[0].contains("/w/.gemini/settings.json") && told[0].contains("not a JSON object"),
-        "{told:?}"
-    );
-    assert!(told[1].contains("line 4 column 3"), "{told:?}");
-    assert!(told[2].contains("MAYBE") && told[2].contains("DO_NOT_TRUST"), "{told:?}");
+    assert_eq!(told.len(), 2, "a workspace's own settings are not read: {told:?}");
+    assert!(told[0].contains("line 4 column 3"), "{told:?}");
+    assert!(told[1].contains("MAYBE") && told[1].contains("DO_NOT_TRUST"), "{told:?}");
+    let env = BTreeMap::new();
+    let trusting = User::new(Path::new("/w"), &env, Path::new("/home/u"), &look).trusting(true).problems();
+    assert_eq!(trusting.len(), 3, "{trusting:?}");
+    let first = &trusting[0].message;
+    assert!(first.contains("/w/.gemini/settings.json") && first.contains("not a JSON object"), "{first}");
     assert_eq!(trusts(&look, "/w", &[]), None);
 
     let look = MapLook::default().unreadable("/home/u/.gemini/settings.json");

@@ -1,0 +1,236 @@
+//! Keeps a workspace's own configuration from Gemini CLI.
+//!
+//! The CLI has one switch for two things: a folder that is trusted enough to work in also has its settings, `.env`
+//! files, commands, agents and skills loaded. `--skip-trust` takes effect after the CLI has read its settings for the
+//! first time, but not before it reads `.env` files, skills and agents, nor before a session is opened over ACP. So Node.js
+//! loads a script of ours first (`guard.cjs`), which hides these files from the CLI for all workspaces. Then the
+//! CLI confirms that the script is in place.
+
+use super::{settings::Users, user::User};
+use crate::{Failure, Kind, Launch, Look, NewFile, Plan, Sandbox, Surface, Trust};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// The script that hides the files.
+const SCRIPT: &str = include_str!("guard.cjs");
+
+/// The place in the script for what differs between runs.
+const PLACEHOLDER: &str = "const CONFIG = null;";
+
+/// The line on stderr that confirms the script, where standard output belongs to the answer.
+const CONFIRMATION: &str = "agentline: the workspace's own configuration is hidden from Gemini CLI";
+
+/// The notification that confirms the script over ACP.
+const NOTIFICATION: &str = "_agentline/workspace_configuration_hidden";
+
+/// What a workspace can bring along in its own folder.
+const IN_WORKSPACE: &[&str] = &[
+    ".gemini/settings.json",
+    ".gemini/commands",
+    ".gemini/agents",
+    ".gemini/skills",
+    ".gemini/policies",
+    ".agents/skills",
+];
+
+/// What is searched for in the folders above it as well.
+const UPWARD: &[&str] = &[".gemini/.env", ".env"];
+
+/// Adds the script to a launch, unless the workspace is trusted in full.
+pub(super) fn fill(
+    launch: &mut Launch,
+    plan: &Plan,
+    given: &Path,
+    users: &Users,
+    user: &User<'_>,
+    look: &dyn Look,
+) {
+    if plan.request.trust == Trust::Full {
+        return;
+    }
+    let path = given.join("guard.cjs");
+    let confirm = match plan.surface {
+        Surface::Acp => {
+            json!({"fd": 1, "line": json!({"jsonrpc": "2.0", "method": NOTIFICATION}).to_string()})
+        }
+        _ => json!({"fd": 2, "line": CONFIRMATION}),
+    };
+    let config = json!({
+        "homes": user.homes(),
+        "contextFiles": context_files(users),
+        "confirm": confirm,
+        "keepOptions": plan.request.sandbox != Sandbox::Off,
+    });
+    let script = SCRIPT.replace(PLACEHOLDER, &format!("const CONFIG = {config};"));
+    launch.files.push(NewFile::new(&path, script));
+    let quoted = path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
+    let others = launch.env.get("NODE_OPTIONS").cloned().unwrap_or_default();
+    launch
+        .env
+        .insert("NODE_OPTIONS".into(), format!("--require \"{quoted}\" {others}").trim_end().to_owned());
+    launch.must_ignore = brought_along(user, look);
+}
+
+/// What the workspace has that the CLI must not load.
+fn brought_along(user: &User<'_>, look: &dyn Look) -> Vec<String> {
+    let own = user.homes();
+    let here =
+        IN_WORKSPACE.iter().map(|name| user.cwd().join(name)).filter(|_| !own.contains(&user.cwd().into()));
+    let folders = user.cwd().ancestors().filter(|folder| !own.iter().any(|home| home == folder));
+    let above = folders.flat_map(|folder| UPWARD.iter().map(move |name| folder.join(name)));
+    here.chain(above).filter(|path| look.exists(path)).map(|path| path.display().to_string()).collect()
+}
+
+/// Settings that keep context files in their bounds. A context file may import files of the repository that encloses it.
+/// Where that repository holds the user's home as well, only the folder of the context file counts.
+pub(super) fn bounds(trust: Trust, users: &Users, user: &User<'_>, look: &dyn Look) -> Value {
+    let homes = user.homes();
+    let repository = user.cwd().ancestors().find(|folder| look.exists(&folder.join(".git")));
+    let holds_home = repository.is_some_and(|root| homes.iter().any(|home| home.starts_with(root)));
+    if trust == Trust::Full || !holds_home || users.get("/context/memoryBoundaryMarkers").is_some() {
+        return json!({});
+    }
+    json!({"context": {"memoryBoundaryMarkers": []}})
+}
+
+/// The names of files whose text the CLI gives to the model.
+fn context_files(users: &Users) -> Vec<String> {
+    match users.get("/context/fileName") {
+        Some(Value::String(name)) => vec![name.clone()],
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => vec!["GEMINI.md".to_owned()],
+    }
+}
+
+/// Whether the agent has confirmed that it ignores the workspace's own configuration.
+#[derive(Debug, Default)]
+pub(super) struct Confirmation {
+    seen: bool,
+}
+
+impl Confirmation {
+    /// Reads a line of stderr. Returns whether it was the confirmation.
+    pub(super) fn stderr(&mut self, text: &str) -> bool {
+        let is_it = text == CONFIRMATION;
+        self.seen |= is_it;
+        is_it
+    }
+
+    /// Reads a notification over ACP.
+    pub(super) fn notification(&mut self, method: &str) {
+        self.seen |= method == NOTIFICATION;
+    }
+
+    /// Why a run must not begin in a workspace that has these files.
+    pub(super) fn failure(&self, must_ignore: &[String]) -> Option<Failure> {
+        if self.seen || must_ignore.is_empty() {
+            return None;
+        }
+        let message = format!(
+            "Gemini CLI did not confirm that it ignores the workspace's own configuration: {}",
+            must_ignore.join(", ")
+        );
+        Some(Failure::new(Kind::Settings, message).hint(
+            "use a Gemini CLI that runs on Node.js and passes NODE_OPTIONS on, remove these files, or pass `--trust full` \
+             if you trust them",
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Ground, Program, RunRequest, Version, agents::gemini::launch::launch, map_look::MapLook};
+
+    fn launched(trust: Trust, surface: Surface, look: &MapLook) -> Launch {
+        let version = Version::parse("0.61.0");
+        let program = Program { path: "/bin/node".into(), args: vec!["gemini.js".into()], version };
+        let mut ground = Ground::new(program, "/w/p".into(), "/home/u".into(), "/p q".into());
+        ground.env = [("NODE_OPTIONS", "--no-warnings")].map(|(k, v)| (k.into(), v.into())).into();
+        let mut request = RunRequest::new("x").trust(trust);
+        request.pass_env = vec!["NODE_OPTIONS".into()];
+        launch(&Plan::new(request, surface), &ground, look).unwrap()
+    }
+
+    fn script(launch: &Launch) -> Option<String> {
+        let file = launch.files.iter().find(|file| file.path == Path::new("/p q/given/guard.cjs"))?;
+        Some(String::from_utf8_lossy(&file.content).into_owned())
+    }
+
+    #[test]
+    fn every_launch_without_full_trust_has_the_guard() {
+        let look = MapLook::default();
+        for surface in [Surface::Json, Surface::StreamJson, Surface::Acp] {
+            for trust in [Trust::Run, Trust::No] {
+                let launch = launched(trust, surface, &look);
+                assert_eq!(launch.env["NODE_OPTIONS"], "--require \"/p q/given/guard.cjs\" --no-warnings");
+                let script = script(&launch).unwrap();
+                assert!(
+                    script.contains(r#""homes":["/home/u"]"#) && !script.contains(PLACEHOLDER),
+                    "{script}"
+                );
+                assert_eq!(script.contains(NOTIFICATION), surface == Surface::Acp);
+                assert!(launch.must_ignore.is_empty());
+            }
+            let trusted = launched(Trust::Full, surface, &look);
+            assert_eq!((script(&trusted), trusted.env["NODE_OPTIONS"].as_str()), (None, "--no-warnings"));
+        }
+    }
+
+    #[test]
+    fn what_a_workspace_brings_must_be_ignored() {
+        let paths = [
+            "/w/p/.gemini/settings.json",
+            "/w/p/.gemini/policies/x.toml",
+            "/w/p/.agents/skills/x/SKILL.md",
+            "/w/.gemini/.env",
+            "/.env",
+        ];
+        let look = paths.iter().fold(MapLook::default(), |look, path| look.plain(path, ""));
+        let look = look.plain("/home/u/.env", "").plain("/home/u/.gemini/.env", "");
+        let launch = launched(Trust::Run, Surface::Acp, &look);
+        let expected = [
+            "/w/p/.gemini/settings.json",
+            "/w/p/.gemini/policies",
+            "/w/p/.agents/skills",
+            "/w/.gemini/.env",
+            "/.env",
+        ];
+        assert_eq!(launch.must_ignore, expected);
+        assert!(launched(Trust::Full, Surface::Acp, &look).must_ignore.is_empty());
+    }
+
+    #[test]
+    fn a_run_begins_only_after_the_confirmation() {
+        let files = vec!["/w/.env".to_owned()];
+        let mut confirmation = Confirmation::default();
+        assert_eq!(confirmation.failure(&[]), None, "there is nothing to ignore");
+        let failure = confirmation.failure(&files).unwrap();
+        assert!(failure.kind == Kind::Settings && failure.message.contains("/w/.env"), "{failure:?}");
+        assert!(!confirmation.stderr("something else") && confirmation.failure(&files).is_some());
+        confirmation.notification("session/update");
+        assert!(confirmation.failure(&files).is_some());
+        confirmation.notification(NOTIFICATION);
+        assert_eq!(confirmation.failure(&files), None);
+        let mut confirmation = Confirmation::default();
+        assert!(confirmation.stderr(CONFIRMATION) && confirmation.failure(&files).is_none());
+    }
+
+    #[test]
+    fn a_repository_that_holds_the_home_does_not_bound_context_files() {
+        let env = std::collections::BTreeMap::new();
+        let markers = |look: &MapLook, settings: &str| {
+            let look_settings = MapLook::default().plain("/s", settings);
+            let users = Users::read(Path::new("/s"), &look_settings);
+            let user = User::new(Path::new("/home/u/p"), &env, Path::new("/home/u"), look);
+            bounds(Trust::Run, &users, &user, look).pointer("/context/memoryBoundaryMarkers").cloned()
+        };
+        let at = |path: &str| MapLook::default().plain(path, "");
+        assert_eq!(markers(&at("/home/u/.git/config"), "{}"), Some(json!([])));
+        assert_eq!(markers(&at("/.git/config"), "{}"), Some(json!([])));
+        assert_eq!(markers(&at("/home/u/p/.git/config"), "{}"), None);
+        assert_eq!(markers(&MapLook::default(), "{}"), None);
+        let own = r#"{"context":{"memoryBoundaryMarkers":["x"]}}"#;
+        assert_eq!(markers(&at("/home/u/.git/config"), own), None, "the user's own choice stays");
+    }
+}
