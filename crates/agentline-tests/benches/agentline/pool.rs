@@ -43,6 +43,7 @@ pub(crate) fn run() {
     let many = if rounds == 0 { MANY } else { rounds.min(20) * MANY / 20 };
     println!("{}", agentline.ask(&format!("many {many}")).words);
     println!("{}", agentline.ask("lanes").words);
+    println!("{}", agentline.ask(&format!("workspaces {}", rounds.max(10))).words);
 }
 
 /// Each way to ask in turn, round after round.

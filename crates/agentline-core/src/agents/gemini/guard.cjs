@@ -37,16 +37,21 @@ function split(file) {
   return at < 0 ? null : { root: parts.slice(0, at).join(path.sep) || path.sep, below: parts.slice(at + 1) };
 }
 
+// Settings read as empty. They stay in sight, because the agent's file tools look first whether a file is there.
+function isSettings(given) {
+  const file = resolved(given);
+  if (file === null || path.basename(file) !== 'settings.json') return false;
+  const found = split(file);
+  return found !== null && found.below.length === 1 && !cliHomes.has(found.root);
+}
+
 function isHiddenFile(given) {
   const file = resolved(given);
   if (file === null) return false;
   const name = path.basename(file);
   if (name !== '.env' && name !== 'SKILL.md' && !file.includes('.gemini')) return false;
   const found = split(file);
-  if (found && found.below.length === 1) {
-    if (name === 'settings.json') return !cliHomes.has(found.root);
-    return CONFIG_FILES.test(name) && !userHomes.has(found.root);
-  }
+  if (found && found.below.length === 1) return CONFIG_FILES.test(name) && !userHomes.has(found.root);
   if (found && found.below.length === 2 && found.below[0] === 'skills' && name === 'SKILL.md') {
     return !userHomes.has(found.root);
   }
@@ -103,6 +108,7 @@ const fail = (call) => (file) => {
 
 patch(fs, 'existsSync', isHidden, () => false);
 patch(fs, 'readFileSync', (file) => isHiddenFile(file) || isEscapingContext(file), fail('open'));
+patch(fs, 'readFileSync', isSettings, (_, [options]) => (options ? '{}' : Buffer.from('{}')));
 patch(fs, 'openSync', isHiddenFile, fail('open'));
 patch(fs, 'accessSync', isHidden, fail('access'));
 for (const call of ['stat', 'lstat']) {
@@ -125,7 +131,7 @@ syncBuiltinESMExports();
 
 // The agent's tools and servers start without this file. Inside a container, the agent itself still needs it.
 if (!CONFIG.keepOptions) {
-  const options = (process.env.NODE_OPTIONS || '').replace(/^--require "(?:[^"\\]|\\.)*" ?/, '');
+  const options = (process.env.NODE_OPTIONS || '').replace(/^(?:"(?:[^"\\]|\\.)*"|\S+) ?/, '');
   if (options) process.env.NODE_OPTIONS = options;
   else delete process.env.NODE_OPTIONS;
 }

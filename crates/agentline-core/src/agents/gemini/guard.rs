@@ -63,12 +63,22 @@ pub(super) fn fill(
     });
     let script = SCRIPT.replace(PLACEHOLDER, &format!("const CONFIG = {config};"));
     launch.files.push(NewFile::new(&path, script));
-    let quoted = path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
-    let others = launch.env.get("NODE_OPTIONS").cloned().unwrap_or_default();
-    launch
-        .env
-        .insert("NODE_OPTIONS".into(), format!("--require \"{quoted}\" {others}").trim_end().to_owned());
+    let mut options = node_option(&path);
+    if let Some(others) = launch.env.get("NODE_OPTIONS").filter(|others| !others.is_empty()) {
+        options = format!("{options} {others}");
+    }
+    launch.env.insert("NODE_OPTIONS".into(), options);
     launch.must_ignore = brought_along(user, look);
+}
+
+/// The option with which Node.js loads the script. It is quoted only where it must be, since the CLI puts the options of a
+/// container in quotes of its own.
+fn node_option(path: &Path) -> String {
+    let option = format!("--require={}", path.display());
+    if !option.contains(|c: char| c.is_whitespace() || matches!(c, '"' | '\\')) {
+        return option;
+    }
+    format!("\"{}\"", option.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 /// What the workspace has that the CLI must not load.
@@ -163,7 +173,7 @@ mod tests {
         for surface in [Surface::Json, Surface::StreamJson, Surface::Acp] {
             for trust in [Trust::Run, Trust::No] {
                 let launch = launched(trust, surface, &look);
-                assert_eq!(launch.env["NODE_OPTIONS"], "--require \"/p q/given/guard.cjs\" --no-warnings");
+                assert_eq!(launch.env["NODE_OPTIONS"], "\"--require=/p q/given/guard.cjs\" --no-warnings");
                 let script = script(&launch).unwrap();
                 assert!(
                     script.contains(r#""homes":["/home/u"]"#) && !script.contains(PLACEHOLDER),
@@ -175,6 +185,12 @@ mod tests {
             let trusted = launched(Trust::Full, surface, &look);
             assert_eq!((script(&trusted), trusted.env["NODE_OPTIONS"].as_str()), (None, "--no-warnings"));
         }
+    }
+
+    #[test]
+    fn the_option_is_quoted_where_it_must_be() {
+        assert_eq!(node_option(Path::new("/p/guard.cjs")), "--require=/p/guard.cjs");
+        assert_eq!(node_option(Path::new("/p \"q/g.cjs")), r#""--require=/p \"q/g.cjs""#);
     }
 
     #[test]

@@ -80,6 +80,7 @@ impl Bench {
                 .await
             }
             "pool" => measured(self.one()).await,
+            "workspaces" => self.one_workspace_per_prompt(number.parse().expect("a number")).await,
             "spare" => {
                 let ready = self.spares.prewarm(self.request(""), 1).await;
                 assert_eq!(ready.expect("a session"), 1);
@@ -96,6 +97,37 @@ impl Bench {
 
     async fn one(&self) {
         done(&self.pool.run(self.request(PROMPT)).await.expect("a run").outcome().await);
+    }
+
+    /// Prompts on a warm pool, each in a workspace of its own, as in a batch with one workspace for each case.
+    async fn one_workspace_per_prompt(&self, prompts: usize) -> Told {
+        let pool = Pool::new(self.agentline.clone(), PoolOptions::default());
+        let root = self.workspace.with_file_name("workspaces");
+        let mut walls = Vec::new();
+        let before = cpu();
+        for prompt in 0..=prompts {
+            let workspace = root.join(prompt.to_string());
+            std::fs::create_dir_all(&workspace).expect("a workspace");
+            std::fs::write(workspace.join("README.md"), "A case.\n").expect("a file");
+            let request = self.request(PROMPT).working_dir(&workspace);
+            let start = Instant::now();
+            done(&pool.run(request).await.expect("a run").outcome().await);
+            walls.push(start.elapsed().as_secs_f64());
+        }
+        let cpu = cpu() - before;
+        let started = pool.status().started;
+        pool.close().await;
+        std::fs::remove_dir_all(&root).expect("the workspaces");
+        // The first prompt starts the process.
+        let first = walls.remove(0);
+        let wall = crate::median(&walls);
+        let words = format!(
+            "one workspace per prompt: {:.1} ms (median of {prompts}), {:.2} ms of ours each, the first {:.0} ms, {started} agents started",
+            wall * 1e3,
+            cpu * 1e3 / (prompts + 1) as f64,
+            first * 1e3,
+        );
+        Told { wall, cpu, words }
     }
 
     /// Many runs, one after another, and what they do to memory.

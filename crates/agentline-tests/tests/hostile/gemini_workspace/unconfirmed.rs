@@ -1,0 +1,79 @@
+//! An agent that does not confirm that it ignores the workspace's own configuration is refused. The fake agents do not.
+
+use agentline::{
+    Agentline, Kind, Outcome, Pool, PoolOptions, RunRequest, Surface, Trust, Verdict, detect::Here,
+};
+use agentline_tests::{FakeStage, shown};
+use std::fs;
+
+#[track_caller]
+fn assert_refused(outcome: &Outcome, file: &str) {
+    assert_eq!(outcome.verdict, Verdict::Failed, "{}", shown(outcome));
+    let error = outcome.error.as_ref().unwrap();
+    assert_eq!(error.kind, Kind::Settings, "{}", shown(outcome));
+    assert!(error.message.contains(file), "{}", error.message);
+    assert!(error.hint.as_ref().unwrap().contains("--trust full"), "{error:?}");
+    assert_eq!(outcome.text, "", "{}", shown(outcome));
+}
+
+#[tokio::test]
+async fn an_unconfirmed_agent_is_refused_over_acp() {
+    for (file, text) in [
+        (".gemini/settings.json", "{}"),
+        (".env", "A=1"),
+        (".gemini/.env", "A=1"),
+        (".gemini/commands/x.toml", ""),
+        (".agents/skills/x/SKILL.md", ""),
+    ] {
+        let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
+        let run = async |request: RunRequest| stage.agentline().run(request).await.unwrap().outcome().await;
+        let request = || stage.request("say hello").surface(Surface::Acp);
+        let clean = run(request()).await;
+        assert_eq!((clean.verdict, clean.text.as_str()), (Verdict::Done, "hello"), "{}", shown(&clean));
+        let path = stage.workspace().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        let named = file.rsplit_once("/x").map_or(file, |(folder, _)| folder);
+        assert_refused(&run(request()).await, named);
+        assert_refused(&run(request().trust(Trust::No)).await, named);
+        let trusted = run(request().trust(Trust::Full)).await;
+        assert_eq!(trusted.verdict, Verdict::Done, "{file}: {}", shown(&trusted));
+    }
+}
+
+#[tokio::test]
+async fn a_warm_process_is_asked_for_each_workspace() {
+    let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
+    let pool = Pool::new(stage.agentline(), PoolOptions::default());
+    let run = async || pool.run(stage.request("say hello")).await.unwrap().outcome().await;
+    let clean = run().await;
+    assert_eq!(clean.verdict, Verdict::Done, "{}", shown(&clean));
+    fs::write(stage.workspace().join(".env"), "A=1").unwrap();
+    assert_refused(&run().await, ".env");
+    fs::remove_file(stage.workspace().join(".env")).unwrap();
+    let clean = run().await;
+    assert_eq!(clean.verdict, Verdict::Done, "{}", shown(&clean));
+    assert_eq!(pool.status().started, 1, "{:?}", pool.status());
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn an_unconfirmed_agent_is_refused_without_a_conversation() {
+    for surface in [Surface::StreamJson, Surface::Json] {
+        let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-gemini"));
+        let here = Here::new(stage.variables(), stage.path().join("home"), stage.workspace());
+        let agentline = Agentline::new(here).program("gemini", env!("CARGO_BIN_EXE_fake-gemini"));
+        let run = async |trust: Trust| {
+            let request = stage.request("hello").surface(surface).trust(trust);
+            agentline.run(request).await.unwrap().outcome().await
+        };
+        let clean = run(Trust::Run).await;
+        assert_eq!(clean.verdict, Verdict::Done, "{surface}: {}", shown(&clean));
+        fs::write(stage.workspace().join(".env"), "A=1").unwrap();
+        let refused = run(Trust::Run).await;
+        let error = refused.error.as_ref().unwrap();
+        assert_eq!((refused.verdict, error.kind), (Verdict::Failed, Kind::Settings), "{}", shown(&refused));
+        let trusted = run(Trust::Full).await;
+        assert_eq!(trusted.verdict, Verdict::Done, "{surface}: {}", shown(&trusted));
+    }
+}
