@@ -149,7 +149,8 @@ impl Finder<'_> {
         let mut found = Found::default();
         let tilde = named.strip_prefix("~").ok().map(|rest| self.search.home.join(rest));
         let path = self.search.cwd.join(tilde.as_deref().unwrap_or(named));
-        let bare = named.components().count() == 1 && !self.look.exists(&path);
+        // A name is never a file of the working directory: that may be a workspace of anyone's.
+        let bare = named.components().count() == 1 && !named.as_os_str().as_encoded_bytes().contains(&b'/');
         if bare && place == Place::Configured {
             let name = named.to_string_lossy();
             for folder in places::path_folders(self.search) {

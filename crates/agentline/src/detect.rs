@@ -8,7 +8,10 @@ use agentline_core::{
     detect::{Search, find, find_tool},
 };
 use serde::Serialize;
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 /// Who asks, and from where: the caller's environment, home and folders.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +23,7 @@ pub struct Here {
     pub home: PathBuf,
     /// The working directory.
     pub cwd: PathBuf,
-    /// The folder of the configuration file; `node_modules/.bin` is looked for from there upward.
+    /// The folder of the configuration file; `node_modules/.bin` is looked for from there upward, unless it is empty.
     pub project: PathBuf,
     /// The program that somebody named; it stands above the agent's variable.
     pub configured: Option<PathBuf>,
@@ -67,6 +70,38 @@ pub struct Detection {
     pub notes: Vec<String>,
     /// What keeps it from being started.
     pub problems: Vec<Problem>,
+}
+
+impl Detection {
+    /// The program, if it belongs to the packages of a workspace or of a folder above it. Those in the home are the user's.
+    pub(crate) fn in_workspace(&self, workspace: &Path, home: &Path) -> Option<&Path> {
+        let found = self.looked.iter().find(|looked| looked.found)?;
+        if found.place != Place::NodeModules {
+            return None;
+        }
+        let resolve = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let project = resolve(found.path.ancestors().nth(3)?);
+        (project != resolve(home) && workspace.starts_with(project)).then_some(&*found.path)
+    }
+}
+
+/// Looks for an agent's program anywhere but in the project, whose own one was found and may not be started.
+pub(crate) fn detect_elsewhere(agent: &dyn Agent, here: Here, refused: &Path) -> Detection {
+    let mut detection = detect(agent, &Here { project: PathBuf::new(), ..here });
+    if detection.program.is_none() {
+        let card = agent.card();
+        let message = format!(
+            "{} was found in the workspace alone (`{}`), which is not trusted",
+            card.title,
+            refused.display()
+        );
+        let hint = format!(
+            "type `npm install -g {}`, or run `agentline trust` in the workspace to start its own programs",
+            card.package
+        );
+        detection.problems = vec![Problem::new(card.id, message).hint(hint)];
+    }
+    detection
 }
 
 /// Looks for an agent's program.

@@ -2,7 +2,7 @@
 
 use crate::{
     agentline::Inner,
-    detect::{Detection, detect},
+    detect::{Detection, detect, detect_elsewhere},
     drive::Live,
     error::Error,
     follow::{AgentHome, Follower},
@@ -20,7 +20,7 @@ use crate::{
 };
 use agentline_core::{
     Agent, Clocks, Connection, Failure, Ground, Kind, Launch, NewFile, Notice, Order, Outcome, Plan, Problem,
-    Problems, Program, RunRequest, Surface, TAPE_SCHEMA, TapeHeader, Veil, Verdict, Want, Who, Words,
+    Problems, Program, RunRequest, Surface, TAPE_SCHEMA, TapeHeader, Trust, Veil, Verdict, Want, Who, Words,
 };
 use std::{
     path::{Path, PathBuf},
@@ -225,7 +225,13 @@ impl Inner {
         let temporary = self.temporary_workspace(&plan.request)?;
         let cwd = temporary.as_ref().map(|dir| dir.path()).or(plan.request.working_dir.as_deref());
         let cwd = self.workspace(cwd)?;
-        let detection = detect(agent);
+        let mut detection = detect(agent);
+        if plan.request.trust != Trust::Full
+            && let Some(refused) = detection.in_workspace(&cwd, &self.here.home)
+        {
+            // A program of the workspace is one more thing that counts only with full trust.
+            detection = Arc::new(detect_elsewhere(agent, self.here.clone(), refused));
+        }
         let mut who = self.who(agent, &plan, &cwd);
         who.agent_version = detection.version.map(|v| v.to_string());
         if let Some(late) = past_deadline(&plan.request) {

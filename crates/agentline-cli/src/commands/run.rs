@@ -25,7 +25,7 @@ Examples:
   agentline run -o events \"…\" | jq -c 'select(.type == \"tool_use\")'
 
 Settings come from, weakest first: the built-in defaults, your ~/.config/agentline/config.toml, the workspace's
-agentline.toml, AGENTLINE_… variables, and these flags.
+agentline.toml (as far as `agentline trust` permits), AGENTLINE_… variables, and these flags.
 ";
 
 #[derive(Debug, Args)]
@@ -108,6 +108,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "RULE", help_heading = "What it may do")]
     ask: Vec<String>,
     /// How far the workspace is trusted: run (its own settings, hooks and MCP servers are not loaded), full, no
+    /// [default: run, or full after `agentline trust`]
     #[arg(long, value_name = "HOW", help_heading = "What it may do")]
     trust: Option<String>,
     /// The agent's own sandbox, or the program that makes it: `--sandbox`, `--sandbox=docker`

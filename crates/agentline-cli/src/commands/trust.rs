@@ -21,9 +21,10 @@ Examples:
   agentline trust --list
   agentline trust --revoke ../project
 
-A trusted directory may run commands: its agentline.toml counts in full, and agents load its settings, hooks and MCP
-servers. Trust holds for this directory alone, and for these files as they are now. When one of them changes, a run
-asks again on a terminal; elsewhere it runs without them and warns. `--trust run` runs without them at any time.
+A trusted directory may run commands: its agentline.toml counts in full, and agents load its
+settings, hooks and MCP servers. Trust holds for this directory alone and for these files as they
+are now. When one of them changes, a run asks again on a terminal; elsewhere it runs without them
+and warns. `--trust run` runs without them at any time.
 ";
 
 #[derive(Debug, Args)]

@@ -4,12 +4,13 @@ use super::{Config, KEYS};
 use serde_json::Value;
 use std::fmt::Write;
 
-/// The keys as a Markdown table: names, flag, value, default and meaning.
+/// The keys as a Markdown table: names, flag, value, default, use in an untrusted workspace, and meaning.
 #[must_use]
 pub fn key_table() -> String {
     let defaults = Config::blank();
-    let mut table =
-        String::from("| key | also | flag | value | default | meaning |\n|---|---|---|---|---|---|\n");
+    let mut table = String::from(
+        "| key | also | flag | value | default | untrusted | meaning |\n|---|---|---|---|---|---|---|\n",
+    );
     for key in KEYS {
         let aliases: Vec<String> = key.aliases.iter().map(|alias| format!("`{alias}`")).collect();
         let flag = key.flag.map(|flag| format!("`--{flag}`")).unwrap_or_default();
@@ -24,10 +25,11 @@ pub fn key_table() -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(
             table,
-            "| `{}` | {} | {flag} | {} | {default} | {}{acp} |",
+            "| `{}` | {} | {flag} | {} | {default} | {} | {}{acp} |",
             key.name,
             aliases.join(", "),
             key.takes(),
+            key.untrusted.label(),
             key.doc,
         );
     }

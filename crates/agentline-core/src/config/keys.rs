@@ -62,6 +62,19 @@ pub enum UntrustedUse {
     Stricter,
 }
 
+impl UntrustedUse {
+    /// The word for it in the documentation; nothing for a key that is ignored.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Ignore => "",
+            Self::Accept => "accepted",
+            Self::Lower => "only lower",
+            Self::Add => "added",
+            Self::Stricter => "only stricter",
+        }
+    }
+}
+
 /// What became of a value that may only restrict another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Restriction {
@@ -351,7 +364,7 @@ keys! {
     ask ("ask_tools") Some("ask"), read::words r#"["Bash(git push*)"]"# => request.ask { untrusted: UntrustedUse::Add }
         "Rules for what is asked of you, on top of the mode; refused where nobody can be asked.";
     trust () Some("trust"), read::trust r#""full""# => request.trust {}
-        "How far the workspace is trusted: with `run` its own settings, hooks and MCP servers are not loaded, with `full` they are, with `no` an agent that insists on trust does not work there.";
+        "How far the workspace is trusted: with `run` its own settings, hooks and MCP servers are not loaded and its `agentline.toml` may only choose and restrict, with `full` all of it counts, with `no` an agent that insists on trust does not work there. Without it `agentline trust` decides; see docs/security.md.";
     sandbox () Some("sandbox"), read::sandbox r#""docker""# => request.sandbox {}
         "The agent's own sandbox, or the program that makes it; `none` is `false`.";
     sandbox_profile () None, read::word r#""permissive-open""# => request.sandbox_profile {}

@@ -131,7 +131,8 @@ pub(super) fn candidates(card: &Card, search: &Search<'_>, look: &dyn Look) -> V
     let mut folders: Vec<(Place, PathBuf)> =
         path_folders(search).into_iter().map(|folder| (Place::Path, folder)).collect();
     folders.extend(usual(search, look));
-    folders.extend(search.project.ancestors().map(|f| (NodeModules, f.join("node_modules").join(".bin"))));
+    let projects = search.project.ancestors().filter(|folder| !folder.as_os_str().is_empty());
+    folders.extend(projects.map(|folder| (NodeModules, folder.join("node_modules").join(".bin"))));
     if let Some(cache) = search.cache {
         let pinned = format!("{}-{}", card.id, card.pinned);
         let agents = cache.join("agents");

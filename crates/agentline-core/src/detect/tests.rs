@@ -127,6 +127,7 @@ fn a_configured_program_is_a_path_or_a_name() {
     let env = env(&[("PATH", "/bin:/opt")]);
     let look =
         MapLook::default().file("/opt/gemini-next", "x").file("/bin/gemini", "x").file("/w/p/tools/g", "x");
+    let look = look.file("/w/p/gemini-next", "planted").file("/w/p/gemini-none", "planted");
     let with = |configured| {
         let search = Search { configured: Some(Path::new(configured)), ..search(&env) };
         find(card(), &search, &look)

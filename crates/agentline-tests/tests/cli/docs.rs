@@ -17,6 +17,7 @@ const COMMANDS: &[&str] = &[
     "prices",
     "demo",
     "config",
+    "trust",
     "completions",
 ];
 

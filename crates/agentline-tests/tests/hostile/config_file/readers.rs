@@ -1,0 +1,133 @@
+//! Every command that reads the file of a workspace, besides a run that goes well.
+
+use super::{GREEDY, PRECIOUS, User};
+use serde_json::Value;
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+};
+
+#[test]
+fn no_command_obeys_the_file() {
+    let user = User::new();
+    user.hostile_file("ws/agentline.toml");
+    for args in [
+        &["config", "show"] as &[&str],
+        &["config", "check"],
+        &["policy", "explain"],
+        &["doctor"],
+        &["agents"],
+        &["prices"],
+        &["sessions", "list"],
+        &["sessions", "usage"],
+        &["cache", "stats"],
+        &["cache", "clear"],
+        &["pool", "status"],
+        &["pool", "start"],
+    ] {
+        let done = user.agentline(args);
+        assert_ne!(done.code, Some(2), "{args:?}: {}", done.err);
+        for word in [PRECIOUS.trim(), "key-of-the-attacker", "obey the workspace"] {
+            assert!(!done.out.contains(word) && !done.err.contains(word), "{args:?}: {}", done.out);
+        }
+        for kept in ["home/.bashrc", "home/precious.txt", "home/kept/file"] {
+            assert_eq!(user.read(kept), PRECIOUS, "{args:?}: {kept}");
+        }
+        assert!(!user.path("pwned").exists(), "{args:?}");
+        // Commands whose answer depends on the file say what became of it.
+        if ["config", "policy", "doctor"].contains(&args[0]) {
+            assert_eq!(
+                done.err.matches("came with the workspace: ignored").count(),
+                1,
+                "{args:?}: {}",
+                done.err
+            );
+        }
+    }
+    let rows = user.agentline(&["config", "show", "-o", "json"]).json();
+    let of_file = |row: &&Value| row["source"].as_str().unwrap().contains("agentline.toml");
+    let taken: Vec<&Value> = rows.as_array().unwrap().iter().filter(of_file).collect();
+    assert!(taken.is_empty(), "{taken:?}");
+    let policy = user.agentline(&["policy", "explain", "-o", "json"]).json();
+    assert_eq!(
+        (&policy["permission_mode"], policy["allow"].as_array().unwrap().len()),
+        (&"default".into(), 0)
+    );
+}
+
+#[test]
+fn a_run_that_ends_before_it_begins_writes_nothing_and_warns() {
+    for (name, value, code) in [("FAKE_AGENT_FAULT", "exit_41", 4), ("GEMINI_CLI_PATH", "/nowhere/gemini", 3)]
+    {
+        let user = User::with_agent(env!("CARGO_BIN_EXE_fake-gemini")).env(name, value);
+        let user = user.env("AGENTLINE_PASS_ENV", "FAKE_AGENT_FAULT");
+        user.write("ws/agentline.toml", "record = '~/.bashrc'\n");
+        let done = user.agentline(&["run", "-o", "json", "hi"]);
+        assert_eq!(done.code, Some(code), "{}", done.err);
+        assert_eq!(user.read("home/.bashrc"), PRECIOUS);
+        assert_eq!(super::warnings(&done.json()).len(), 1, "{}", done.out);
+        assert_eq!(done.err.matches("ignored `record`").count(), 1, "{}", done.err);
+    }
+}
+
+#[test]
+fn a_preset_that_the_file_chooses_passes_no_secret() {
+    let user = User::new();
+    user.write("ws/agentline.toml", "agent = 'gemini_acp'\n");
+    let script = "ask run touch pwned\nenv SECRET_OF_THE_USER";
+    let outcome = user.agentline(&["run", "-o", "json", "--quiet-period", "0", script]).json();
+    assert!(outcome["text"].as_str().unwrap().contains("SECRET_OF_THE_USER is not set"), "{outcome}");
+    assert_eq!((&outcome["verdict"], user.path("ws/pwned").exists()), (&"done_with_denials".into(), false));
+}
+
+#[test]
+fn a_file_that_is_a_link_out_of_the_workspace_is_not_read() {
+    let user = User::new();
+    user.write("home/other.toml", GREEDY);
+    symlink(user.path("home/other.toml"), user.path("ws/agentline.toml")).unwrap();
+    let done = user.run(&[], "say hi");
+    let told = super::warnings(&done.json());
+    assert!(told.len() == 1 && told[0].contains("is a link out of its directory"), "{told:?}");
+    assert_eq!((done.code, user.read("home/.bashrc")), (Some(0), PRECIOUS.to_owned()), "{}", done.err);
+}
+
+#[test]
+fn names_and_keys_of_a_workspace_cannot_steer_the_terminal() {
+    let user = User::new();
+    user.write(
+        "ws/agentline.toml",
+        "name = \"\\u001b[31mred\\u001b]0;title\\u0007\"\n\"\\u001b[2Jx\\nerror: no\" = 1\n",
+    );
+    let done = user.agentline(&["run", "--surface", "acp", "--quiet-period", "0", "say hi"]);
+    assert!(!done.err.contains(['\u{1b}', '\u{7}']), "{:?}", done.err);
+    assert!(!done.err.lines().any(|line| line.starts_with("error: no")), "{}", done.err);
+}
+
+/// A program in the workspace that leaves a mark when it is started.
+fn planted(user: &User, path: &str) {
+    user.write(path, &format!("#!/bin/sh\n: > '{}'\n", user.path("pwned").display()));
+    fs::set_permissions(user.path(path), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_program_of_the_workspace_is_not_the_agent() {
+    let user = User::new().env("GEMINI_CLI_PATH", "").env("PATH", "/nowhere");
+    planted(&user, "ws/node_modules/.bin/gemini");
+    planted(&user, "node_modules/.bin/gemini");
+    for args in [&["run", "-o", "json", "hi"] as &[&str], &["run", "--warm", "-o", "json", "hi"]] {
+        let done = user.agentline(args);
+        assert_eq!(done.json()["verdict"], "not_installed", "{}", done.out);
+        let told = done.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(told.contains("found in the workspace alone"), "{told}");
+        assert!(!user.path("pwned").exists(), "{}", done.out);
+    }
+    // The same where the user's own settings give a name, which is looked for on PATH.
+    planted(&user, "ws/my-gemini");
+    user.write("home/.config/agentline/config.toml", "agent_bin = 'my-gemini'\n");
+    let done = user.agentline(&["run", "-o", "json", "hi"]);
+    assert_eq!(done.json()["verdict"], "not_installed", "{}", done.out);
+    assert!(!user.path("pwned").exists(), "{}", done.out);
+    user.write("home/.config/agentline/config.toml", "");
+    drop(user.agentline(&["run", "--trust", "full", "-o", "json", "hi"]));
+    assert!(user.path("pwned").exists(), "with full trust it is found and started");
+}
