@@ -249,6 +249,7 @@ impl Connection {
         match question.clone() {
             Ask::Settle { .. } => {
                 if let Answer::Settled(disk) = answer {
+                    run.seen.tampered.clone_from(&disk.tampered);
                     run.disk = Some(disk.clone());
                 }
                 run.stage = Stage::Over;

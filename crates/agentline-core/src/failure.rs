@@ -184,6 +184,13 @@ impl Failure {
         Self { status: Some(status), ..Self::new(kind, message) }
     }
 
+    /// A file that safety rests on was changed while the agent ran; `change` says which one, and how.
+    #[must_use]
+    pub fn tampered(change: &str) -> Self {
+        Self::new(Kind::Settings, format!("the agent's settings changed while it ran: {change}"))
+            .hint("find out which tool call did that: rules may not have been in force since")
+    }
+
     /// Adds what to type next.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

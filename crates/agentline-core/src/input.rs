@@ -499,4 +499,7 @@ pub struct Disk {
     pub shared: bool,
     /// The disk could not be compared at all.
     pub unknown: bool,
+    /// A file that safety rests on, such as the agent's rules, was changed while the agent ran: which one, and how.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tampered: Option<String>,
 }

@@ -120,6 +120,8 @@ pub struct Launch {
     pub links: Vec<(PathBuf, PathBuf)>,
     /// Folders to make before the start if they are not there.
     pub folders: Vec<PathBuf>,
+    /// Private folders that the agent only reads. They are made read-only, and a change in one of them fails the run.
+    pub read_only: Vec<PathBuf>,
     /// Files that the agent may replace by renaming another over our link: where a file of its own stands after the
     /// run, its content belongs at the second path.
     pub copy_back: Vec<(PathBuf, PathBuf)>,
@@ -210,19 +212,28 @@ pub struct NewFile {
     pub content: Vec<u8>,
     /// It is a copy of a file of the user's as it stands now. A launch that differs in nothing else is the same launch.
     pub copied: bool,
+    /// Safety rests on it, though the agent may rewrite it while it starts: once its first session is open, a change
+    /// fails the run.
+    pub guarded: bool,
 }
 
 impl NewFile {
     /// A file with this content.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) -> Self {
-        Self { path: path.into(), content: content.into(), copied: false }
+        Self { path: path.into(), content: content.into(), copied: false, guarded: false }
     }
 
     /// A copy of a file of the user's.
     #[must_use]
     pub fn copy(path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) -> Self {
         Self { copied: true, ..Self::new(path, content) }
+    }
+
+    /// The same file, with safety resting on it.
+    #[must_use]
+    pub fn guarded(self) -> Self {
+        Self { guarded: true, ..self }
     }
 }
 

@@ -133,6 +133,8 @@ pub struct Seen {
     pub stop: Option<Stop>,
     /// Whether the value fits the schema.
     pub fits_schema: Option<bool>,
+    /// A file that safety rests on was changed while the agent ran: which one, and how.
+    pub tampered: Option<String>,
 }
 
 /// Judges a run. Nothing else does.
@@ -158,6 +160,9 @@ pub fn verdict(seen: &Seen) -> (Verdict, Option<Failure>) {
         }
         Some(Stop::Clock(clock, why)) => return on_clock(seen, *clock, why),
         None => {}
+    }
+    if let Some(change) = &seen.tampered {
+        return (Verdict::Failed, Some(Failure::tampered(change)));
     }
     if let Some(end) = &seen.end
         && end.ok

@@ -1,8 +1,10 @@
 //! The loop: one task a process. It hands everything that happens to the connection and does what the connection says.
 
 use crate::{
+    integrity::Integrity,
     link::Bell,
     litter::Litter,
+    live::LiveState,
     prepare,
     private_dir::PrivateDir,
     process::{Happening, Process, Signal, Std, Sweeper},
@@ -12,13 +14,14 @@ use crate::{
     workspace::Before,
 };
 use agentline_core::{
-    Answer, Ask, AskId, Connection, Disk, Event, Input, LineSplitter, Millis, Notice, Outcome, Output, RunId,
-    Rung, Side, Spent, Stream, Veil, Want, What,
+    Answer, Ask, AskId, Connection, Disk, Event, Failure, Input, LineSplitter, Millis, Notice, Outcome,
+    Output, RunId, Rung, Side, Stream, Veil, Want, What,
 };
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet, HashMap},
     path::PathBuf,
+    sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::{
@@ -50,7 +53,9 @@ pub(crate) struct Live {
     pub(crate) max_line: usize,
     pub(crate) begun: Instant,
     /// Removed when the process is gone: its private folder, and the workspace where that was made for it.
-    pub(crate) private: (PrivateDir, Option<std::sync::Arc<PrivateDir>>),
+    pub(crate) private: (PrivateDir, Option<Arc<PrivateDir>>),
+    /// What the agent's safety rests on.
+    pub(crate) integrity: Arc<Integrity>,
     /// What may have to go back to the user from the private folder.
     pub(crate) copy_back: Vec<(PathBuf, PathBuf)>,
     /// Runs that want a place. When nobody can send one any more, the process is retired.
@@ -64,23 +69,6 @@ pub(crate) struct Live {
     pub(crate) litter: Option<Litter>,
 }
 
-/// How a live process stands, for those who choose one.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct LiveState {
-    /// It has answered.
-    pub(crate) ready: bool,
-    /// It takes no more runs.
-    pub(crate) closed: bool,
-    /// How many runs are on it.
-    pub(crate) seats: usize,
-    /// How many of them are still opening their session.
-    pub(crate) opening: usize,
-    /// How many it has had.
-    pub(crate) served: u32,
-    /// What they have used together, as far as it was told.
-    pub(crate) spent: Spent,
-}
-
 /// A line of the host's own tools, and whose it is.
 type SideLine = (RunId, String);
 
@@ -90,6 +78,7 @@ struct Drive {
     process: Process,
     /// Ends what a run left behind, where the process outlives its runs.
     sweeper: Option<Sweeper>,
+    integrity: Arc<Integrity>,
     secrets: Vec<String>,
     /// What is hidden now.
     hidden: BTreeSet<String>,
@@ -106,6 +95,7 @@ struct Drive {
     asks: Asks,
     sides: (UnboundedSender<SideLine>, UnboundedReceiver<SideLine>),
     state: watch::Sender<LiveState>,
+    gone: Gone,
     next_look: Instant,
     /// Sessions that may turn out to have been of no use to anybody.
     litter: Vec<Litter>,
@@ -136,6 +126,7 @@ pub(crate) async fn drive(live: Live) {
         max_line,
         begun,
         private,
+        integrity,
         copy_back,
         mut boarding,
         bell,
@@ -149,6 +140,7 @@ pub(crate) async fn drive(live: Live) {
         connection,
         process,
         sweeper,
+        integrity,
         hidden: secrets.iter().cloned().collect(),
         secrets,
         tape,
@@ -162,6 +154,7 @@ pub(crate) async fn drive(live: Live) {
         asks: Asks::default(),
         sides: unbounded_channel(),
         state,
+        gone: Gone::clone(&gone),
         next_look: begun,
         litter: litter.into_iter().collect(),
     };
@@ -300,6 +293,7 @@ impl Drive {
                             // What is there before the prompt belongs to the agent, not to this run.
                             seat.census = self.sweeper.as_ref().map(Sweeper::census);
                             seat.started = true;
+                            self.integrity.settle();
                         }
                         seat.pending.push(record);
                     }
@@ -312,7 +306,12 @@ impl Drive {
     /// Gives a run its place.
     fn board(&mut self, boarding: Boarding) {
         if !self.connection.vacant() {
-            return refuse(boarding, self.connection.broken().as_ref());
+            let why = self.connection.broken();
+            return refuse(boarding, why.as_ref().or(self.gone.get()));
+        }
+        if let Some(change) = self.integrity.change() {
+            refuse(boarding, Some(self.gone.get_or_init(|| Failure::tampered(&change))));
+            return self.feed(What::Retire);
         }
         let Boarding { order, mut seat } = boarding;
         self.last_run += 1;
@@ -523,14 +522,17 @@ impl Drive {
             && strays.as_ref().is_none_or(|(sweeper, census)| sweeper.is_clean(census))
             && before.as_ref().is_none_or(Before::is_small_and_unchanged)
         {
-            let disk = before.map_or_else(Disk::default, Before::unchanged);
+            let mut disk = before.map_or_else(Disk::default, Before::unchanged);
+            disk.tampered = self.integrity.change();
             return self.feed(What::Answer { ask, answer: Answer::Settled(disk) });
         }
+        let integrity = Arc::clone(&self.integrity);
         let look = move || {
             if let Some((sweeper, census)) = strays {
                 sweeper.sweep(&census);
             }
-            let disk = before.map_or_else(Disk::default, |before| before.compare(&reported));
+            let mut disk = before.map_or_else(Disk::default, |before| before.compare(&reported));
+            disk.tampered = integrity.change();
             (Vec::new(), Answer::Settled(disk))
         };
         let task = self.asks.tasks.spawn_blocking(look);

@@ -21,6 +21,7 @@ mod follow;
 mod gear;
 pub mod host;
 pub mod install;
+mod integrity;
 mod link;
 mod litter;
 mod live;

@@ -2,20 +2,38 @@
 
 use crate::{
     agentline::Inner,
-    drive::{LiveState, drive},
+    drive::drive,
     follow::AgentHome,
+    integrity::Integrity,
     link::{Bell, Held, link},
     process::SpawnError,
     ready::{Start, Trip},
     run::{Launched, Run},
     seat::{Boarding, Gone, Tell, refuse},
 };
-use agentline_core::Veil;
+use agentline_core::{Spent, Veil};
 use std::{sync::Arc, time::Instant};
 use tokio::{
     sync::{mpsc::UnboundedSender, watch},
     task::JoinHandle,
 };
+
+/// How a live process stands, for those who choose one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct LiveState {
+    /// It has answered.
+    pub(crate) ready: bool,
+    /// It takes no more runs.
+    pub(crate) closed: bool,
+    /// How many runs are on it.
+    pub(crate) seats: usize,
+    /// How many of them are still opening their session.
+    pub(crate) opening: usize,
+    /// How many it has had.
+    pub(crate) served: u32,
+    /// What they have used together, as far as it was told.
+    pub(crate) spent: Spent,
+}
 
 /// A live agent process. Dropping it retires the process: it goes when its runs are over.
 #[derive(Debug)]
@@ -29,6 +47,8 @@ pub(crate) struct LiveHandle {
     veil: Veil,
     /// The folder that stands for the agent's home.
     pub(crate) agent_home: Arc<AgentHome>,
+    /// What the agent's safety rests on.
+    integrity: Arc<Integrity>,
     /// The agent's process.
     pub(crate) pid: Option<u32>,
 }
@@ -54,6 +74,7 @@ impl LiveHandle {
         let live = inner.go_live(start, mark, boarding, Bell::clone(&bell), begun)?;
         let state = live.state.subscribe();
         let (pid, gone) = (live.process.pid(), Gone::clone(&live.gone));
+        let integrity = Arc::clone(&live.integrity);
         Ok(Self {
             board,
             bell,
@@ -63,6 +84,7 @@ impl LiveHandle {
             launched,
             veil,
             agent_home,
+            integrity,
             pid,
         })
     }
@@ -85,6 +107,11 @@ impl LiveHandle {
         if let Err(gone) = self.board.send(boarding) {
             refuse(gone.0, self.gone.get());
         }
+    }
+
+    /// Whether all files that the agent's safety rests on are as they were. Looks at the disk for a moment.
+    pub(crate) fn is_intact(&self) -> bool {
+        self.integrity.change().is_none()
     }
 
     /// How the process stands now.

@@ -24,7 +24,24 @@ pub(crate) fn carry_out(launch: &Launch) -> Result<(), Error> {
         }
         link(to, at).map_err(Error::io("link", at))?;
     }
+    for file in launch.files.iter().filter(|file| is_read_only(launch, &file.path)) {
+        private_dir::set_mode(&file.path, 0o400).map_err(Error::io("protect", &file.path))?;
+    }
+    for folder in read_only_folders(launch) {
+        private_dir::set_mode(folder, 0o500).map_err(Error::io("protect", folder))?;
+    }
     Ok(())
+}
+
+/// Whether the agent only reads what is at this path.
+pub(crate) fn is_read_only(launch: &Launch, path: &Path) -> bool {
+    launch.read_only.iter().any(|folder| path.starts_with(folder))
+}
+
+/// All folders of the launch that the agent only reads.
+pub(crate) fn read_only_folders(launch: &Launch) -> impl Iterator<Item = &PathBuf> {
+    let inner = launch.folders.iter().filter(|folder| !launch.read_only.contains(folder));
+    launch.read_only.iter().chain(inner.filter(|folder| is_read_only(launch, folder)))
 }
 
 /// Takes files to the user that the agent has put in the place of our links.

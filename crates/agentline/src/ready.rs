@@ -7,6 +7,7 @@ use crate::{
     error::Error,
     follow::{AgentHome, Follower},
     gear::{Gear, Served, Sides},
+    integrity::Integrity,
     link::{Bell, Driven},
     litter::Litter,
     look_once::LookOnce,
@@ -51,6 +52,8 @@ pub(crate) struct Start {
     pub(crate) agent: &'static dyn Agent,
     pub(crate) launch: Launch,
     pub(crate) private: PrivateDir,
+    /// What the agent's safety rests on, as it was written.
+    pub(crate) integrity: Integrity,
     /// A workspace that is removed with the process.
     pub(crate) workspace: Option<Arc<PrivateDir>>,
     pub(crate) tape: Option<TapeFile>,
@@ -284,8 +287,10 @@ impl Inner {
         launch.secrets.extend(secrets);
         let tape = self.tape(asked, &launch)?;
         prepare::carry_out(&launch)?;
+        let integrity =
+            Integrity::of(&launch).map_err(Error::io("look at what was written to", private.path()))?;
         let max_line = asked.plan.request.max_line_bytes;
-        Ok(Start { agent: asked.agent, launch, private, workspace: None, tape, max_line })
+        Ok(Start { agent: asked.agent, launch, private, integrity, workspace: None, tape, max_line })
     }
 
     /// Makes a process ready to be started that outlives the workspaces of its runs. Blocks.
@@ -365,7 +370,7 @@ impl Inner {
         bell: Bell,
         begun: Instant,
     ) -> Result<Live, SpawnError> {
-        let Start { agent, launch, private, workspace, tape, max_line } = start;
+        let Start { agent, launch, private, integrity, workspace, tape, max_line } = start;
         let process = Process::spawn(self.spawn(&launch, mark))?;
         let mut clocks = Clocks::default();
         clocks.rung = CLOSING_RUNG;
@@ -382,6 +387,7 @@ impl Inner {
             max_line,
             begun,
             private: (private, workspace),
+            integrity: Arc::new(integrity),
             copy_back: launch.copy_back,
             boarding,
             bell,

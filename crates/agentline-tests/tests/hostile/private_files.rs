@@ -1,1 +1,10 @@
 //! Private directories are private, locked and intact for as long as a process uses them.
+
+#[cfg(target_os = "linux")]
+mod locks;
+#[cfg(target_os = "linux")]
+mod modes;
+#[cfg(target_os = "linux")]
+mod resumed;
+#[cfg(target_os = "linux")]
+mod tampering;

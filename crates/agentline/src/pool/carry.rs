@@ -95,6 +95,11 @@ impl Carrier {
             };
             let tried = match place {
                 Err(outcome) => break outcome,
+                // Rules that were changed on the disk may not be in force in a new session: the process is replaced.
+                Ok((place, _)) if !place.live.is_intact() => {
+                    place.retire();
+                    continue;
+                }
                 Ok((place, trip)) => self.ride(place, trip, begun).await,
             };
             match tried {

@@ -5,7 +5,10 @@ use super::{
     key::{Key, Wanted},
     seating::{Decision, EntryId, Seating, Ticket, Want},
 };
-use crate::{drive::LiveState, live::LiveHandle, process};
+use crate::{
+    live::{LiveHandle, LiveState},
+    process,
+};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},

@@ -99,6 +99,7 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
     let pieces = given.join("prompt");
     let commands = given.join("commands");
     launch.folders.extend([given.clone(), commands.clone()]);
+    launch.read_only.push(given.clone());
     let name = format!("agentline-{}", ground.session_id.replace('-', ""));
     let mut delivery = if is_live {
         let words = live::words(text.clone());

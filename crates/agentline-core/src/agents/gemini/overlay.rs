@@ -48,7 +48,7 @@ pub(super) fn fill(launch: &mut Launch, home: &Path, own: Own, user: &User<'_>, 
     let here = home.join(".gemini");
     let there = user.own("");
     launch.folders.push(here.clone());
-    launch.files.push(NewFile::new(here.join("settings.json"), own.settings));
+    launch.files.push(NewFile::new(here.join("settings.json"), own.settings).guarded());
     if let Some(projects) = look.read(&there.join("projects.json")) {
         launch.files.push(NewFile::copy(here.join("projects.json"), projects));
     }

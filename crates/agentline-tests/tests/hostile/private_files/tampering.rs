@@ -1,0 +1,102 @@
+//! A run fails when its rules or settings are changed on the disk, and no later run uses that process.
+
+use agentline::{Kind, Outcome, Pool, PoolOptions, RunRequest, Surface, Verdict};
+use agentline_mock::gemini::{Script, ScriptedModel, Step};
+use agentline_tests::{FakeStage, Stage, needs_real_gemini, shown};
+use serde_json::json;
+
+/// What a tool of the agent can do to lift a rule, as a command of a POSIX shell.
+const REMOVE_RULES: &str = "chmod -R u+w \"$GEMINI_CLI_HOME/../given\"; rm -rf \"$GEMINI_CLI_HOME/../given\"";
+
+async fn run(pool: &Pool, request: RunRequest) -> Outcome {
+    pool.run(request).await.expect("a valid request").outcome().await
+}
+
+#[track_caller]
+fn is_refused(outcome: &Outcome, word: &str) {
+    let error = outcome.error.as_ref().unwrap_or_else(|| panic!("no error: {}", shown(outcome)));
+    assert_eq!((outcome.verdict, error.kind), (Verdict::Failed, Kind::Settings), "{}", shown(outcome));
+    assert!(error.message.contains(word), "{}", error.message);
+}
+
+fn stage() -> Stage {
+    let write = json!({"file_path": "denied.txt", "content": "x\n"});
+    let remove = json!({"command": REMOVE_RULES});
+    let model = ScriptedModel::matching([
+        ("tamper", Script::new([Step::call("run_shell_command", remove), Step::text("removed")])),
+        ("write", Script::new([Step::call("write_file", write), Step::text("tried")])),
+        ("", Script::always(Step::text("hello"))),
+    ]);
+    Stage::with_model(model.expect("a free port on loopback"))
+}
+
+#[tokio::test]
+async fn a_warm_process_whose_rules_were_removed_is_replaced() {
+    needs_real_gemini!();
+    let stage = stage();
+    let request = |prompt: &str| stage.request(prompt).deny("Write");
+    let pool = Pool::new(stage.agentline(), PoolOptions::default());
+    is_refused(&run(&pool, request("tamper")).await, "/given` was removed");
+    let second = run(&pool, request("write")).await;
+    assert_eq!(pool.status().started, 2, "{:?}", pool.status());
+    assert_ne!(second.verdict, Verdict::Failed, "{}", shown(&second));
+    assert_eq!(stage.read("denied.txt"), None, "{}", shown(&second));
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn a_cold_run_and_a_conversation_fail_when_their_rules_are_removed() {
+    needs_real_gemini!();
+    let stage = stage();
+    let request = |prompt: &str| stage.request(prompt).deny("Write");
+    let cold =
+        stage.agentline().run(request("tamper").surface(Surface::StreamJson)).await.expect("a valid request");
+    is_refused(&cold.outcome().await, "/given` was removed");
+    let session = stage.agentline().session(request("")).await.expect("a session");
+    is_refused(
+        &session.prompt("tamper").await.expect("a valid prompt").outcome().await,
+        "/given` was removed",
+    );
+    let later = session.prompt("write").await.expect("a valid prompt").outcome().await;
+    is_refused(&later, "/given` was removed");
+    assert_eq!(stage.read("denied.txt"), None);
+    session.close().await;
+}
+
+/// Every change of rules and settings is found, before the next session at the latest.
+#[tokio::test]
+async fn every_kind_of_change_is_found_and_no_later_run_is_harmed() {
+    let settings = "$GEMINI_CLI_HOME/.gemini/settings.json";
+    let given = "$GEMINI_CLI_HOME/../given";
+    let changes = [
+        format!("rm -rf {given}"),
+        format!("chmod u+w {given}/*.toml; for f in {given}/*.toml; do echo '' > $f; done"),
+        format!("chmod u+w {given}; mv {given} {given}2; mv {given}2 {given}; chmod u-w {given}"),
+        format!("chmod u+w {given}; echo x > {given}/more.toml"),
+        format!("rm {settings}"),
+        format!("echo '{{}}' > {settings}"),
+        format!("ln -sf /dev/null {settings}"),
+    ];
+    let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
+    let request = |script: &str| stage.request(script).deny("WebFetch").surface(Surface::Acp);
+    let pool = Pool::new(stage.agentline(), PoolOptions::default());
+    for (n, change) in changes.iter().enumerate() {
+        let first = run(&pool, request("say hello")).await;
+        assert_eq!(first.verdict, Verdict::Done, "{change}: {}", shown(&first));
+        let tampering = run(&pool, request(&format!("run {change}\nsay done"))).await;
+        is_refused(&tampering, "changed while it ran");
+        assert_eq!(pool.status().started as usize, n + 1, "{change}: {:?}", pool.status());
+    }
+    // A change between two runs, which no run can be blamed for.
+    let _ = run(&pool, request("say hello")).await;
+    let started = pool.status().started;
+    let private = std::fs::read_dir(stage.path().join("tmp")).expect("a directory").flatten();
+    for directory in private.filter(|entry| entry.file_name().to_string_lossy().starts_with("agentline-run-"))
+    {
+        std::fs::write(directory.path().join("home/.gemini/settings.json"), "{}").expect("a file");
+    }
+    let after = run(&pool, request("say hello")).await;
+    assert_eq!(after.verdict, Verdict::Done, "{}", shown(&after));
+    assert_eq!(pool.status().started, started + 1, "{:?}", pool.status());
+    pool.close().await;
+}
