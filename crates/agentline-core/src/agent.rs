@@ -119,6 +119,13 @@ pub trait Agent: Sync + Send {
         Vec::new()
     }
 
+    /// Files in a folder of sessions that a killed run left behind and that would harm the user's data if they stayed: each
+    /// says nothing and belongs to a session that another file holds. Pairs of the duplicate and that other file.
+    fn empty_duplicates(&self, folder: &Path, look: &dyn Look) -> Vec<(PathBuf, PathBuf)> {
+        let _ = (folder, look);
+        Vec::new()
+    }
+
     /// Where it keeps the sessions of a user with this home and environment.
     fn session_roots(
         &self,

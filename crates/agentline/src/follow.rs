@@ -1,6 +1,10 @@
 //! Follows the file that an agent writes about its session while a run goes on.
 
-use crate::{litter::Litter, look::DiskLook};
+use crate::{
+    litter::Litter,
+    look::DiskLook,
+    session_cleanup::{hold_session_file, remove_empty_duplicates},
+};
 use agentline_core::{Agent, LineSplitter, Millis, Piece, SessionSpot};
 use std::{
     collections::BTreeMap,
@@ -39,6 +43,13 @@ impl AgentHome {
         self.folders.lock().unwrap_or_else(PoisonError::into_inner).get(cwd).cloned()
     }
 
+    /// Removes what killed runs left among the sessions of a workspace. Blocks.
+    pub(crate) fn clean_sessions(&self, agent: &dyn Agent, cwd: &Path) {
+        if let Some(folder) = self.sessions_of(cwd).or_else(|| self.find_sessions_of(agent, cwd)) {
+            remove_empty_duplicates(agent, &folder);
+        }
+    }
+
     /// Finds the folder of a workspace's sessions.
     fn find_sessions_of(&self, agent: &dyn Agent, cwd: &Path) -> Option<PathBuf> {
         let found = agent.session_folder(&self.path, cwd, &DiskLook);
@@ -67,6 +78,8 @@ pub(crate) struct Follower {
     /// What was there before the run, with its size: only what is new belongs to the run.
     before: BTreeMap<PathBuf, u64>,
     files: BTreeMap<PathBuf, Followed>,
+    /// Keeps other runs from cleaning up beside the session while this one uses it.
+    held: Vec<File>,
     looks: u32,
 }
 
@@ -87,6 +100,7 @@ impl Follower {
             spot: None,
             before: BTreeMap::new(),
             files: BTreeMap::new(),
+            held: Vec::new(),
             looks: 0,
         }
     }
@@ -97,6 +111,7 @@ impl Follower {
         self.find_spot(session);
         for path in self.listing() {
             let size = std::fs::metadata(&path).map_or(0, |m| m.len());
+            self.held.extend(hold_session_file(&path));
             self.before.insert(path, size);
         }
     }

@@ -160,7 +160,7 @@ mod tests {
 
     impl Stage {
         fn new() -> Self {
-            let dir = tempfile::tempdir().unwrap();
+            let dir = tempfile::tempdir().expect("the stage can be set");
             let at = |path: &str| dir.path().join(path);
             let mut launch = Launch::default();
             launch.folders = vec![at("given"), at("given/commands"), at("home")];
@@ -170,8 +170,8 @@ mod tests {
                 NewFile::new(at("home/settings.json"), "settings").guarded(),
                 NewFile::copy(at("home/projects.json"), "projects"),
             ];
-            carry_out(&launch).unwrap();
-            let integrity = Integrity::of(&launch).unwrap();
+            carry_out(&launch).expect("the stage can be set");
+            let integrity = Integrity::of(&launch).expect("the stage can be set");
             // The clock of a file system ticks every few milliseconds; an agent takes longer to start.
             std::thread::sleep(std::time::Duration::from_millis(50));
             Self { dir, integrity }
@@ -183,14 +183,14 @@ mod tests {
 
         /// Opens the read-only folders for a change, which is a change in itself.
         fn open(&self) {
-            set_mode(&self.at("given"), 0o700).unwrap();
-            set_mode(&self.at("given/rules.toml"), 0o600).unwrap();
+            set_mode(&self.at("given"), 0o700).expect("the stage can be set");
+            set_mode(&self.at("given/rules.toml"), 0o600).expect("the stage can be set");
         }
 
         /// Closes them again.
         fn close(&self) {
-            set_mode(&self.at("given/rules.toml"), 0o400).unwrap();
-            set_mode(&self.at("given"), 0o500).unwrap();
+            set_mode(&self.at("given/rules.toml"), 0o400).expect("the stage can be set");
+            set_mode(&self.at("given"), 0o500).expect("the stage can be set");
         }
     }
 

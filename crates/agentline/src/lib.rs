@@ -41,6 +41,7 @@ pub mod schema;
 mod seat;
 mod seen;
 mod session;
+mod session_cleanup;
 pub mod sessions;
 pub mod settings;
 pub mod snapshot;

@@ -289,6 +289,8 @@ impl Inner {
         prepare::carry_out(&launch)?;
         let integrity =
             Integrity::of(&launch).map_err(Error::io("look at what was written to", private.path()))?;
+        // The agent looks through its sessions as it starts.
+        AgentHome::new(launch.agent_home.clone()).clean_sessions(asked.agent, &asked.cwd);
         let max_line = asked.plan.request.max_line_bytes;
         Ok(Start { agent: asked.agent, launch, private, integrity, workspace: None, tape, max_line })
     }
@@ -319,6 +321,7 @@ impl Inner {
         options: &RunOptions,
         served: Served,
     ) -> Result<Trip, Error> {
+        agent_home.clean_sessions(asked.agent, &asked.cwd);
         let mut follower = Follower::new(asked.agent, agent_home, &asked.cwd);
         if let Some(session) = asked.plan.request.resume.as_ref().and(launch.session_id.as_deref()) {
             follower.remember(session);

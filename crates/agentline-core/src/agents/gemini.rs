@@ -167,6 +167,10 @@ impl Agent for Gemini {
         store::unsaid(spot, look)
     }
 
+    fn empty_duplicates(&self, folder: &Path, look: &dyn Look) -> Vec<(PathBuf, PathBuf)> {
+        store::empty_duplicates(folder, look)
+    }
+
     fn session_roots(
         &self,
         env: &BTreeMap<String, String>,

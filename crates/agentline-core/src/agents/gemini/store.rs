@@ -3,6 +3,7 @@
 use crate::{Look, Millis, Problem, ProjectRef, SavedForm, SessionFile, SessionRoot, SessionSpot, moment};
 use serde_json::Value;
 use std::{
+    collections::BTreeMap,
     ffi::OsStr,
     path::{Path, PathBuf},
 };
@@ -101,6 +102,44 @@ pub(super) fn unsaid(spot: &SessionSpot, look: &dyn Look) -> Vec<PathBuf> {
     let names = look.list(&spot.folder).unwrap_or_default().into_iter();
     let files = names.filter(|name| name.ends_with(&spot.suffix)).map(|name| spot.folder.join(name));
     files.filter(|path| look.text(path).is_some_and(|text| says_nothing(&text))).collect()
+}
+
+/// A file with more bytes than this holds more than the context that the CLI itself puts first.
+const LARGEST_DUPLICATE: usize = 1 << 20;
+
+/// The empty duplicates in a folder of sessions, each with the file that holds the session: what [`twins`] finds after a
+/// resumed run, for those runs that were killed before they could remove their own.
+pub(super) fn empty_duplicates(folder: &Path, look: &dyn Look) -> Vec<(PathBuf, PathBuf)> {
+    let mut by_id: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for name in look.list(folder).unwrap_or_default() {
+        let stem = name.strip_suffix(".jsonl").or_else(|| name.strip_suffix(".json"));
+        if let Some(rest) = stem.and_then(|stem| stem.strip_prefix("session-")) {
+            by_id.entry(id_start(rest).to_owned()).or_default().push(folder.join(&name));
+        }
+    }
+    // Most sessions have one file, and nothing is read for them.
+    by_id
+        .into_values()
+        .filter(|files| files.len() > 1)
+        .flat_map(|files| duplicates_among(files, look))
+        .collect()
+}
+
+/// The empty ones among files whose names begin with the same id.
+fn duplicates_among(files: Vec<PathBuf>, look: &dyn Look) -> Vec<(PathBuf, PathBuf)> {
+    let empty_id = |path: &PathBuf| {
+        let text = String::from_utf8(look.small(path, LARGEST_DUPLICATE)?).ok()?;
+        says_nothing(&text).then(|| header(&text))?.map(|stored| stored.id)
+    };
+    let (empty, full): (Vec<_>, Vec<_>) =
+        files.into_iter().map(|path| (empty_id(&path), path)).partition(|(id, _)| id.is_some());
+    if empty.is_empty() {
+        return Vec::new();
+    }
+    let full: Vec<(String, PathBuf)> =
+        full.into_iter().filter_map(|(_, path)| Some((header(&look.text(&path)?)?.id, path))).collect();
+    let original = |id: &str| full.iter().find(|(of, _)| of == id).map(|(_, path)| path.clone());
+    empty.into_iter().filter_map(|(id, path)| Some((path, original(&id?)?))).collect()
 }
 
 /// When a stored session may be opened over ACP: in the minute in which its file was made, the CLI would write a new
@@ -291,6 +330,31 @@ mod tests {
         assert_eq!(at("/ws"), Some("/h/.gemini/tmp/ws/chats".into()));
         assert_eq!(at("/other"), Some("/h/.gemini/tmp/ws-1/chats".into()), "the registry is out of date");
         assert_eq!(at("/new"), None);
+    }
+
+    #[test]
+    fn an_empty_duplicate_is_found_only_beside_the_session_that_it_duplicates() {
+        let folder = Path::new("/chats");
+        let with = |files: &[(&str, String)]| {
+            let look = files
+                .iter()
+                .fold(MapLook::default(), |look, (name, text)| look.plain(&format!("/chats/{name}"), text));
+            empty_duplicates(folder, &look)
+        };
+        let (old, new) =
+            ("session-2026-01-01T00-00-aaaa1111.jsonl", "session-2026-01-01T00-09-aaaa1111.jsonl");
+        let id = "aaaa1111-1";
+        let pair = vec![(folder.join(new), folder.join(old))];
+        assert_eq!(with(&[(old, session(id, "x")), (new, twin(id))]), pair);
+        assert_eq!(with(&[(new, twin(id))]), [], "a session in which nothing was said yet");
+        assert_eq!(with(&[(old, twin(id)), (new, twin(id))]), [], "nothing holds the session");
+        assert_eq!(with(&[(old, session(id, "x")), (new, session(id, "y"))]), [], "both hold something");
+        assert_eq!(with(&[(old, session("aaaa1111-2", "x")), (new, twin(id))]), [], "another session");
+        assert_eq!(with(&[(old, session(id, "x")), (new, String::new())]), [], "not written yet");
+        assert_eq!(with(&[(old, session(id, "x")), ("notes-aaaa1111.jsonl", twin(id))]), [], "not a session");
+        let legacy = "session-2026-01-01T00-00-aaaa1111.json";
+        let whole = format!(r#"{{"sessionId":"{id}","messages":[{{"type":"user","content":"hi"}}]}}"#);
+        assert_eq!(with(&[(legacy, whole), (new, twin(id))]), [(folder.join(new), folder.join(legacy))]);
     }
 
     #[test]

@@ -1,1 +1,93 @@
-//! x
+//! A private directory is removed when no owner lives, and never before, also by runs in another pid namespace.
+
+use agentline_tests::{FakeStage, skipped, survivors};
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// Runs a program in a pid namespace of its own, where no process id of ours means anything.
+const OTHER_NAMESPACE: [&str; 3] = ["unshare", "-Urpf", "--mount-proc"];
+
+fn agentline(stage: &FakeStage, before: &[&str], script: &str) -> Command {
+    let args = ["run", "--surface", "acp", "--quiet-period", "0", "--permission-mode", "bypass"];
+    let words: Vec<&str> =
+        before.iter().copied().chain([env!("CARGO_BIN_EXE_agentline-under-test")]).collect();
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).args(args).args(["--pass-env", "MARK_OF_THE_TEST", script]);
+    command.env_clear().envs(stage.variables()).current_dir(stage.workspace());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn private_directories(stage: &FakeStage) -> Vec<PathBuf> {
+    let all = fs::read_dir(stage.path().join("tmp")).into_iter().flatten().flatten().map(|e| e.path());
+    all.filter(|path| path.to_string_lossy().contains("agentline-run-")).collect()
+}
+
+#[track_caller]
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A run that goes on until it is stopped, and its private directory.
+fn endless_run(stage: &FakeStage) -> (Child, PathBuf) {
+    let at_work = stage.workspace().join("at-work");
+    let script = "run touch at-work\nhang";
+    let run = agentline(stage, &[], script).spawn().expect("it starts");
+    wait_until("the agent is at work", || at_work.exists());
+    let directories = private_directories(stage);
+    assert_eq!(directories.len(), 1, "{directories:?}");
+    (run, directories[0].clone())
+}
+
+#[track_caller]
+fn says_hello(command: &mut Command) {
+    let done = command.output().expect("it starts");
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(String::from_utf8_lossy(&done.stdout).trim(), "hello", "{done:?}");
+}
+
+fn signal(signal: &str, pids: &[u32]) {
+    let pids = pids.iter().map(u32::to_string);
+    let _ = Command::new("kill").arg(signal).args(pids).stderr(Stdio::null()).status();
+}
+
+#[test]
+fn a_run_in_another_pid_namespace_leaves_a_live_directory_alone() {
+    let may = Command::new(OTHER_NAMESPACE[0]).args(&OTHER_NAMESPACE[1..]).arg("true").output();
+    if !may.is_ok_and(|output| output.status.success()) {
+        return skipped("this system permits no pid namespaces");
+    }
+    let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
+    let (mut run, directory) = endless_run(&stage);
+    says_hello(&mut agentline(&stage, &OTHER_NAMESPACE, "say hello"));
+    assert!(
+        directory.join("given").exists(),
+        "the run in the other namespace removed {}",
+        directory.display()
+    );
+    signal("-TERM", &[run.id()]);
+    run.wait().expect("it ends");
+    assert_eq!(private_directories(&stage), [PathBuf::new(); 0]);
+}
+
+#[test]
+fn the_directory_of_a_run_that_was_killed_is_removed_by_the_next() {
+    let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
+    let (mut run, directory) = endless_run(&stage);
+    // All at once, so that none of them can tidy up.
+    let mut all = survivors(&stage.mark());
+    all.push(run.id());
+    signal("-KILL", &all);
+    run.wait().expect("it is gone");
+    wait_until("nothing is left running", || survivors(&stage.mark()).is_empty());
+    says_hello(&mut agentline(&stage, &[], "say hello"));
+    assert!(!directory.exists(), "{}", directory.display());
+}

@@ -1,1 +1,117 @@
-//! x
+//! A resumed run that is killed never costs the user the session.
+
+use agentline::{Pool, PoolOptions, Verdict};
+use agentline_mock::gemini::{Script, ScriptedModel, Step};
+use agentline_tests::{MODEL, Stage, needs_real_gemini, real_gemini, shown, survivors};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// The files of a session in the user's store.
+fn files(stage: &Stage, session: &str) -> Vec<PathBuf> {
+    let ending = format!("-{}.jsonl", &session[..8]);
+    let projects = fs::read_dir(stage.home().join(".gemini/tmp")).into_iter().flatten().flatten();
+    let chats = projects.flat_map(|project| fs::read_dir(project.path().join("chats")).into_iter().flatten());
+    let mut files: Vec<PathBuf> = chats.flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| path.to_string_lossy().ends_with(&ending));
+    files.sort();
+    files
+}
+
+#[track_caller]
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "not within two minutes: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The user's own start of the agent, with default settings.
+fn bare_start(stage: &Stage) {
+    let program = real_gemini().expect("real agents are not left out");
+    let mut command = Command::new(program.path);
+    command.args(program.args).args(["-m", MODEL, "--skip-trust", "-p", "an ordinary start"]);
+    command.env_clear().envs(stage.variables()).env("GEMINI_CLI_NO_RELAUNCH", "1");
+    let output = command.current_dir(stage.workspace()).stdin(Stdio::null()).output().expect("it starts");
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Resumes the session with the whole program and kills that with SIGKILL once the model was asked.
+fn kill_amid_resume(stage: &Stage, session: &str) {
+    let asked = stage.model.requests_to_main().len();
+    let mark = format!("MARK_OF_THE_TEST={}", stage.outside().display());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
+    command
+        .args(["run", "-m", MODEL, "--resume", session, "--pass-env", "MARK_OF_THE_TEST", "never"])
+        .env_clear()
+        .envs(stage.variables())
+        .env("MARK_OF_THE_TEST", stage.outside())
+        .env("GEMINI_CLI_PATH", real_gemini().expect("real agents are not left out").path)
+        .current_dir(stage.workspace())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut program = command.spawn().expect("it starts");
+    wait_until("the model is asked", || stage.model.requests_to_main().len() > asked);
+    program.kill().expect("it can be killed");
+    program.wait().expect("it is gone");
+    wait_until("nothing is left running", || survivors(&mark).is_empty());
+}
+
+fn stored(files: &[PathBuf]) -> String {
+    files.iter().map(|file| fs::read_to_string(file).expect("a session file")).collect()
+}
+
+fn rename_to_minute(file: &Path, minute: &str, session: &str) -> PathBuf {
+    let named = file.with_file_name(format!("session-{minute}-{}.jsonl", &session[..8]));
+    fs::rename(file, &named).expect("the file can be renamed");
+    named
+}
+
+#[tokio::test]
+async fn a_session_survives_a_kill_while_it_was_resumed() {
+    needs_real_gemini!();
+    let model = ScriptedModel::matching([
+        ("never", Script::always(Step::text("late").delay(120_000))),
+        ("", Script::always(Step::text("ok"))),
+    ]);
+    let stage = Stage::with_model(model.expect("a free port on loopback"));
+    let agentline = stage.agentline();
+    let run = async |prompt: &str| {
+        let run = agentline.run(stage.request(prompt)).await.expect("a valid request");
+        let outcome = run.outcome().await;
+        assert_eq!(outcome.verdict, Verdict::Done, "{}", shown(&outcome));
+        outcome.session_id.expect("a session")
+    };
+    let session = run("remember the number 4711").await;
+    // The agent makes a second file for a session that was begun in another minute.
+    let original = rename_to_minute(&files(&stage, &session)[0], "2026-01-01T00-00", &session);
+    kill_amid_resume(&stage, &session);
+    let left = files(&stage, &session);
+    assert_eq!(left.len(), 2, "the kill leaves an empty duplicate behind: {left:?}");
+    let duplicate = left.iter().find(|file| **file != original).expect("a second file").clone();
+    let content = fs::read(&duplicate).expect("a session file");
+
+    // Every start in the project removes it, before the agent looks through its sessions.
+    run("a cold start").await;
+    assert_eq!(files(&stage, &session), [original.clone()], "cold");
+    fs::write(&duplicate, &content).expect("a session file");
+    let pool = Pool::new(agentline.clone(), PoolOptions::default());
+    let warm = pool.run(stage.request("a warm start")).await.expect("a valid request").outcome().await;
+    assert_eq!(warm.verdict, Verdict::Done, "{}", shown(&warm));
+    assert_eq!(files(&stage, &session), [original.clone()], "warm");
+    fs::write(&duplicate, &content).expect("a session file");
+    let warm = pool.run(stage.request("on a warm process")).await.expect("a valid request").outcome().await;
+    assert_eq!(warm.verdict, Verdict::Done, "{}", shown(&warm));
+    assert_eq!(files(&stage, &session), [original.clone()], "a second run on a warm process");
+    pool.close().await;
+
+    for _ in 0..2 {
+        bare_start(&stage);
+    }
+    assert!(stored(&files(&stage, &session)).contains("4711"), "{:?}", files(&stage, &session));
+}
