@@ -1,8 +1,8 @@
 //! What every agent tells about itself. One folder under `agents` implements it; nobody else knows an agent's facts.
 
 use crate::{
-    Dialogue, Ground, Launch, Look, Millis, Plan, Problem, ProjectRef, Prospect, SavedForm, SessionFile,
-    SessionFold, SessionRoot, Stance, Surface, ToolTable, Version, Words,
+    Dialogue, Failure, Ground, Launch, Look, Millis, Plan, Problem, ProjectRef, Prospect, SavedForm,
+    SessionFile, SessionFold, SessionRoot, Stance, Surface, ToolTable, Version, Words,
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -44,6 +44,13 @@ pub trait Agent: Sync + Send {
     /// # Errors
     /// All problems together; nothing has been touched.
     fn launch(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>>;
+
+    /// Why no session may be opened in a workspace that the user has not trusted in full: it holds a file that the agent
+    /// would act on, and nothing keeps the agent from it. `None` where the agent is kept from such files, or there are none.
+    fn refuses_workspace(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Option<Failure> {
+        let _ = (plan, ground, look);
+        None
+    }
 
     /// What the model is told over ACP, as [`Agent::launch`] has it: nothing else in a launch may follow from the prompt
     /// and the prompt file of a plan, so that a process that lives already serves others.

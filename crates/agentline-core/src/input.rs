@@ -163,6 +163,9 @@ pub struct Order {
     /// What the session is opened with beyond the protocol, as JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<String>,
+    /// The workspace as the session is opened with it, where that is another spelling of the same directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_cwd: Option<String>,
     /// Tools of the host that the agent must have listed before it is prompted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hosted: Vec<String>,

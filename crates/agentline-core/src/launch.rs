@@ -151,6 +151,8 @@ pub struct Launch {
     pub quiet: Millis,
     /// What the session is opened with beyond the protocol, as JSON, where the agent takes such a thing.
     pub meta: Option<String>,
+    /// The workspace as the session is opened with it, where the agent needs another spelling of the same directory.
+    pub session_cwd: Option<String>,
     /// Milliseconds since 1970 before which the stored session must not be opened: the agent would spoil it.
     pub not_before: Option<Millis>,
     /// A session that the agent makes at its start though nobody asked for it, by the id that we gave it. What of it

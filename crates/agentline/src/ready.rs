@@ -10,6 +10,7 @@ use crate::{
     integrity::Integrity,
     link::{Bell, Driven},
     litter::Litter,
+    look::DiskLook,
     look_once::LookOnce,
     options::RunOptions,
     prepare,
@@ -244,6 +245,10 @@ impl Inner {
             let failure = not_installed(agent, &detection.problems);
             return Ok(Err(Box::new(Outcome::not_begun(&who, Verdict::NotInstalled, failure))));
         };
+        let ground = self.ground(&program, &cwd, Path::new(""));
+        if let Some(refused) = agent.refuses_workspace(&plan, &ground, &DiskLook) {
+            return Ok(Err(Box::new(Outcome::not_begun(&who, Verdict::Failed, refused))));
+        }
         Ok(Ok(Asked { agent, plan, program, cwd, who, temporary }))
     }
 
@@ -271,11 +276,16 @@ impl Inner {
         session: &str,
         look: &LookOnce,
     ) -> Result<Launch, Vec<Problem>> {
-        let mut ground =
-            Ground::new(asked.program.clone(), asked.cwd.clone(), self.here.home.clone(), private.to_owned());
-        ground.env.clone_from(&self.here.env);
+        let mut ground = self.ground(&asked.program, &asked.cwd, private);
         session.clone_into(&mut ground.session_id);
         asked.agent.launch(&asked.plan, &ground, look)
+    }
+
+    fn ground(&self, program: &Program, cwd: &Path, private: &Path) -> Ground {
+        let home = self.here.home.clone();
+        let mut ground = Ground::new(program.clone(), cwd.to_owned(), home, private.to_owned());
+        ground.env.clone_from(&self.here.env);
+        ground
     }
 
     /// Makes a process ready to be started that also hides these secrets. Blocks.
@@ -464,6 +474,7 @@ impl Inner {
         order.model.clone_from(&launch.model);
         order.servers.clone_from(&launch.servers);
         order.meta.clone_from(&launch.meta);
+        order.session_cwd.clone_from(&launch.session_cwd);
         order
     }
 

@@ -32,7 +32,7 @@ impl Acp {
             Ok(servers) => servers,
             Err(failure) => return self.fail(run, Some(failure), say),
         };
-        let cwd = order.who.cwd.clone();
+        let cwd = order.session_cwd.as_ref().unwrap_or(&order.who.cwd).clone();
         let meta = order.meta.as_deref().and_then(|meta| serde_json::from_str::<Value>(meta).ok());
         match order.session.clone() {
             Want::New | Want::Named(_) => {

@@ -1,9 +1,9 @@
 //! The start of an agent that is spoken to over ACP and in no other way: what all of them share.
 
 use crate::{
-    Card, Divided, Ground, Launch, Look, McpServer, Millis, ModeWish, ModelValidation, ModelWish, Notice,
-    PermissionMode, Plan, Problem, RunRequest, Sandbox, Secrets, SignIn, Surface, SystemMode, Talk, ToolKind,
-    ToolTable, ToolUse, Words,
+    Card, Divided, Failure, Ground, Kind, Launch, Look, McpServer, Millis, ModeWish, ModelValidation,
+    ModelWish, Notice, PermissionMode, Plan, Problem, RunRequest, Sandbox, Secrets, SignIn, Surface,
+    SystemMode, Talk, ToolKind, ToolTable, ToolUse, Words,
     acp::{manners::plain_tool, tools::ToolCall},
     divide_environment,
 };
@@ -39,6 +39,8 @@ pub(super) struct Own<'a> {
     pub(super) takes_system: bool,
     /// The included folders are in there.
     pub(super) takes_folders: bool,
+    /// The workspace as its sessions are opened with it, where that is another spelling.
+    pub(super) session_cwd: Option<String>,
 }
 
 impl<'a> Own<'a> {
@@ -55,6 +57,7 @@ impl<'a> Own<'a> {
             meta: None,
             takes_system: false,
             takes_folders: false,
+            session_cwd: None,
         }
     }
 
@@ -146,6 +149,7 @@ pub(super) fn launch(
         .map(|id| ModelWish::new(id, request.model_validation == ModelValidation::Strict));
     launch.servers = servers;
     launch.meta = own.meta.map(|meta| meta.to_string());
+    launch.session_cwd = own.session_cwd;
     let wanted = request.quiet_period.map(|d| Millis::try_from(d.as_millis()).unwrap_or(Millis::MAX));
     launch.quiet = wanted.unwrap_or(own.quiet);
     let restricts = !request.deny.is_empty()
@@ -164,6 +168,19 @@ pub(super) fn launch(
         ));
     }
     Ok(launch)
+}
+
+/// The workspace and the directories above it, from which agents take settings. The user's home is not among them: what is
+/// there is the user's own.
+pub(super) fn workspace_dirs<'a>(cwd: &'a Path, home: &'a Path) -> impl Iterator<Item = &'a Path> {
+    cwd.ancestors().filter(move |dir| *dir != home)
+}
+
+/// Why a session is refused in a workspace whose settings cannot be kept out.
+pub(super) fn refuses_settings(title: &str, path: &Path) -> Failure {
+    let message = format!("{title} would load `{}`, which is not trusted", path.display());
+    Failure::new(Kind::Settings, message)
+        .hint("review it, then type `agentline trust` in the workspace or pass `--trust full`; or remove it")
 }
 
 /// What the model is told. The system prompt is said before it, unless the agent takes that by another way.

@@ -4,15 +4,16 @@
 mod manners;
 mod saved;
 mod tools;
+mod workspace;
 
 use super::{
     adapter::{self, Own, found},
     lines::first_keys,
 };
 use crate::{
-    Agent, Card, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Prospect,
+    Agent, Card, Dialogue, Failure, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Prospect,
     Repertoire, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance, Surface, Talk,
-    ToolTable, Words, acp::Acp,
+    ToolTable, Trust, Words, acp::Acp,
 };
 use std::{collections::BTreeMap, path::Path};
 
@@ -77,7 +78,17 @@ impl Agent for Codex {
             _ => ModeWish::new("read-only", true),
         });
         own.only_when_asked = true;
+        if plan.request.trust != Trust::Full {
+            own.session_cwd = workspace::undeclared(plan, ground);
+        }
         adapter::launch(plan, ground, look, own)
+    }
+
+    fn refuses_workspace(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Option<Failure> {
+        if plan.request.trust == Trust::Full || workspace::undeclared(plan, ground).is_some() {
+            return None;
+        }
+        workspace::project_settings(ground, look).map(|path| adapter::refuses_settings(CARD.title, &path))
     }
 
     fn words(&self, plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Words, Problem> {

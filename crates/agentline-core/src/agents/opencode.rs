@@ -6,10 +6,11 @@ mod saved;
 #[cfg(test)]
 mod saved_tests;
 mod tools;
+mod workspace;
 
 use super::adapter::{self, Own, found, home_folder};
 use crate::{
-    Agent, Card, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Prospect,
+    Agent, Card, Dialogue, Failure, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Prospect,
     Repertoire, Rule, RunRequest, SavedForm, SessionFold, SessionRoot, SignIn, Stance, Surface, Talk,
     ToolTable, Trust, Words, acp::Acp, policy::stands_back,
 };
@@ -105,7 +106,19 @@ impl Agent for OpenCode {
         }
         let plans = request.permission_mode == PermissionMode::Plan;
         own.mode = Some(ModeWish::new(if plans { "plan" } else { "build" }, plans));
-        adapter::launch(plan, ground, look, own)
+        let mut launch = adapter::launch(plan, ground, look, own)?;
+        if request.trust != Trust::Full {
+            let given = launch.env.get(workspace::CONTENT).map(String::as_str);
+            let content = workspace::content_for_untrusted(given).map_err(|problem| vec![problem])?;
+            launch.env.insert(workspace::CONTENT.to_owned(), content);
+        }
+        Ok(launch)
+    }
+
+    fn refuses_workspace(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Option<Failure> {
+        let trusted = plan.request.trust == Trust::Full;
+        let source = workspace::plugin_source(&ground.cwd, &ground.home, look).filter(|_| !trusted)?;
+        Some(adapter::refuses_settings(CARD.title, &source))
     }
 
     fn words(&self, plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Words, Problem> {

@@ -101,6 +101,7 @@ pub(super) fn of_process(asked: &Asked, launch: &Launch) -> Key {
 /// All that a session is opened with.
 pub(super) fn of_session(asked: &Asked, launch: &Launch) -> Key {
     let mut text = Digester::default();
-    let _ = write!(text, "{:?}\0{:?}\0{:?}\0{:?}", asked.cwd, launch.mode, launch.model, launch.servers);
+    let Launch { mode, model, servers, meta, session_cwd, .. } = launch;
+    let _ = write!(text, "{:?}\0{mode:?}\0{model:?}\0{servers:?}\0{meta:?}\0{session_cwd:?}", asked.cwd);
     Key(text.finish())
 }

@@ -1,0 +1,71 @@
+//! What Codex takes from a workspace, and how it is kept from it.
+//!
+//! Codex reads `.codex/` of a project (settings, MCP servers, hooks, rules) when the project is trusted. Its adapter declares
+//! every workspace trusted: it opens the thread with `projects = { <cwd> = { trust_level = "trusted" } }`, where `<cwd>` is
+//! the directory of `session/new` as it was spelled, and that stands above the user's configuration and above `-c`. Codex
+//! itself resolves the directory before it looks for its trust, so a spelling with a last component `.` opens a session in
+//! the same directory that has only the trust that the user has given it.
+
+use crate::{Ground, Look, Plan, Version, agents::adapter::workspace_dirs};
+use std::path::{Path, PathBuf};
+
+/// The adapter whose Codex is known to resolve the directory.
+const KNOWN_ADAPTER: Version = Version(2, 6, 0);
+
+/// The variable that makes the adapter start another Codex than the one that it brings.
+const OTHER_PROGRAM: &str = "CODEX_PATH";
+
+/// The workspace in a spelling that the adapter's declaration of trust does not reach, where that is known to work.
+pub(super) fn undeclared(plan: &Plan, ground: &Ground) -> Option<String> {
+    let known = ground.program.version == Some(KNOWN_ADAPTER) && !cfg!(windows);
+    let other = [&plan.request.env, &ground.env].iter().any(|env| env.contains_key(OTHER_PROGRAM));
+    (known && !other).then(|| ground.cwd.join(".").to_string_lossy().into_owned())
+}
+
+/// The first directory of settings in the workspace or above it that is not the user's own.
+pub(super) fn project_settings(ground: &Ground, look: &dyn Look) -> Option<PathBuf> {
+    let own = ground.env.get("CODEX_HOME").filter(|path| !path.is_empty()).map(Path::new);
+    let own = own.and_then(|path| look.canonical(path));
+    workspace_dirs(&ground.cwd, &ground.home).map(|dir| dir.join(".codex")).find(|dir| {
+        look.exists(dir) && look.list(dir).is_none_or(|names| !names.is_empty()) && look.canonical(dir) != own
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Program, RunRequest, Surface, map_look::MapLook};
+
+    fn ground(version: Option<Version>) -> Ground {
+        let program = Program { path: "/bin/x".into(), args: vec![], version };
+        Ground::new(program, "/u/repo/ws".into(), "/u".into(), "/p".into())
+    }
+
+    #[test]
+    #[cfg(not(windows))]
+    fn the_spelling_is_used_with_the_known_adapter_and_its_own_codex_only() {
+        let plan = Plan::new(RunRequest::new("x"), Surface::Acp);
+        let known = ground(Some(KNOWN_ADAPTER));
+        assert_eq!(undeclared(&plan, &known).as_deref(), Some("/u/repo/ws/."));
+        assert_eq!(undeclared(&plan, &ground(None)), None);
+        assert_eq!(undeclared(&plan, &ground(Some(Version(2, 7, 0)))), None);
+        let other = Plan::new(RunRequest::new("x").env("CODEX_PATH", "/bin/codex"), Surface::Acp);
+        assert_eq!(undeclared(&other, &known), None);
+        let mut ambient = known;
+        ambient.env.insert("CODEX_PATH".into(), "/bin/codex".into());
+        assert_eq!(undeclared(&plan, &ambient), None);
+    }
+
+    #[test]
+    fn settings_of_the_project_are_found_in_and_above_the_workspace_but_not_the_users_own() {
+        let found = |path: &str, codex_home: &str| {
+            let mut ground = ground(None);
+            ground.env.insert("CODEX_HOME".into(), codex_home.into());
+            project_settings(&ground, &MapLook::default().plain(path, ""))
+        };
+        assert_eq!(found("/u/repo/ws/.codex/config.toml", ""), Some("/u/repo/ws/.codex".into()));
+        assert_eq!(found("/u/repo/.codex/hooks.json", ""), Some("/u/repo/.codex".into()));
+        assert_eq!(found("/u/.codex/config.toml", ""), None);
+        assert_eq!(found("/u/repo/.codex/config.toml", "/u/repo/.codex"), None);
+    }
+}

@@ -1,0 +1,110 @@
+//! What OpenCode 1.18.33 takes from a workspace although it is told to leave the project's configuration alone.
+//!
+//! `OPENCODE_DISABLE_PROJECT_CONFIG` keeps settings, MCP servers, providers, permissions, tools, commands and agents of the
+//! project out. Plugins are loaded by a second configuration service, which reads neither that variable nor
+//! `OPENCODE_PURE`: a plugin runs as soon as a session is opened. Nothing switches it off, so such a workspace is refused.
+
+use crate::{Look, Problem, agents::adapter::workspace_dirs};
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+
+/// Configuration files that are read in a directory and in its `.opencode`.
+const CONFIGURATION: &[&str] = &["opencode.json", "opencode.jsonc"];
+
+/// Directories below `.opencode` whose scripts are run.
+const PLUGINS: &[&str] = &["plugin", "plugins"];
+
+/// Longer configuration files are not searched: they count as files with plugins.
+const LONGEST: usize = 1 << 20;
+
+/// Its variable for settings that stand above all files.
+pub(super) const CONTENT: &str = "OPENCODE_CONFIG_CONTENT";
+
+/// The first file or directory through which a workspace has a plugin.
+pub(super) fn plugin_source(cwd: &Path, home: &Path, look: &dyn Look) -> Option<PathBuf> {
+    workspace_dirs(cwd, home).find_map(|dir| {
+        let own = dir.join(".opencode");
+        let scripts = PLUGINS.iter().map(|name| own.join(name)).find(|path| {
+            // A directory that cannot be listed may hold anything.
+            look.exists(path) && look.list(path).is_none_or(|names| !names.is_empty())
+        });
+        let files = [dir, &own].into_iter().flat_map(|dir| CONFIGURATION.iter().map(|name| dir.join(name)));
+        scripts.or_else(|| files.into_iter().find(|path| look.exists(path) && may_name_plugins(path, look)))
+    })
+}
+
+/// Whether a configuration file may have a key `plugin` or `plugins`. Comments are allowed in it, so it is not parsed: a key
+/// can be spelled as it is or with escapes, and in no other way.
+fn may_name_plugins(path: &Path, look: &dyn Look) -> bool {
+    let has = |bytes: &[u8], word: &[u8]| bytes.windows(word.len()).any(|found| found == word);
+    look.small(path, LONGEST).is_none_or(|bytes| has(&bytes, b"plugin") || has(&bytes, b"\\u"))
+}
+
+/// Settings for a workspace that is not trusted, on top of those that the caller gives in the same variable. Formatters and
+/// language servers are programs that OpenCode takes from the workspace's own `node_modules` or virtual environment.
+///
+/// # Errors
+/// The caller's value is not a JSON object.
+pub(super) fn content_for_untrusted(given: Option<&str>) -> Result<String, Problem> {
+    let wrong = || {
+        Problem::new("env", format!("{CONTENT} is not a JSON object"))
+            .hint(format!("correct or unset {CONTENT}, or pass `--trust full`"))
+    };
+    let mut settings = match given.filter(|text| !text.trim().is_empty()) {
+        Some(text) => serde_json::from_str::<Map<String, Value>>(text).map_err(|_| wrong())?,
+        None => Map::new(),
+    };
+    settings.insert("formatter".into(), false.into());
+    settings.insert("lsp".into(), false.into());
+    Ok(Value::from(settings).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::map_look::MapLook;
+
+    fn found(files: &[(&str, &str)]) -> Option<PathBuf> {
+        let look = files.iter().fold(MapLook::default(), |look, (path, text)| look.plain(path, text));
+        plugin_source(Path::new("/u/repo/ws"), Path::new("/u"), &look)
+    }
+
+    #[test]
+    fn every_place_of_a_plugin_is_found() {
+        for (path, text) in [
+            ("/u/repo/ws/opencode.json", r#"{"plugin": ["x"]}"#),
+            ("/u/repo/ws/opencode.jsonc", r#"{/* c */ "plugins": ["x"],}"#),
+            ("/u/repo/ws/opencode.json", r#"{"\u0070lugin": ["x"]}"#),
+            ("/u/repo/ws/.opencode/opencode.json", r#"{"plugin": ["x"]}"#),
+            ("/u/repo/ws/.opencode/plugin/a.js", ""),
+            ("/u/repo/ws/.opencode/plugins/a.ts", ""),
+            ("/u/repo/opencode.json", r#"{"plugin": ["x"]}"#),
+            ("/opencode.json", r#"{"plugin": ["x"]}"#),
+            ("/u/repo/.opencode/plugin/a.js", ""),
+        ] {
+            let source = found(&[(path, text)]);
+            assert!(source.is_some_and(|source| Path::new(path).starts_with(&source)), "{path} {text}");
+        }
+    }
+
+    #[test]
+    fn settings_without_plugins_and_the_users_own_are_no_reason() {
+        assert_eq!(
+            found(&[
+                ("/u/repo/ws/opencode.json", r#"{"mcp": {}, "model": "a/b"}"#),
+                ("/u/repo/ws/.opencode/command/x.md", "plugin"),
+                ("/u/.opencode/plugin/own.js", ""),
+                ("/u/opencode.json", r#"{"plugin": ["own"]}"#),
+            ]),
+            None
+        );
+    }
+
+    #[test]
+    fn programs_of_the_workspace_are_off_whatever_else_the_caller_sets() {
+        let content = content_for_untrusted(Some(r#"{"model": "a/b", "lsp": {"x": {}}}"#)).unwrap();
+        assert_eq!(content, r#"{"formatter":false,"lsp":false,"model":"a/b"}"#);
+        assert_eq!(content_for_untrusted(Some(" ")).unwrap(), content_for_untrusted(None).unwrap());
+        assert_eq!(content_for_untrusted(Some("[1]")).unwrap_err().key, "env");
+    }
+}
