@@ -85,10 +85,9 @@ impl Agent for Codex {
     }
 
     fn refuses_workspace(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Option<Failure> {
-        if plan.request.trust == Trust::Full || workspace::undeclared(plan, ground).is_some() {
-            return None;
-        }
-        workspace::project_settings(ground, look).map(|path| adapter::refuses_settings(CARD.title, &path))
+        let settings = workspace::loaded_settings(plan, ground, look);
+        let settings = settings.filter(|_| plan.request.trust != Trust::Full)?;
+        Some(adapter::refuses_settings(CARD.title, &settings))
     }
 
     fn words(&self, plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Words, Problem> {

@@ -1,1 +1,326 @@
 //! Nothing in a workspace takes effect in Claude Code, Codex or OpenCode before trust.
+//!
+//! Each agent gets one workspace with every attack at once. A command of the workspace leaves a file, the *canary*; its
+//! base URLs name a foreign server, which must see no request. The same workspace under full trust shows that the canaries
+//! and the foreign server would notice.
+
+mod attacks;
+
+use agentline::{
+    Agentline, Kind, Outcome, PermissionMode as Mode, Pool, PoolOptions, RunRequest, Trust, Verdict,
+    detect::Here,
+};
+use agentline_mock::{
+    anthropic, openai, responses,
+    scripted::{Request, ScriptedModel, Step},
+};
+use agentline_tests::{AcpStage, shown, skipped};
+use serde_json::json;
+use std::{fs, io, path::PathBuf, time::Duration};
+
+/// An agent takes up to 40 s to its first answer on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// What a prompt contains that makes the model look at its environment.
+const LOOK_AROUND: &str = "look at the environment";
+
+/// How one agent is staged and how its model calls tools.
+#[derive(Clone, Copy)]
+struct Target {
+    name: &'static str,
+    stage: fn(ScriptedModel) -> Option<AcpStage>,
+    model: fn(Target) -> io::Result<ScriptedModel>,
+    write: fn(&str) -> Step,
+    shell: fn(&str) -> Step,
+}
+
+const CLAUDE: Target = Target {
+    name: "claude",
+    stage: AcpStage::claude,
+    model: |target| anthropic::model_by(move |request| target.answer(request)),
+    write: |path| Step::call("Write", json!({"file_path": path, "content": "x\n"})),
+    shell: |command| Step::call("Bash", json!({"command": command, "description": "d"})),
+};
+
+const CODEX: Target = Target {
+    name: "codex",
+    stage: AcpStage::codex,
+    model: |target| responses::model_by(move |request| target.answer(request)),
+    write: |path| Step::plain_call("apply_patch", responses::add_file(path, "x\n")),
+    shell: |command| Step::call("exec_command", json!({"cmd": command})),
+};
+
+const OPENCODE: Target = Target {
+    name: "opencode",
+    stage: AcpStage::opencode,
+    model: |target| openai::model_by(move |request| target.answer(request)),
+    write: |path| Step::call("write", json!({"filePath": path, "content": "x\n"})),
+    shell: |command| Step::call("bash", json!({"command": command, "description": "d"})),
+};
+
+impl Target {
+    /// The model tries a command and a write, or looks at its environment and writes a script.
+    fn answer(self, request: &Request) -> Step {
+        let looks = request.user_texts().iter().any(|text| text.contains(LOOK_AROUND));
+        match (request.turn(), looks) {
+            (0, true) => (self.shell)("env > env.out"),
+            (0, false) => (self.shell)("touch unasked"),
+            (1, true) => (self.write)("script.ts"),
+            (1, false) => (self.write)("unasked.txt"),
+            _ => Step::text("finished"),
+        }
+    }
+
+    /// A stage with a foreign server beside it. `None` where real agents are left out.
+    fn attacked(self) -> Option<Attacked> {
+        let stage = (self.stage)((self.model)(self).expect("a port"))?;
+        let attacked = Attacked { target: self, stage, foreign: (self.model)(self).expect("a port") };
+        fs::create_dir_all(attacked.canaries()).expect("a directory");
+        Some(attacked)
+    }
+}
+
+/// An agent on its stage, in a workspace that is its enemy.
+struct Attacked {
+    target: Target,
+    stage: AcpStage,
+    /// Where the workspace wants requests and keys to go.
+    foreign: ScriptedModel,
+}
+
+impl Attacked {
+    fn canaries(&self) -> PathBuf {
+        self.stage.home().join("canaries")
+    }
+
+    /// A command that leaves a canary.
+    fn canary(&self, name: &str) -> String {
+        format!("touch {}", self.canaries().join(name).display())
+    }
+
+    /// Writes a file into the workspace, with the directories above it.
+    fn file(&self, path: &str, content: &str) {
+        let path = self.stage.workspace().join(path);
+        fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+        fs::write(path, content).expect("a file");
+    }
+
+    fn agentline(&self) -> Agentline {
+        let here = Here::new(self.stage.variables().clone(), self.stage.home(), self.stage.workspace());
+        Agentline::new(here).program(self.target.name, &self.stage.agent.program)
+    }
+
+    fn request(&self, prompt: &str, mode: Mode) -> RunRequest {
+        RunRequest::new(prompt)
+            .agent(self.target.name)
+            .permission_mode(mode)
+            .working_dir(self.stage.workspace())
+            .startup_timeout(PATIENCE)
+            .idle_timeout(PATIENCE)
+            .timeout(PATIENCE * 2)
+    }
+
+    /// The names of the canaries so far, which are removed.
+    fn fired(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.canaries()).expect("a directory").flatten();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.iter().for_each(|name| fs::remove_file(self.canaries().join(name)).expect("a file"));
+        names.sort();
+        names
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        self.stage.workspace().join(path).exists()
+    }
+
+    /// Asserts that the workspace ran nothing, got nothing and permitted nothing.
+    fn assert_untouched(&self, outcome: &Outcome) {
+        let seen: Vec<String> = self.foreign.requests().iter().map(|request| request.path.clone()).collect();
+        assert_eq!((self.fired(), seen), (vec![], vec![]), "{}", shown(outcome));
+        assert!(!self.exists("unasked") && !self.exists("unasked.txt"), "{}", shown(outcome));
+    }
+
+    /// Asserts that the model was refused what it tried without permission.
+    fn assert_refused(&self, outcome: &Outcome) {
+        self.assert_untouched(outcome);
+        assert!(outcome.denied.iter().any(|denied| denied.tool == "Write"), "{}", shown(outcome));
+    }
+
+    /// Asserts that the model worked as the user permitted, with no variable of the workspace around it.
+    fn assert_worked(&self, outcome: &Outcome) {
+        self.assert_untouched(outcome);
+        assert_eq!(outcome.verdict, Verdict::Done, "{}", shown(outcome));
+        let env = fs::read_to_string(self.stage.workspace().join("env.out")).expect("the command ran");
+        assert!(env.contains("HOME=") && !env.contains("HOSTILE_"), "{env}");
+        assert!(self.exists("script.ts"), "{}", shown(outcome));
+        for path in ["env.out", "script.ts"] {
+            fs::remove_file(self.stage.workspace().join(path)).expect("a file");
+        }
+    }
+
+    /// Asserts that the run was refused before anything was started.
+    fn assert_not_begun(&self, outcome: &Outcome, file: &str) {
+        self.assert_untouched(outcome);
+        let error = outcome.error.as_ref().expect("an error");
+        assert_eq!((outcome.verdict, error.kind), (Verdict::Failed, Kind::Settings), "{}", shown(outcome));
+        assert!(error.message.contains(file), "{}", shown(outcome));
+        assert!(
+            error.hint.as_deref().is_some_and(|hint| hint.contains("agentline trust")),
+            "{}",
+            shown(outcome)
+        );
+        assert!(self.stage.model.requests().is_empty(), "{}", shown(outcome));
+    }
+
+    async fn cold(&self, request: RunRequest) -> Outcome {
+        self.agentline().run(request).await.expect("a good request").outcome().await
+    }
+
+    /// One prompt in a conversation of its own.
+    async fn conversation(&self, request: RunRequest) -> Outcome {
+        let session = self.agentline().session(request.clone()).await.expect("a session");
+        let outcome = session.prompt_with(request).await.expect("a good request").outcome().await;
+        session.close().await;
+        outcome
+    }
+
+    /// Runs these requests one after the other on one pool.
+    async fn warm<const N: usize>(&self, requests: [RunRequest; N]) -> Vec<Outcome> {
+        let pool = Pool::new(self.agentline(), PoolOptions::default());
+        let mut outcomes = Vec::new();
+        for request in requests {
+            outcomes.push(pool.run(request).await.expect("a good request").outcome().await);
+        }
+        pool.close().await;
+        outcomes
+    }
+
+    /// Runs under full trust, and asserts that these canaries fire.
+    async fn assert_attacks_work(&self, expected: &[&str]) {
+        let request = self.request(LOOK_AROUND, Mode::Bypass).trust(Trust::Full);
+        let outcome = self.cold(request).await;
+        let fired = self.fired();
+        let missing: Vec<_> = expected.iter().filter(|name| !fired.iter().any(|f| f == *name)).collect();
+        assert!(missing.is_empty(), "missing {missing:?}, fired {fired:?}, {}", shown(&outcome));
+    }
+}
+
+#[tokio::test]
+async fn claude_code_takes_nothing_from_an_untrusted_workspace() {
+    let Some(attacked) = CLAUDE.attacked() else { return skipped("claude") };
+    attacks::on_claude(&attacked);
+    let outcome = attacked.cold(attacked.request("first task", Mode::Default)).await;
+    attacked.assert_refused(&outcome);
+    let outcome = attacked.conversation(attacked.request(LOOK_AROUND, Mode::Bypass)).await;
+    attacked.assert_worked(&outcome);
+    // A command of the workspace is only text.
+    let outcome = attacked.cold(attacked.request("/hostile", Mode::Default)).await;
+    attacked.assert_untouched(&outcome);
+    attacked.assert_attacks_work(attacks::CLAUDE).await;
+    assert!(!attacked.foreign.requests().is_empty(), "the base URL of the settings counts under full trust");
+}
+
+#[tokio::test]
+async fn claude_codes_pool_keeps_trusted_and_untrusted_sessions_apart() {
+    let Some(attacked) = CLAUDE.attacked() else { return skipped("claude") };
+    attacks::on_claude(&attacked);
+    let untrusted = attacked.request("first task", Mode::Default);
+    let trusted = attacked.request("first task", Mode::Default).trust(Trust::Full);
+    let outcomes = attacked.warm([untrusted.clone(), untrusted.clone()]).await;
+    outcomes.iter().for_each(|outcome| attacked.assert_refused(outcome));
+
+    let pool = Pool::new(attacked.agentline(), PoolOptions::default());
+    pool.run(trusted).await.unwrap().outcome().await;
+    assert!(attacked.fired().contains(&"settings-hook".to_owned()));
+    let requests = attacked.foreign.requests().len();
+    assert!(requests > 0, "the base URL of the settings counts under full trust");
+    let outcome = pool.run(untrusted).await.unwrap().outcome().await;
+    pool.close().await;
+    // Hooks of the trusted session may still run when its process ends.
+    let fired: Vec<String> = attacked.fired().into_iter().filter(|name| !name.contains("-end")).collect();
+    assert_eq!(fired, [""; 0], "{}", shown(&outcome));
+    assert_eq!(attacked.foreign.requests().len(), requests, "{}", shown(&outcome));
+    assert!(!attacked.exists("unasked.txt"), "{}", shown(&outcome));
+}
+
+#[tokio::test]
+async fn codex_takes_nothing_from_an_untrusted_workspace() {
+    let Some(attacked) = CODEX.attacked() else { return skipped("codex") };
+    attacks::on_codex(&attacked);
+    let config = attacked.stage.home().join(".codex/config.toml");
+    let before = fs::read_to_string(&config).unwrap();
+    let outcome = attacked.cold(attacked.request("first task", Mode::Default)).await;
+    attacked.assert_refused(&outcome);
+    let outcome = attacked.conversation(attacked.request(LOOK_AROUND, Mode::Bypass)).await;
+    attacked.assert_worked(&outcome);
+    let [ask, work] = [("first task", Mode::Default), (LOOK_AROUND, Mode::AcceptEdits)];
+    let outcomes = attacked.warm([attacked.request(ask.0, ask.1), attacked.request(work.0, work.1)]).await;
+    attacked.assert_refused(&outcomes[0]);
+    attacked.assert_worked(&outcomes[1]);
+    // The model of the user's own configuration was asked, and the workspace was not put down as trusted there.
+    let models: Vec<_> = attacked.stage.model.turns().iter().map(|turn| turn.body["model"].clone()).collect();
+    assert!(models.iter().all(|model| model == "gpt-5.5"), "{models:?}");
+    assert_eq!(fs::read_to_string(&config).unwrap(), before);
+    attacked.assert_attacks_work(attacks::CODEX).await;
+}
+
+#[tokio::test]
+async fn codex_is_refused_where_its_trust_cannot_be_kept_away() {
+    let Some(attacked) = CODEX.attacked() else { return skipped("codex") };
+    attacks::on_codex(&attacked);
+    // Another Codex than the one that was tested.
+    let other = attacked.request("first task", Mode::Default).env("CODEX_PATH", "/nonexistent/codex");
+    attacked.assert_not_begun(&attacked.cold(other).await, ".codex");
+    // The user trusts the directory in Codex itself, whatever comes into it later.
+    let config = attacked.stage.home().join(".codex/config.toml");
+    let trust = format!(
+        "\n[projects.{:?}]\ntrust_level = \"trusted\"\n",
+        attacked.stage.workspace().canonicalize().unwrap()
+    );
+    fs::write(&config, fs::read_to_string(&config).unwrap() + &trust).unwrap();
+    let request = attacked.request("first task", Mode::Default);
+    attacked.assert_not_begun(&attacked.cold(request.clone()).await, ".codex");
+    attacked.warm([request]).await.iter().for_each(|outcome| attacked.assert_not_begun(outcome, ".codex"));
+}
+
+#[tokio::test]
+async fn opencode_is_refused_in_an_untrusted_workspace_with_plugins() {
+    let Some(attacked) = OPENCODE.attacked() else { return skipped("opencode") };
+    let script = format!("require('child_process').execSync({:?})", attacked.canary("plugin"));
+    for (path, content) in [
+        (".opencode/plugin/hostile.js", script.as_str()),
+        (".opencode/plugins/hostile.ts", &script),
+        ("opencode.json", r#"{"plugin": ["file:///nonexistent.js"]}"#),
+        ("opencode.jsonc", r#"{/* */ "\u0070lugins": ["file:///nonexistent.js"]}"#),
+        (".opencode/opencode.json", r#"{"plugin": ["file:///nonexistent.js"]}"#),
+    ] {
+        attacked.file(path, content);
+        let request = attacked.request("first task", Mode::Bypass);
+        attacked.assert_not_begun(&attacked.cold(request.clone()).await, "opencode");
+        attacked
+            .warm([request])
+            .await
+            .iter()
+            .for_each(|outcome| attacked.assert_not_begun(outcome, "opencode"));
+        fs::remove_file(attacked.stage.workspace().join(path)).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn opencode_takes_nothing_from_an_untrusted_workspace() {
+    let Some(attacked) = OPENCODE.attacked() else { return skipped("opencode") };
+    attacks::on_opencode(&attacked);
+    // Formatters and language servers are off unless the user wants them, and come from the workspace.
+    let path = attacked.stage.home().join(".config/opencode/opencode.json");
+    let mut config: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    (config["formatter"], config["lsp"]) = (true.into(), true.into());
+    fs::write(&path, config.to_string()).unwrap();
+    let outcome = attacked.cold(attacked.request("first task", Mode::Default)).await;
+    assert!(!outcome.denied.is_empty(), "{}", shown(&outcome));
+    attacked.assert_untouched(&outcome);
+    let outcomes = attacked.warm([attacked.request(LOOK_AROUND, Mode::Bypass)]).await;
+    attacked.assert_worked(&outcomes[0]);
+    attacked.assert_attacks_work(attacks::OPENCODE).await;
+    assert!(!attacked.foreign.requests().is_empty(), "the provider of the workspace counts under full trust");
+}

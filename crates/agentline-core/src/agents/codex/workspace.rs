@@ -6,7 +6,10 @@
 //! itself resolves the directory before it looks for its trust, so a spelling with a last component `.` opens a session in
 //! the same directory that has only the trust that the user has given it.
 
-use crate::{Ground, Look, Plan, Version, agents::adapter::workspace_dirs};
+use crate::{
+    Ground, Look, Plan, Version,
+    agents::adapter::{home_folder, workspace_dirs},
+};
 use std::path::{Path, PathBuf};
 
 /// The adapter whose Codex is known to resolve the directory.
@@ -15,6 +18,9 @@ const KNOWN_ADAPTER: Version = Version(2, 6, 0);
 /// The variable that makes the adapter start another Codex than the one that it brings.
 const OTHER_PROGRAM: &str = "CODEX_PATH";
 
+/// A `.git` that is a file names a directory and nothing else.
+const LONGEST_LINK: usize = 64 * 1024;
+
 /// The workspace in a spelling that the adapter's declaration of trust does not reach, where that is known to work.
 pub(super) fn undeclared(plan: &Plan, ground: &Ground) -> Option<String> {
     let known = ground.program.version == Some(KNOWN_ADAPTER) && !cfg!(windows);
@@ -22,8 +28,32 @@ pub(super) fn undeclared(plan: &Plan, ground: &Ground) -> Option<String> {
     (known && !other).then(|| ground.cwd.join(".").to_string_lossy().into_owned())
 }
 
+/// The settings of the project that a session in the workspace would load.
+pub(super) fn loaded_settings(plan: &Plan, ground: &Ground, look: &dyn Look) -> Option<PathBuf> {
+    let settings = project_settings(ground, look)?;
+    (undeclared(plan, ground).is_none() || user_trusts(ground, look)).then_some(settings)
+}
+
+/// Whether the user's own configuration of Codex may give its trust to the workspace. It would then load whatever the
+/// project's settings have become since. The user's word for agentline is `agentline trust`, which notices changes.
+fn user_trusts(ground: &Ground, look: &dyn Look) -> bool {
+    let file = home_folder(&ground.env, &ground.home, "CODEX_HOME", ".codex").join("config.toml");
+    let config = look.text(&file).and_then(|text| toml::from_str::<toml::Table>(&text).ok());
+    let projects = config.and_then(|mut config| config.remove("projects"));
+    let trusted =
+        projects.iter().filter_map(toml::Value::as_table).flatten().filter(|(_, project)| {
+            project.get("trust_level").and_then(toml::Value::as_str) == Some("trusted")
+        });
+    let trusted: Vec<PathBuf> = trusted
+        .map(|(path, _)| look.canonical(Path::new(path)).unwrap_or_else(|| PathBuf::from(path)))
+        .collect();
+    // A linked worktree has the trust of its main worktree, which is anywhere; there `.git` is a file.
+    let linked = || ground.cwd.ancestors().any(|dir| look.small(&dir.join(".git"), LONGEST_LINK).is_some());
+    trusted.iter().any(|path| ground.cwd.starts_with(path)) || (!trusted.is_empty() && linked())
+}
+
 /// The first directory of settings in the workspace or above it that is not the user's own.
-pub(super) fn project_settings(ground: &Ground, look: &dyn Look) -> Option<PathBuf> {
+fn project_settings(ground: &Ground, look: &dyn Look) -> Option<PathBuf> {
     let own = ground.env.get("CODEX_HOME").filter(|path| !path.is_empty()).map(Path::new);
     let own = own.and_then(|path| look.canonical(path));
     workspace_dirs(&ground.cwd, &ground.home).map(|dir| dir.join(".codex")).find(|dir| {
@@ -67,5 +97,25 @@ mod tests {
         assert_eq!(found("/u/repo/.codex/hooks.json", ""), Some("/u/repo/.codex".into()));
         assert_eq!(found("/u/.codex/config.toml", ""), None);
         assert_eq!(found("/u/repo/.codex/config.toml", "/u/repo/.codex"), None);
+    }
+
+    #[test]
+    #[cfg(not(windows))]
+    fn trust_in_the_users_own_codex_is_not_trust_in_agentline() {
+        let plan = Plan::new(RunRequest::new("x"), Surface::Acp);
+        let loaded = |config: &str, more: &[(&str, &str)]| {
+            let look = MapLook::default()
+                .plain("/u/.codex/config.toml", config)
+                .plain("/u/repo/.codex/config.toml", "");
+            let look = more.iter().fold(look, |look, (path, text)| look.plain(path, text));
+            loaded_settings(&plan, &ground(Some(KNOWN_ADAPTER)), &look).is_some()
+        };
+        let trusted = |path: &str| format!("[projects.\"{path}\"]\ntrust_level = \"trusted\"\n");
+        assert!(!loaded("model = \"m\"", &[]));
+        assert!(loaded(&trusted("/u/repo"), &[]));
+        assert!(loaded(&trusted("/u/repo/ws"), &[]));
+        assert!(!loaded(&trusted("/u/other"), &[]));
+        assert!(!loaded("[projects.\"/u/repo\"]\ntrust_level = \"untrusted\"\n", &[]));
+        assert!(loaded(&trusted("/u/other"), &[("/u/repo/.git", "gitdir: /u/other/.git/worktrees/repo")]));
     }
 }
