@@ -176,6 +176,18 @@ pub(super) fn workspace_dirs<'a>(cwd: &'a Path, home: &'a Path) -> impl Iterator
     cwd.ancestors().filter(move |dir| *dir != home)
 }
 
+/// Longer settings of a workspace are not searched: they count as if they held anything.
+const LONGEST_SETTINGS: usize = 1 << 20;
+
+/// Whether a JSON file of a workspace is there and may have one of these words in a key. It may have comments, so it is not
+/// parsed: a key is spelled as it is or with escapes, and in no other way.
+pub(super) fn may_mention(path: &Path, words: &[&str], look: &dyn Look) -> bool {
+    let has = |bytes: &[u8], word: &str| bytes.windows(word.len()).any(|found| found == word.as_bytes());
+    let text = || look.small(path, LONGEST_SETTINGS);
+    look.exists(path)
+        && text().is_none_or(|bytes| has(&bytes, "\\u") || words.iter().any(|word| has(&bytes, word)))
+}
+
 /// Why a session is refused in a workspace whose settings cannot be kept out.
 pub(super) fn refuses_settings(title: &str, path: &Path) -> Failure {
     let message = format!("{title} would load `{}`, which is not trusted", path.display());

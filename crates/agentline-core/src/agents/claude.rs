@@ -3,15 +3,16 @@
 mod manners;
 mod saved;
 mod tools;
+mod workspace;
 
 use super::{
     adapter::{self, Own, found},
     lines::first_keys,
 };
 use crate::{
-    Agent, Card, Decision, Dialogue, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Prospect,
-    Repertoire, Rule, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance, Surface,
-    SystemMode, Talk, ToolTable, Trust, Words, acp::Acp, policy::stands_back,
+    Agent, Card, Decision, Dialogue, Failure, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem,
+    Prospect, Repertoire, Rule, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance,
+    Surface, SystemMode, Talk, ToolTable, Trust, Words, acp::Acp, policy::stands_back,
 };
 use serde_json::json;
 use std::{collections::BTreeMap, path::Path};
@@ -132,6 +133,12 @@ impl Agent for Claude {
         own.takes_folders = true;
         own.meta = Some(meta);
         adapter::launch(plan, ground, look, own)
+    }
+
+    fn refuses_workspace(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Option<Failure> {
+        let trusted = plan.request.trust == Trust::Full;
+        let settings = workspace::session_end_hooks(ground, look).filter(|_| !trusted)?;
+        Some(adapter::refuses_settings(CARD.title, &settings))
     }
 
     fn words(&self, plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Words, Problem> {

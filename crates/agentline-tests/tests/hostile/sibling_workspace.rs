@@ -237,11 +237,23 @@ async fn claude_codes_pool_keeps_trusted_and_untrusted_sessions_apart() {
     assert!(requests > 0, "the base URL of the settings counts under full trust");
     let outcome = pool.run(untrusted).await.unwrap().outcome().await;
     pool.close().await;
-    // Hooks of the trusted session may still run when its process ends.
-    let fired: Vec<String> = attacked.fired().into_iter().filter(|name| !name.contains("-end")).collect();
-    assert_eq!(fired, [""; 0], "{}", shown(&outcome));
+    assert_eq!(attacked.fired(), [""; 0], "{}", shown(&outcome));
     assert_eq!(attacked.foreign.requests().len(), requests, "{}", shown(&outcome));
     assert!(!attacked.exists("unasked.txt"), "{}", shown(&outcome));
+}
+
+#[tokio::test]
+async fn claude_code_is_refused_in_an_untrusted_workspace_with_hooks_for_the_end_of_a_session() {
+    let Some(attacked) = CLAUDE.attacked() else { return skipped("claude") };
+    for (path, key) in [("settings.json", "SessionEnd"), ("settings.local.json", r"\u0053essionEnd")] {
+        let path = format!(".claude/{path}");
+        let hooks = json!([{"hooks": [{"type": "command", "command": attacked.canary("end")}]}]);
+        attacked.file(&path, &format!(r#"{{"hooks": {{"{key}": {hooks}}}}}"#));
+        let request = attacked.request("first task", Mode::Default);
+        attacked.assert_not_begun(&attacked.cold(request.clone()).await, &path);
+        attacked.warm([request]).await.iter().for_each(|outcome| attacked.assert_not_begun(outcome, &path));
+        fs::remove_file(attacked.stage.workspace().join(path)).unwrap();
+    }
 }
 
 #[tokio::test]

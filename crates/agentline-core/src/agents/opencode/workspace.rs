@@ -4,7 +4,10 @@
 //! project out. Plugins are loaded by a second configuration service, which reads neither that variable nor
 //! `OPENCODE_PURE`: a plugin runs as soon as a session is opened. Nothing switches it off, so such a workspace is refused.
 
-use crate::{Look, Problem, agents::adapter::workspace_dirs};
+use crate::{
+    Look, Problem,
+    agents::adapter::{may_mention, workspace_dirs},
+};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
@@ -13,9 +16,6 @@ const CONFIGURATION: &[&str] = &["opencode.json", "opencode.jsonc"];
 
 /// Directories below `.opencode` whose scripts are run.
 const PLUGINS: &[&str] = &["plugin", "plugins"];
-
-/// Longer configuration files are not searched: they count as files with plugins.
-const LONGEST: usize = 1 << 20;
 
 /// Its variable for settings that stand above all files.
 pub(super) const CONTENT: &str = "OPENCODE_CONFIG_CONTENT";
@@ -29,15 +29,9 @@ pub(super) fn plugin_source(cwd: &Path, home: &Path, look: &dyn Look) -> Option<
             look.exists(path) && look.list(path).is_none_or(|names| !names.is_empty())
         });
         let files = [dir, &own].into_iter().flat_map(|dir| CONFIGURATION.iter().map(|name| dir.join(name)));
-        scripts.or_else(|| files.into_iter().find(|path| look.exists(path) && may_name_plugins(path, look)))
+        // Its keys are `plugin` and `plugins`.
+        scripts.or_else(|| files.into_iter().find(|path| may_mention(path, &["plugin"], look)))
     })
-}
-
-/// Whether a configuration file may have a key `plugin` or `plugins`. Comments are allowed in it, so it is not parsed: a key
-/// can be spelled as it is or with escapes, and in no other way.
-fn may_name_plugins(path: &Path, look: &dyn Look) -> bool {
-    let has = |bytes: &[u8], word: &[u8]| bytes.windows(word.len()).any(|found| found == word);
-    look.small(path, LONGEST).is_none_or(|bytes| has(&bytes, b"plugin") || has(&bytes, b"\\u"))
 }
 
 /// Settings for a workspace that is not trusted, on top of those that the caller gives in the same variable. Formatters and

@@ -1,0 +1,47 @@
+//! What Claude Code takes from a workspace although its session is opened with the user's settings alone.
+//!
+//! The adapter asks `claude auth status` for the account at its start and at every prompt. That second program runs in the
+//! workspace and loads the project's settings, whatever the session was told. It runs none of their commands, except hooks
+//! for the end of a session when a signal ends it. Nothing switches that off, so such a workspace is refused.
+
+use crate::{
+    Ground, Look,
+    agents::adapter::{may_mention, workspace_dirs},
+};
+use std::path::{Path, PathBuf};
+
+/// Files of project settings.
+const SETTINGS: &[&str] = &[".claude/settings.json", ".claude/settings.local.json"];
+
+/// The first file of project settings, in the workspace or above it, that may have a hook for the end of a session.
+pub(super) fn session_end_hooks(ground: &Ground, look: &dyn Look) -> Option<PathBuf> {
+    let own = ground.env.get("CLAUDE_CONFIG_DIR").filter(|path| !path.is_empty()).map(Path::new);
+    let own = own.and_then(|path| look.canonical(path));
+    let files =
+        workspace_dirs(&ground.cwd, &ground.home).flat_map(|dir| SETTINGS.iter().map(|name| dir.join(name)));
+    let is_own = |path: &Path| own.is_some() && path.parent().and_then(|dir| look.canonical(dir)) == own;
+    files.into_iter().find(|path| may_mention(path, &["SessionEnd"], look) && !is_own(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Program, map_look::MapLook};
+
+    #[test]
+    fn hooks_for_the_end_of_a_session_are_found_however_they_are_spelled() {
+        let found = |path: &str, text: &str, own: &str| {
+            let program = Program { path: "/bin/x".into(), args: vec![], version: None };
+            let mut ground = Ground::new(program, "/u/repo/ws".into(), "/u".into(), "/p".into());
+            ground.env.insert("CLAUDE_CONFIG_DIR".into(), own.into());
+            session_end_hooks(&ground, &MapLook::default().plain(path, text)).is_some()
+        };
+        let hook = r#"{"hooks": {"SessionEnd": []}}"#;
+        assert!(found("/u/repo/ws/.claude/settings.json", hook, ""));
+        assert!(found("/u/repo/.claude/settings.local.json", hook, ""));
+        assert!(found("/u/repo/ws/.claude/settings.json", r#"{"hooks": {"\u0053essionEnd": []}}"#, ""));
+        assert!(!found("/u/repo/ws/.claude/settings.json", r#"{"hooks": {"SessionStart": []}}"#, ""));
+        assert!(!found("/u/.claude/settings.json", hook, ""), "the user's own");
+        assert!(!found("/u/repo/.claude/settings.json", hook, "/u/repo/.claude"), "the user's own");
+    }
+}
