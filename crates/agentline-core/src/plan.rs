@@ -15,6 +15,18 @@ pub(crate) fn check(request: &RunRequest) -> Result<(), Problems> {
                 .hint("give the prompt as an argument, on stdin or with `--prompt-file`"),
         );
     }
+    for (key, value) in
+        [("model", &request.model), ("resume", &request.resume), ("session_id", &request.session_id)]
+    {
+        // An agent would read it as a flag of its own, and there are flags that permit everything.
+        if let Some(value) = value.as_ref().filter(|value| value.starts_with('-')) {
+            problems.push(
+                Problem::new(key, format!("{key} must not begin with `-`"))
+                    .value(value.clone())
+                    .hint("write the name or id alone"),
+            );
+        }
+    }
     for (key, clock) in [
         ("timeout", request.timeout),
         ("idle_timeout", request.idle_timeout),

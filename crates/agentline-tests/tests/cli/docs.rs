@@ -161,3 +161,32 @@ fn every_command_that_is_shown_can_be_typed() {
     }
     assert!(typed > 20, "{typed}");
 }
+
+/// Every test that the page on security names is there.
+#[test]
+fn the_tests_behind_the_page_on_security_exist() {
+    fn sources(folder: &Path, all: &mut String) {
+        for path in fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()) {
+            if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
+                sources(&path, all);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                all.push_str(&fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut code = String::new();
+    sources(&root.join("crates"), &mut code);
+    let page = fs::read_to_string(root.join("docs/security.md")).unwrap();
+    let cells = page.lines().filter(|line| line.starts_with("| ")).filter_map(|line| line.rsplit('|').nth(1));
+    let mut tests = 0;
+    for name in cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)) {
+        let name = name.rsplit("::").next().unwrap_or_default().trim_start_matches('*');
+        // A sentence in snake case is a test; a shorter name is that of a module.
+        if name.matches('_').count() >= 3 && name.chars().all(|c| c.is_ascii_lowercase() || c == '_') {
+            assert!(code.contains(&format!("{name}(")), "docs/security.md names `{name}`, which is no test");
+            tests += 1;
+        }
+    }
+    assert!(tests > 20, "{tests}");
+}

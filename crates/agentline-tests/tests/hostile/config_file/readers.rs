@@ -131,3 +131,16 @@ fn a_program_of_the_workspace_is_not_the_agent() {
     drop(user.agentline(&["run", "--trust", "full", "-o", "json", "hi"]));
     assert!(user.path("pwned").exists(), "with full trust it is found and started");
 }
+
+#[test]
+fn a_model_cannot_be_a_flag_of_the_agent() {
+    let user = User::with_agent(env!("CARGO_BIN_EXE_fake-gemini"));
+    for model in ["--yolo", "-y", "--approval-mode=yolo"] {
+        user.write("ws/agentline.toml", &format!("model = '{model}'\n"));
+        for surface in ["stream-json", "json", "acp"] {
+            let done = user.agentline(&["run", "--surface", surface, "hi"]);
+            assert_eq!(done.code, Some(2), "{model} {surface}: {}", done.err);
+            assert!(done.err.contains("model must not begin with `-`"), "{}", done.err);
+        }
+    }
+}

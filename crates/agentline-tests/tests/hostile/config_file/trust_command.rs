@@ -25,7 +25,7 @@ fn is_applied(user: &User, outcome: &Value) -> bool {
 fn trusted_user() -> User {
     let user = User::new();
     user.write("ws/agentline.toml", FILE);
-    user.write("ws/.gemini/settings.json", "{}");
+    user.write("ws/.mcp.json", "{}");
     let done = user.agentline(&["trust"]);
     assert_eq!(done.code, Some(0), "{}", done.err);
     user
@@ -38,11 +38,11 @@ fn a_trusted_directory_counts_in_full_on_every_path_until_it_changes() {
         assert!(is_applied(&user, outcome), "{path}: {outcome}");
         assert_eq!(warnings(outcome), Vec::<String>::new(), "{path}");
     });
-    user.write("ws/.gemini/settings.json", r#"{"mcpServers":{"evil":{"command":"touch"}}}"#);
+    user.write("ws/.mcp.json", r#"{"mcpServers":{"evil":{"command":"touch"}}}"#);
     user.on_every_path(SCRIPT, |path, outcome| {
         assert!(!is_applied(&user, outcome), "{path}: {outcome}");
         let told = warnings(outcome);
-        let lost = told.iter().find(|message| message.contains("`.gemini/settings.json` was modified"));
+        let lost = told.iter().find(|message| message.contains("`.mcp.json` was modified"));
         assert!(lost.is_some_and(|message| message.contains("run `agentline trust ")), "{path}: {told:?}");
     });
     assert_eq!(user.agentline(&["trust"]).code, Some(0));
@@ -90,7 +90,7 @@ fn trust_is_for_the_directory_of_the_run() {
 fn a_trusted_file_cannot_take_its_trust_to_another_directory() {
     let user = User::new();
     user.write("ws/agentline.toml", "working_dir = '../other'\n");
-    user.write("other/.gemini/settings.json", "{}");
+    user.write("other/.mcp.json", "{}");
     assert_eq!(user.agentline(&["trust"]).code, Some(0));
     let rows = user.agentline(&["config", "show", "-o", "json"]);
     let row =
@@ -105,7 +105,7 @@ fn trust_is_listed_and_taken_back() {
     let workspace = user.path("ws").canonicalize().unwrap();
     let listed = user.agentline(&["trust", "--list", "-o", "json"]).json();
     assert_eq!(listed[0]["directory"], workspace.to_str().unwrap());
-    assert_eq!(listed[0]["files"], json!([".gemini/settings.json", "agentline.toml"]));
+    assert_eq!(listed[0]["files"], json!([".mcp.json", "agentline.toml"]));
     assert!(user.agentline(&["trust", "--list"]).out.contains("(2 files)"));
     let store = user.path("home/.local/state/agentline/trust.json");
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -162,9 +162,9 @@ fn on_a_terminal_the_user_is_asked_again() {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     assert!(typed("\n").contains("FROM_THE_FILE=yes"), "nothing changed, so nothing is asked");
-    user.write("ws/.gemini/settings.json", "{ }");
+    user.write("ws/.mcp.json", "{ }");
     let refused = typed("\n");
-    assert!(refused.contains("modified .gemini/settings.json") && refused.contains("[y/N]"), "{refused}");
+    assert!(refused.contains("modified .mcp.json") && refused.contains("[y/N]"), "{refused}");
     assert!(refused.contains("FROM_THE_FILE is not set"), "{refused}");
     let accepted = typed("y\n");
     assert!(accepted.contains("[y/N]") && accepted.contains("FROM_THE_FILE=yes"), "{accepted}");
