@@ -1,12 +1,13 @@
 //! A run that somebody watches: its events are shown as they come, and signals stop it.
 
 use crate::{exit, question::Desk, render::Renderer, stop::Stop, ui::Ui};
-use agentline::{Canceller, Error, Event, Record, Run};
+use agentline::{Canceller, Error, Event, Record, Run, Verdict};
 use std::{
     future::{Future, poll_fn},
+    io,
     pin::{Pin, pin},
     sync::{
-        Arc,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicI32, Ordering},
     },
     task::Poll,
@@ -16,26 +17,86 @@ use tokio::sync::oneshot;
 
 /// How long the end may take once the user has no more patience.
 const LAST_MOMENT: Duration = Duration::from_secs(2);
+/// How long a run may still be prepared after the first signal.
+const PREPARATION: Duration = Duration::from_secs(3);
+/// How long the output of a run that was ended may wait to be read.
+const READING: Duration = Duration::from_secs(10);
+/// How long a server may take to end in order after the first signal.
+const ORDERLY_END: Duration = Duration::from_secs(60);
+/// Threads besides the workers that a run needs: for what blocks, for signals, for the watchdog, for a scan.
+const SPARE_THREADS: usize = 4;
 
 /// Runs what a command does with a run.
 ///
 /// The run is driven by the one worker; what is shown is written by this thread. So a reader who does not read keeps
 /// nobody from stopping the agent in time. The second thread costs less than half a millisecond of CPU.
 pub(crate) fn start<T, F: Future<Output = Result<T, Stop>>>(task: impl FnOnce() -> F) -> Result<T, Stop> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let runtime = runtime.map_err(|error| Stop::failed(format!("could not start a thread: {error}")))?;
+    let runtime = runtime(1)?;
     let done = runtime.block_on(task());
     // What still runs is dropped, and with it the agent and its private folder.
     runtime.shutdown_timeout(LAST_MOMENT);
     done
 }
 
-/// Waits until this process is told to stop.
+/// A runtime with this many workers.
+///
+/// The runtime panics when a thread cannot be started, so that is tried first.
+pub(crate) fn runtime(workers: usize) -> Result<tokio::runtime::Runtime, Stop> {
+    try_threads(workers + SPARE_THREADS).map_err(|error| no_threads(&error))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build();
+    runtime.map_err(|error| no_threads(&error))
+}
+
+/// Whether this many threads can be had at once.
+fn try_threads(count: usize) -> io::Result<()> {
+    let (hold, held) = std::sync::mpsc::channel::<()>();
+    let held = Arc::new(Mutex::new(held));
+    let mut threads = Vec::new();
+    let mut tried = Ok(());
+    for _ in 0..count {
+        let held = Arc::clone(&held);
+        // It ends when the other side of the channel is gone.
+        let wait = move || drop(held.lock().map(|held| held.recv()));
+        match std::thread::Builder::new().stack_size(64 << 10).spawn(wait) {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                tried = Err(error);
+                break;
+            }
+        }
+    }
+    drop(hold);
+    for thread in threads {
+        // It cannot panic.
+        let _ = thread.join();
+    }
+    tried
+}
+
+fn no_threads(error: &io::Error) -> Stop {
+    Stop::Unable {
+        message: format!("could not start a thread: {error}"),
+        hint: "raise the limit on processes (`ulimit -u`), or end some".into(),
+    }
+}
+
+/// Waits until this process is told to stop. A second signal ends the program at once, whatever it does.
 #[cfg(unix)]
 pub(crate) async fn stopped() {
-    match Incoming::new() {
-        Some(mut incoming) => drop(incoming.next().await),
-        None => std::future::pending().await,
+    let (say_stop, stop) = oneshot::channel();
+    let heard = on_own_thread(async move {
+        let Some(mut incoming) = Incoming::new() else { return };
+        let signal = incoming.next().await;
+        let _ = say_stop.send(());
+        tokio::select! {
+            _ = incoming.next() => {}
+            () = tokio::time::sleep(ORDERLY_END) => {}
+        }
+        exit_now(exit::by_signal(signal));
+    });
+    // Without a thread for them, signals end the program as they end any other.
+    if heard.is_err() || stop.await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 
@@ -49,9 +110,13 @@ pub(crate) struct Live {
 
 impl Live {
     /// Starts a run: `begin` does.
-    pub(crate) async fn begin(begin: impl Future<Output = Result<Run, Error>>) -> Result<Self, Error> {
-        let signals = Signals::listen();
-        let run = begin.await?;
+    pub(crate) async fn begin(begin: impl Future<Output = Result<Run, Error>>) -> Result<Self, Stop> {
+        let mut signals = Signals::listen()?;
+        let run = tokio::select! {
+            biased;
+            run = begin => run?,
+            Ok(signal) = &mut signals.impatient => Run::cancelled_early(signal),
+        };
         signals.stop_by(run.canceller());
         Ok(Self { run, signals, desk: None })
     }
@@ -124,38 +189,63 @@ enum Next {
 }
 
 /// The signals that came: the first stops the run in order, the second at once.
+///
+/// They are heard by a thread of their own, so that they take effect whatever the other threads do: one may be busy, and
+/// the one that shows the run may wait for a reader that does not read.
 struct Signals {
-    first: Arc<AtomicI32>,
-    canceller: Arc<std::sync::OnceLock<Canceller>>,
+    shared: Arc<SignalsShared>,
     enough: oneshot::Receiver<i32>,
+    /// The first signal came a while ago.
+    impatient: oneshot::Receiver<i32>,
+}
+
+#[derive(Default)]
+struct SignalsShared {
+    first: AtomicI32,
+    canceller: OnceLock<Canceller>,
+    begun: tokio::sync::Notify,
 }
 
 impl Signals {
-    fn listen() -> Self {
-        let (first, canceller) = (Arc::new(AtomicI32::new(0)), Arc::new(std::sync::OnceLock::new()));
+    fn listen() -> Result<Self, Stop> {
+        let shared = Arc::new(SignalsShared::default());
         let (say_enough, enough) = oneshot::channel();
-        let signals = Self { first: Arc::clone(&first), canceller: Arc::clone(&canceller), enough };
-        tokio::spawn(async move {
+        let (say_impatient, impatient) = oneshot::channel();
+        let heard = Arc::clone(&shared);
+        on_own_thread(async move {
             let Some(mut incoming) = Incoming::new() else { return };
-            let signal = incoming.next().await;
-            first.store(signal, Ordering::SeqCst);
+            let signal = tokio::select! {
+                signal = incoming.next() => signal,
+                code = unread(&heard) => exit_now(code),
+            };
+            heard.first.store(signal, Ordering::SeqCst);
             // A run that is still being prepared is stopped as soon as it has begun, so that its outcome is told too.
-            if let Some(run) = canceller.get() {
+            if let Some(run) = heard.canceller.get() {
                 run.cancel_by(signal);
             }
-            let signal = incoming.next().await;
+            let impatient = async {
+                tokio::time::sleep(PREPARATION).await;
+                let _ = say_impatient.send(signal);
+                std::future::pending::<()>().await;
+            };
+            let signal = tokio::select! {
+                signal = incoming.next() => signal,
+                code = unread(&heard) => exit_now(code),
+                () = impatient => signal,
+            };
             let _ = say_enough.send(signal);
             // The thread that shows may be waiting for its reader; whoever asks twice does not wait for that.
             tokio::time::sleep(LAST_MOMENT).await;
-            std::process::exit(i32::from(exit::by_signal(signal)));
-        });
-        signals
+            exit_now(exit::by_signal(signal));
+        })?;
+        Ok(Self { shared, enough, impatient })
     }
 
     fn stop_by(&self, canceller: Canceller) {
         // It is set once, here.
-        let _ = self.canceller.set(canceller.clone());
-        match self.first.load(Ordering::SeqCst) {
+        let _ = self.shared.canceller.set(canceller.clone());
+        self.shared.begun.notify_one();
+        match self.shared.first.load(Ordering::SeqCst) {
             0 => {}
             signal => canceller.cancel_by(signal),
         }
@@ -163,8 +253,42 @@ impl Signals {
 
     /// The first signal that came.
     fn first(&self) -> Option<i32> {
-        Some(self.first.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
+        Some(self.shared.first.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
     }
+}
+
+/// Waits until a run that a clock or a signal has ended was over for a while: nothing reads what is shown of it. Returns
+/// its exit code.
+///
+/// A run that ended by itself may be read for as long as the reader likes.
+async fn unread(shared: &SignalsShared) -> u8 {
+    let canceller = loop {
+        match shared.canceller.get() {
+            Some(canceller) => break canceller,
+            None => shared.begun.notified().await,
+        }
+    };
+    match canceller.over().await {
+        Some(verdict @ (Verdict::TimedOut | Verdict::Cancelled)) => {
+            tokio::time::sleep(READING).await;
+            let first = Some(shared.first.load(Ordering::SeqCst)).filter(|signal| *signal != 0);
+            exit::of(verdict, first)
+        }
+        _ => std::future::pending().await,
+    }
+}
+
+fn exit_now(code: u8) -> ! {
+    std::process::exit(i32::from(code))
+}
+
+/// Runs something on a thread of its own, with a runtime of its own.
+fn on_own_thread(work: impl Future<Output = ()> + Send + 'static) -> Result<(), Stop> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| no_threads(&error))?;
+    let work = move || runtime.block_on(work);
+    let thread = std::thread::Builder::new().name("signals".into()).spawn(work);
+    thread.map(drop).map_err(|error| no_threads(&error))
 }
 
 /// The signals of this process.

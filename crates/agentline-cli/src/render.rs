@@ -30,6 +30,14 @@ pub(crate) struct Telling {
     pub(crate) value_only: bool,
 }
 
+impl Telling {
+    /// The form alone, for a run of which nothing else is known.
+    pub(crate) fn plain(output: Output) -> Self {
+        let mode = PermissionMode::Default;
+        Self { output, messages: false, thoughts: false, mode, value_only: false }
+    }
+}
+
 /// Tells one run.
 pub(crate) struct Renderer {
     form: Box<dyn Form>,

@@ -11,6 +11,8 @@ pub(crate) enum Stop {
     Usage(Problems),
     /// Something could not be done; the text says what.
     Failed(String),
+    /// The machine does not let us do it; the hint says what to do about that.
+    Unable { message: String, hint: String },
     /// What was asked for is not there.
     Nothing(Problem),
     /// Nobody reads our output any more.
@@ -29,7 +31,7 @@ impl Stop {
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Usage(_) => exit::USAGE,
-            Self::Failed(_) | Self::Nothing(_) => exit::FAILED,
+            Self::Failed(_) | Self::Unable { .. } | Self::Nothing(_) => exit::FAILED,
             Self::BrokenPipe => exit::BROKEN_PIPE,
             Self::Signal(signal) => exit::by_signal(*signal),
         }

@@ -244,6 +244,7 @@ impl Ui {
             Stop::Usage(problems) => problems.0.iter().for_each(|problem| self.problem(problem)),
             Stop::Nothing(problem) => self.problem(problem),
             Stop::Failed(message) => self.error(message, None),
+            Stop::Unable { message, hint } => self.error(message, Some(hint)),
             Stop::BrokenPipe | Stop::Signal(_) => {}
         }
         stop.code()

@@ -284,6 +284,9 @@ pub struct Card {
     /// Files and folders of a project that can change its settings or make it run something. They are looked for in the
     /// workspace and in the folders above it. Files of instructions are not among them: they are only text.
     pub project_files: &'static [&'static str],
+    /// How the directories begin that it makes in the temporary directory for each command, and leaves there when it is
+    /// killed.
+    pub command_dirs: &'static [&'static str],
 }
 
 impl Card {
@@ -325,6 +328,7 @@ impl Card {
             install_script: false,
             instructions: &[],
             project_files: &[],
+            command_dirs: &[],
         }
     }
 
@@ -346,6 +350,13 @@ impl Card {
     #[must_use]
     pub const fn project_files(mut self, names: &'static [&'static str]) -> Self {
         self.project_files = names;
+        self
+    }
+
+    /// With the directories that it makes in the temporary directory for each command.
+    #[must_use]
+    pub const fn command_dirs(mut self, prefixes: &'static [&'static str]) -> Self {
+        self.command_dirs = prefixes;
         self
     }
 

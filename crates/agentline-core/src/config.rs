@@ -37,6 +37,7 @@ pub use check::one_line;
 pub use docs::key_table;
 pub use keys::{KEYS, Key, UntrustedUse, find};
 pub use layer::Layer;
+pub(crate) use read::LAST_MOMENT;
 pub use show::Row;
 pub(crate) use show::redacted;
 pub use tables::AgentSettings;

@@ -331,6 +331,14 @@ pub struct Clocks {
     /// The whole run, waiting for the host included: the caller's deadline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Millis>,
+    /// How much of the run's time had passed before its prompt: it was prepared meanwhile.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub spent: Millis,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(time: &Millis) -> bool {
+    *time == 0
 }
 
 impl Default for Clocks {
@@ -346,6 +354,7 @@ impl Default for Clocks {
             rung: 2_000,
             patience: 90_000,
             deadline: None,
+            spent: 0,
         }
     }
 }

@@ -101,7 +101,7 @@ pub use saved::{
 pub use session_ledger::{
     CostSource, LedgerCell, LedgerFold, LedgerRow, LedgerTurn, SessionLedger, day_of, ledger,
 };
-pub use tape::{Act, TAPE_SCHEMA, Tape, TapeHeader, tape_frame, tape_line};
+pub use tape::{Act, TAPE_SCHEMA, Tape, TapeHeader, TapePlayer, tape_frame, tape_line};
 pub use tool::{ToolKind, ToolStatus};
 pub use tool_table::{Items, McpNames, ToolRow, ToolTable};
 pub use transcript::{Blocks, Transcript};

@@ -41,6 +41,12 @@ pub(crate) fn check(request: &RunRequest) -> Result<(), Problems> {
             );
         }
     }
+    if request.deadline.is_some_and(|when| !(0.0..=crate::config::LAST_MOMENT).contains(&when)) {
+        problems.push(
+            Problem::new("deadline", "must be a moment between the years 1970 and 9999")
+                .hint("write seconds since 1970, or leave it out for no deadline"),
+        );
+    }
     if request.resume.is_some() && request.session_id.is_some() {
         problems.push(
             Problem::new("session_id", "cannot be chosen together with `resume`")

@@ -58,6 +58,8 @@ pub(crate) struct Run {
     pub(crate) silent: bool,
     /// Nothing more is waited for after its answer.
     pub(crate) hurried: bool,
+    /// The caller cancelled it while the disk was looked at.
+    pub(crate) in_haste: bool,
     begun: Millis,
     touched: Millis,
     /// Time spent waiting for the host, which no clock of the agent counts.
@@ -114,6 +116,7 @@ impl Run {
             value: None,
             silent: false,
             hurried: false,
+            in_haste: false,
             begun: at,
             touched: at,
             waited: 0,

@@ -2,8 +2,8 @@
 //! machine it gives the same events and outcome.
 
 use crate::{
-    Answer, AskId, Connection, Disk, Exit, Input, Millis, Notice, Order, Output, Problem, Record, RunId,
-    Side, Stream, Surface, Talk, Version, What, acp_dialogue, agents,
+    Answer, AskId, Clocks, Connection, Disk, Exit, Input, Millis, Notice, Order, Output, Problem, Record,
+    RunId, Side, Stream, Surface, Talk, Version, What, acp_dialogue, agents,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -70,6 +70,37 @@ struct Entry<'a> {
 }
 
 impl TapeHeader {
+    /// Reads the first line of a tape.
+    ///
+    /// # Errors
+    /// It is not a tape, or one of a later format.
+    pub fn read(line: &str) -> Result<Self, Problem> {
+        let header: Self = serde_json::from_str(line)
+            .ok()
+            .filter(|header: &Self| header.schema.starts_with("agentline.tape/"))
+            .ok_or_else(|| {
+                Problem::new("TAPE", "is not a tape").hint("record one with `agentline run --record FILE …`")
+            })?;
+        if header.schema != TAPE_SCHEMA {
+            let message = format!("has the format `{}`; this version reads `{TAPE_SCHEMA}`", header.schema);
+            return Err(Problem::new("TAPE", message).hint("record it again, or use a newer agentline"));
+        }
+        Ok(header)
+    }
+
+    /// The machine that plays the tape.
+    fn machine(&self, clocks: Clocks) -> Result<Connection, Problem> {
+        let before = || Talk::new(self.surface.unwrap_or_default(), self.agent_version);
+        let talk = self.talk.clone().unwrap_or_else(before);
+        let dialogue = match agents::find(&self.agent) {
+            Ok(agent) => agent.dialogue(&talk),
+            // An agent from somebody's configuration has nothing of its own in the conversation.
+            Err(_) if talk.surface == Surface::Acp => acp_dialogue(&talk),
+            Err(unknown) => return Err(unknown),
+        };
+        Ok(Connection::new(dialogue, clocks))
+    }
+
     /// The header as a line.
     #[must_use]
     pub fn line(&self) -> String {
@@ -162,17 +193,7 @@ impl Tape {
     /// It is not a tape, or one of a later format.
     pub fn read(text: &str) -> Result<Self, Problem> {
         let mut lines = text.lines();
-        let first = lines.next().unwrap_or_default();
-        let header: TapeHeader = serde_json::from_str(first)
-            .ok()
-            .filter(|h: &TapeHeader| h.schema.starts_with("agentline.tape/"))
-            .ok_or_else(|| {
-                Problem::new("TAPE", "is not a tape").hint("record one with `agentline run --record FILE …`")
-            })?;
-        if header.schema != TAPE_SCHEMA {
-            let message = format!("has the format `{}`; this version reads `{TAPE_SCHEMA}`", header.schema);
-            return Err(Problem::new("TAPE", message).hint("record it again, or use a newer agentline"));
-        }
+        let header = TapeHeader::read(lines.next().unwrap_or_default())?;
         let inputs =
             lines.filter_map(|line| serde_json::from_str::<Entry<'_>>(line).ok()?.into_input()).collect();
         Ok(Self { header, inputs })
@@ -183,19 +204,11 @@ impl Tape {
     /// # Errors
     /// The agent of the tape is not known here.
     pub fn play(&self, mut each: impl FnMut(Output)) -> Result<(), Problem> {
-        let before = || Talk::new(self.header.surface.unwrap_or_default(), self.header.agent_version);
-        let talk = self.header.talk.clone().unwrap_or_else(before);
         let clocks = self.inputs.iter().find_map(|input| match &input.what {
             What::Prompt { order, .. } => Some(order.clocks),
             _ => None,
         });
-        let dialogue = match agents::find(&self.header.agent) {
-            Ok(agent) => agent.dialogue(&talk),
-            // An agent from somebody's configuration has nothing of its own in the conversation.
-            Err(_) if talk.surface == Surface::Acp => acp_dialogue(&talk),
-            Err(unknown) => return Err(unknown),
-        };
-        let mut connection = Connection::new(dialogue, clocks.unwrap_or_default());
+        let mut connection = self.header.machine(clocks.unwrap_or_default())?;
         let mut out = Vec::new();
         for input in &self.inputs {
             connection.take(input, &mut out);
@@ -248,6 +261,108 @@ impl Tape {
                 _ => None,
             })
             .collect()
+    }
+}
+
+/// Plays a tape line by line, so that a long one need not be in memory.
+#[derive(Debug)]
+pub struct TapePlayer {
+    header: TapeHeader,
+    /// What happened before the first prompt, whose clocks are those of the machine.
+    early: Vec<Input<'static>>,
+    connection: Option<Connection>,
+    last: (u32, Millis),
+    cancelled_by: Option<i32>,
+}
+
+/// So much may happen before the first prompt.
+const MOST_EARLY: usize = 1000;
+
+impl TapePlayer {
+    /// Begins with the first line of a tape.
+    ///
+    /// # Errors
+    /// It is not a tape, or one of a later format.
+    pub fn new(first_line: &str) -> Result<Self, Problem> {
+        let header = TapeHeader::read(first_line)?;
+        Ok(Self { header, early: Vec::new(), connection: None, last: (0, 0), cancelled_by: None })
+    }
+
+    /// The signal by which the caller stopped the run, where it did so far.
+    #[must_use]
+    pub fn cancelled_by(&self) -> Option<i32> {
+        self.cancelled_by
+    }
+
+    /// Plays the next line and returns what the caller of the run saw then. A line that is not of a tape is passed over.
+    ///
+    /// # Errors
+    /// The agent of the tape is not known here.
+    pub fn line(&mut self, line: &str) -> Result<Vec<Record>, Problem> {
+        let input = serde_json::from_str::<Entry<'_>>(line).ok().and_then(Entry::into_input);
+        let Some(input) = input else { return Ok(Vec::new()) };
+        if let What::Cancel { signal, .. } = input.what {
+            self.cancelled_by.get_or_insert(signal);
+        }
+        let Some(connection) = &mut self.connection else {
+            let clocks = match &input.what {
+                What::Prompt { order, .. } => Some(order.clocks),
+                _ if self.early.len() >= MOST_EARLY => Some(Clocks::default()),
+                _ => None,
+            };
+            self.early.push(input);
+            return clocks.map_or_else(|| Ok(Vec::new()), |clocks| self.begin(clocks));
+        };
+        let mut out = Vec::new();
+        connection.take(&input, &mut out);
+        Ok(self.records(out))
+    }
+
+    /// Ends the tape and returns what the caller saw last: a tape that was cut short still ends, because time passes
+    /// until nothing is left to wait for.
+    ///
+    /// # Errors
+    /// The agent of the tape is not known here.
+    pub fn finish(mut self) -> Result<Vec<Record>, Problem> {
+        let mut records = match &self.connection {
+            Some(_) => Vec::new(),
+            None => self.begin(Clocks::default())?,
+        };
+        let mut out = Vec::new();
+        if let Some(connection) = &mut self.connection {
+            while !connection.gone()
+                && let Some(at) = connection.deadline()
+            {
+                connection.take(&Input { at, what: What::Tick }, &mut out);
+            }
+        }
+        records.extend(self.records(out));
+        Ok(records)
+    }
+
+    fn begin(&mut self, clocks: Clocks) -> Result<Vec<Record>, Problem> {
+        let mut connection = self.header.machine(clocks)?;
+        let mut out = Vec::new();
+        for input in std::mem::take(&mut self.early) {
+            connection.take(&input, &mut out);
+        }
+        self.connection = Some(connection);
+        Ok(self.records(out))
+    }
+
+    fn records(&mut self, out: Vec<Output>) -> Vec<Record> {
+        let mut records = Vec::new();
+        for output in out {
+            match output {
+                Output::Event(_, record) => {
+                    self.last = (record.seq, record.at_ms);
+                    records.push(record);
+                }
+                Output::Done(_, outcome) => records.push(Record::last(self.last, outcome)),
+                _ => {}
+            }
+        }
+        records
     }
 }
 

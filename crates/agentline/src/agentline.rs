@@ -8,15 +8,20 @@ use crate::{
     live::LiveHandle,
     options::RunOptions,
     process::Supervisor,
-    ready::{not_started, stopped_before},
+    ready::{not_ready_in_time, not_started, preparation_time, stopped_before},
     run::{Launched, Run},
     seat::Tell,
     typed::{Typed, TypedError, run_typed},
 };
-use agentline_core::{Agent, PriceTable, Problem, Problems, RunRequest, Veil, agents::Roster};
+use agentline_core::{Agent, Millis, PriceTable, Problem, Problems, RunRequest, Veil, agents::Roster};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// Starts runs of agents on this machine. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -158,10 +163,17 @@ impl Agentline {
     pub(crate) async fn make(&self, mut request: RunRequest, options: RunOptions) -> Result<Run, Error> {
         let begun = Instant::now();
         request.needs_live |= options.needs_live();
-        let mut ready = match self.blocking(move |inner| inner.make_ready(request, &options)).await? {
-            Ok(ready) => *ready,
-            Err(outcome) => return Ok(Run::over(*outcome)),
+        let asked = request.clone();
+        let prepared =
+            self.blocking_within(preparation_time(&asked), move |inner| inner.make_ready(request, &options));
+        let mut ready = match prepared.await {
+            None => return Ok(Run::over(not_ready_in_time(&asked))),
+            Some(ready) => match ready? {
+                Ok(ready) => *ready,
+                Err(outcome) => return Ok(Run::over(*outcome)),
+            },
         };
+        ready.trip.order.clocks.spent = Millis::try_from(begun.elapsed().as_millis()).unwrap_or(Millis::MAX);
         let wait = match ready.must_wait() {
             Ok(wait) => wait,
             Err(outcome) => return Ok(Run::over(*outcome)),
@@ -226,6 +238,16 @@ impl Agentline {
 
     pub(crate) fn inner(&self) -> &Inner {
         &self.inner
+    }
+
+    /// Does what blocks where it may block, and waits for it no longer than `limit`. What takes longer is abandoned on its
+    /// thread.
+    pub(crate) async fn blocking_within<T: Send + 'static>(
+        &self,
+        limit: Duration,
+        work: impl FnOnce(&Inner) -> T + Send + 'static,
+    ) -> Option<T> {
+        tokio::time::timeout(limit, self.blocking(work)).await.ok()
     }
 
     /// Does what blocks where it may block.

@@ -1,10 +1,10 @@
 //! Files that go with a prompt: read, recognised by what they hold, and made ready to be sent.
 
+use crate::regular_file::read_to_limit;
 use agentline_core::{Attachment, AttachmentContent, Problem, Problems};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use std::{
-    fs,
-    io::Read,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -41,24 +41,21 @@ fn read(path: &Path) -> Result<Attachment, Problem> {
             "make it smaller, or name it in the prompt for the agent to read",
         )
     };
-    let real = fs::canonicalize(path).map_err(unread)?;
+    // A pipe has no other name than the one it was given by.
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let found = fs::metadata(&real).map_err(unread)?;
     if found.is_dir() {
         return Err(wrong("is a folder".into(), "name the files in it, or pass it with `--include-dir`"));
     }
-    // Anything else could be waited for without end.
-    if !found.is_file() {
-        return Err(wrong("is not a file".into(), "name a file"));
-    }
-    if found.len() > LARGEST {
+    if found.is_file() && found.len() > LARGEST {
         return Err(too_large());
     }
-    let mut bytes = Vec::new();
-    let file = fs::File::open(&real).map_err(unread)?;
-    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(unread)?;
-    if bytes.len() as u64 > LARGEST {
-        return Err(too_large());
-    }
+    // It may be a pipe: the run's timeout limits the time.
+    let read = fs::File::open(&real).and_then(|file| read_to_limit(file, LARGEST));
+    let bytes = read.map_err(|why| match why.kind() {
+        io::ErrorKind::FileTooLarge => too_large(),
+        _ => unread(why),
+    })?;
     if bytes.is_empty() {
         return Err(wrong("is empty".into(), "name a file that holds something"));
     }
@@ -261,7 +258,7 @@ mod tests {
     #[test]
     fn what_is_no_file_is_not_waited_for() {
         let problems = read_attachments(&["/dev/zero".into()], Path::new("/")).unwrap_err();
-        assert!(problems.to_string().contains("`/dev/zero` is not a file"), "{problems}");
+        assert!(problems.to_string().contains("`/dev/zero` is larger than 20 MB"), "{problems}");
     }
 
     #[cfg(unix)]

@@ -112,7 +112,10 @@ pub(crate) async fn look(agentline: &Agentline, request: RunRequest, options: &R
     let options = options.clone();
     let began_at = milliseconds();
     let held = agentline.clone();
-    agentline.blocking(move |inner| look_now(&held, inner, request, &options, began_at)).await
+    let time = crate::ready::preparation_time(&request);
+    let look = move |inner: &Inner| look_now(&held, inner, request, &options, began_at);
+    // What cannot be read in time is left to the run, whose outcome says so.
+    agentline.blocking_within(time, look).await.unwrap_or(Looked::Unclear)
 }
 
 fn look_now(

@@ -148,7 +148,8 @@ pub fn detect(agent: &dyn Agent, here: &Here) -> Detection {
 /// Whether a file begins with a line that asks for Node.js.
 fn needs_node(program: &Program) -> bool {
     let mut head = [0_u8; 64];
-    let read = std::fs::File::open(&program.path).and_then(|mut f| std::io::Read::read(&mut f, &mut head));
+    let read = crate::regular_file::open_regular(&program.path, u64::MAX)
+        .and_then(|mut f| std::io::Read::read(&mut f, &mut head));
     let first = head[..read.unwrap_or(0)].split(|b| *b == b'\n').next().unwrap_or_default();
     first.starts_with(b"#!") && first.windows(4).any(|w| w == b"node")
 }

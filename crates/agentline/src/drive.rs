@@ -4,13 +4,14 @@ use crate::{
     integrity::Integrity,
     link::Bell,
     litter::Litter,
-    live::LiveState,
+    live::{Live, LiveState},
     prepare,
-    private_dir::PrivateDir,
     process::{Happening, Process, Signal, Std, Sweeper},
     seat::{Boarding, Gone, Seat, Tell, gone_by, lost_answer, refuse},
     tape_file::TapeFile,
+    temp_dir::ProcessTemp,
     told::{into_core, line, stream},
+    watchdog::LoopWatch,
     workspace::Before,
 };
 use agentline_core::{
@@ -20,7 +21,6 @@ use agentline_core::{
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet, HashMap},
-    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -40,34 +40,11 @@ const MOST_PENDING: usize = 50_000;
 /// sooner is looked at once, when it is settled.
 const PACE: Duration = Duration::from_millis(100);
 
+/// How long it may take to clear away what a process left.
+const CLEARING: Duration = Duration::from_secs(30);
+
 /// How long after its output an agent may end, as agents do, before we take it for one that fell silent.
 const MUTE: Duration = Duration::from_millis(300);
-
-/// A live process, before its loop begins.
-pub(crate) struct Live {
-    pub(crate) process: Process,
-    pub(crate) connection: Connection,
-    /// What must not leave in any output, whichever run it is of.
-    pub(crate) secrets: Vec<String>,
-    pub(crate) tape: Option<TapeFile>,
-    pub(crate) max_line: usize,
-    pub(crate) begun: Instant,
-    /// Removed when the process is gone: its private folder, and the workspace where that was made for it.
-    pub(crate) private: (PrivateDir, Option<Arc<PrivateDir>>),
-    /// What the agent's safety rests on.
-    pub(crate) integrity: Arc<Integrity>,
-    /// What may have to go back to the user from the private folder.
-    pub(crate) copy_back: Vec<(PathBuf, PathBuf)>,
-    /// Runs that want a place. When nobody can send one any more, the process is retired.
-    pub(crate) boarding: UnboundedReceiver<Boarding>,
-    pub(crate) bell: Bell,
-    pub(crate) state: watch::Sender<LiveState>,
-    pub(crate) gone: Gone,
-    /// The process does not end with a run by itself.
-    pub(crate) lives_on: bool,
-    /// A session that the agent began at its start though nobody asked for it.
-    pub(crate) litter: Option<Litter>,
-}
 
 /// A line of the host's own tools, and whose it is.
 type SideLine = (RunId, String);
@@ -76,6 +53,7 @@ type SideLine = (RunId, String);
 struct Drive {
     connection: Connection,
     process: Process,
+    watch: LoopWatch,
     /// Ends what a run left behind, where the process outlives its runs.
     sweeper: Option<Sweeper>,
     integrity: Arc<Integrity>,
@@ -99,6 +77,7 @@ struct Drive {
     next_look: Instant,
     /// Sessions that may turn out to have been of no use to anybody.
     litter: Vec<Litter>,
+    temp: ProcessTemp,
 }
 
 /// Questions that are being answered.
@@ -134,10 +113,12 @@ pub(crate) async fn drive(live: Live) {
         gone,
         lives_on,
         litter,
+        temp,
     } = live;
     let sweeper = lives_on.then(|| process.sweeper());
     let mut drive = Drive {
         connection,
+        watch: LoopWatch::new(process.killer()),
         process,
         sweeper,
         integrity,
@@ -157,6 +138,7 @@ pub(crate) async fn drive(live: Live) {
         gone: Gone::clone(&gone),
         next_look: begun,
         litter: litter.into_iter().collect(),
+        temp,
     };
     let mut splitters = [LineSplitter::new(max_line), LineSplitter::new(max_line)];
     let mut bytes = Vec::new();
@@ -177,6 +159,7 @@ pub(crate) async fn drive(live: Live) {
 
     while !(drive.connection.gone() && drive.seats.is_empty()) {
         let blocked = drive.is_blocked();
+        drive.watch.turned(drive.next_wake());
         let bell = drive.bell.clone();
         tokio::select! {
             biased;
@@ -229,12 +212,13 @@ pub(crate) async fn drive(live: Live) {
         drive.tell_state();
     }
     drive.state.send_modify(|state| state.closed = true);
+    drive.watch.turned(Some(Instant::now() + CLEARING));
     // Nobody who was about to come gets a place any more.
     boarding.close();
     while let Ok(late) = boarding.try_recv() {
         refuse(late, gone.get());
     }
-    let Drive { process, tape, held, litter, .. } = drive;
+    let Drive { process, tape, held, litter, temp, watch: _watch, .. } = drive;
     // The tree dies before anything else is cleared away, and before anybody hears of the end.
     drop(process);
     let taped = tape.is_none_or(|mut t| t.finish());
@@ -243,6 +227,7 @@ pub(crate) async fn drive(live: Live) {
         clear_away(seat);
     }
     litter.iter().for_each(Litter::clear_away);
+    temp.clear_away();
     drop(private);
     for (mut seat, mut outcome) in held {
         close_sides(&mut seat).await;
@@ -340,6 +325,9 @@ impl Drive {
             seat.follower.remember(session);
         }
         let notices = std::mem::take(&mut seat.notices);
+        let clocks = &order.clocks;
+        let time = clocks.deadline.unwrap_or(clocks.run).min(clocks.run.saturating_sub(clocks.spent));
+        self.watch.add(&order.who, later(Instant::now(), time), seat.link.finisher());
         self.seats.insert(run, seat);
         self.hide();
         if let Some(tape) = &mut self.tape {
@@ -375,6 +363,11 @@ impl Drive {
             (state.seats, state.opening, state.served, state.closed) = next;
             before != next
         });
+    }
+
+    /// When the next clock of the connection runs out.
+    fn next_wake(&self) -> Option<Instant> {
+        self.connection.deadline().map(|ms| later(self.begun, ms))
     }
 
     /// Whether somebody reads too slowly for the agent to be read on.
@@ -554,8 +547,9 @@ impl Drive {
     }
 
     /// A run is over.
-    fn done(&mut self, run: RunId, outcome: Box<Outcome>) {
+    fn done(&mut self, run: RunId, mut outcome: Box<Outcome>) {
         let Some(mut seat) = self.seats.remove(&run) else { return };
+        self.temp.explain_full(&mut outcome);
         self.state.send_modify(|state| state.spent.add(&outcome));
         // The last events go out whether or not there is room.
         if !seat.pending.is_empty() {
@@ -582,9 +576,15 @@ impl Drive {
     }
 }
 
+/// A moment after another; what no clock can hold is in a hundred years.
+fn later(moment: Instant, ms: Millis) -> Instant {
+    let time = Duration::from_millis(ms);
+    moment.checked_add(time).unwrap_or_else(|| moment + Duration::from_secs(100 * 366 * 86_400))
+}
+
 /// Waits for the next deadline; for a slow consumer, not longer than a moment.
 async fn until(begun: Instant, deadline: Option<Millis>, blocked: bool) {
-    let deadline = deadline.map(|ms| begun + Duration::from_millis(ms));
+    let deadline = deadline.map(|ms| later(begun, ms));
     let soon = blocked.then(|| Instant::now() + SLOW_CONSUMER);
     match deadline.into_iter().chain(soon).min() {
         Some(when) => tokio::time::sleep_until(when.into()).await,

@@ -3,6 +3,7 @@
 use crate::{
     litter::Litter,
     look::DiskLook,
+    regular_file::open_regular,
     session_cleanup::{hold_session_file, remove_empty_duplicates},
 };
 use agentline_core::{Agent, LineSplitter, Millis, Piece, SessionSpot};
@@ -234,7 +235,7 @@ impl Follower {
 }
 
 fn open(path: &Path, from: u64) -> Option<Followed> {
-    let mut file = File::open(path).ok()?;
+    let mut file = open_regular(path, u64::MAX).ok()?;
     if from > 0 {
         file.seek(SeekFrom::Start(from)).ok()?;
     }

@@ -6,6 +6,7 @@
 use crate::{
     digest::digest,
     prepare::{is_read_only, read_only_folders},
+    regular_file::read_regular,
 };
 use agentline_core::Launch;
 use std::{
@@ -14,6 +15,9 @@ use std::{
     path::{Path, PathBuf},
     sync::OnceLock,
 };
+
+/// No file that we write for an agent is larger.
+const LARGEST: u64 = 64 << 20;
 
 /// The files that the safety of one process rests on, as they were.
 #[derive(Debug, Default)]
@@ -65,7 +69,7 @@ impl Integrity {
     /// The agent's first session is open, and no tool has run yet: from now on its settings stay as they are.
     pub(crate) fn settle(&self) {
         self.settled.get_or_init(|| {
-            let read = |path: &PathBuf| Guarded::file(path, &fs::read(path)?, true);
+            let read = |path: &PathBuf| Guarded::file(path, &read_regular(path, LARGEST)?, true);
             // One that cannot be read was removed by the agent itself; there is nothing left to guard.
             self.settings.iter().filter_map(|path| read(path).ok()).collect()
         });
@@ -109,7 +113,9 @@ impl Guarded {
         if !found.is_file || !(is_same || self.may_be_rewritten) {
             return Some("was replaced");
         }
-        let is_intact = fs::read(&self.path).is_ok_and(|content| digest(&content) == digest_before);
+        // An agent could put a pipe in its place.
+        let is_intact =
+            read_regular(&self.path, LARGEST).is_ok_and(|content| digest(&content) == digest_before);
         (!is_intact).then_some("has other content")
     }
 }

@@ -6,6 +6,7 @@ mod agentline;
 mod answer;
 pub mod attach;
 pub mod blocking;
+mod bounded_lines;
 pub mod cache;
 #[cfg(unix)]
 pub mod daemon;
@@ -34,6 +35,7 @@ mod private_dir;
 pub mod process;
 pub mod provider;
 mod ready;
+mod regular_file;
 pub mod review;
 mod run;
 mod run_messages;
@@ -46,10 +48,12 @@ pub mod sessions;
 pub mod settings;
 pub mod snapshot;
 mod tape_file;
+mod temp_dir;
 mod told;
 pub mod tools;
 mod typed;
 pub mod until;
+mod watchdog;
 mod workspace;
 pub mod workspace_trust;
 

@@ -1,10 +1,11 @@
 //! What ties a run's handle to the loop that drives it: events one way, a stop the other way.
 
-use agentline_core::{Outcome, Record};
+use agentline_core::{Outcome, Record, Verdict};
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     task::{Context, Poll, Waker},
+    time::Instant,
 };
 use tokio::sync::Notify;
 
@@ -22,6 +23,10 @@ struct State {
     closed: bool,
     /// The signal by which the run is to be stopped, until the loop has taken note.
     stop: Option<i32>,
+    /// The signal by which it was first asked to stop, and when.
+    asked_to_stop: Option<(i32, Instant)>,
+    /// How it ended.
+    verdict: Option<Verdict>,
     /// Nobody wants the run any more.
     dropped: bool,
     /// Nobody reads the events any more: they are dropped, and whoever waits is woken by the outcome alone.
@@ -33,11 +38,33 @@ struct State {
 struct Shared {
     state: Mutex<State>,
     bell: Bell,
+    /// Wakes those who wait for the end of the run alone.
+    over: Notify,
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the run; only the first end counts.
+    fn end_with(&self, outcome: Option<Outcome>) {
+        let mut state = self.lock();
+        if !state.closed {
+            state.closed = true;
+            state.verdict = outcome.as_ref().map(|outcome| outcome.verdict);
+            state.outcome = outcome.map(Box::new);
+        }
+        wake(state);
+        self.over.notify_waiters();
+    }
+
+    fn ask_to_stop(&self, signal: i32) {
+        let mut state = self.lock();
+        state.stop.get_or_insert(signal);
+        state.asked_to_stop.get_or_insert_with(|| (signal, Instant::now()));
+        drop(state);
+        self.bell.notify_one();
     }
 }
 
@@ -69,7 +96,7 @@ pub(crate) enum Came {
 const DROPPED: i32 = 15;
 
 pub(crate) fn link(bell: Bell) -> (Driven, Held) {
-    let shared = Arc::new(Shared { state: Mutex::new(State::default()), bell });
+    let shared = Arc::new(Shared { state: Mutex::new(State::default()), bell, over: Notify::new() });
     (Driven { shared: Arc::clone(&shared) }, Held { shared })
 }
 
@@ -77,7 +104,7 @@ impl Driven {
     /// Hands events over; never waits.
     pub(crate) fn send(&self, batch: Vec<Record>) {
         let mut state = self.shared.lock();
-        if !state.dropped && !state.only_outcome {
+        if !state.dropped && !state.only_outcome && !state.closed {
             state.batches.push_back(batch);
             wake(state);
         }
@@ -110,15 +137,18 @@ impl Driven {
 
     /// The last word.
     pub(crate) fn finish(self, outcome: Outcome) {
-        self.shared.lock().outcome = Some(Box::new(outcome));
+        self.shared.end_with(Some(outcome));
+    }
+
+    /// Ends the run from outside its loop, when the loop does not.
+    pub(crate) fn finisher(&self) -> Finisher {
+        Finisher { shared: Arc::downgrade(&self.shared) }
     }
 }
 
 impl Drop for Driven {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
-        state.closed = true;
-        wake(state);
+        self.shared.end_with(None);
     }
 }
 
@@ -161,17 +191,63 @@ impl Drop for Held {
         let mut state = self.shared.lock();
         state.dropped = true;
         state.batches.clear();
-        state.stop.get_or_insert(DROPPED);
         drop(state);
-        self.shared.bell.notify_one();
+        self.shared.ask_to_stop(DROPPED);
     }
 }
 
 impl Stopper {
     pub(crate) fn stop(&self, signal: i32) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.lock().stop.get_or_insert(signal);
-            shared.bell.notify_one();
+            shared.ask_to_stop(signal);
+        }
+    }
+
+    /// Waits until the run is over, whether or not its events are read. `None` where its end is not known here.
+    pub(crate) async fn over(&self) -> Option<Verdict> {
+        loop {
+            let shared = self.shared.upgrade()?;
+            let mut over = std::pin::pin!(shared.over.notified());
+            over.as_mut().enable();
+            {
+                let state = shared.lock();
+                if state.closed {
+                    return state.verdict;
+                }
+            }
+            over.await;
+        }
+    }
+}
+
+/// Ends a run from outside its loop.
+#[derive(Clone, Debug)]
+pub(crate) struct Finisher {
+    shared: Weak<Shared>,
+}
+
+/// How a run stands, for those who watch its loop.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunState {
+    /// The signal by which it was first asked to stop, and when.
+    pub(crate) asked_to_stop: Option<(i32, Instant)>,
+    /// Its loop has taken note of that.
+    pub(crate) is_stopping: bool,
+}
+
+impl Finisher {
+    /// How the run stands; `None` when it is over.
+    pub(crate) fn state(&self) -> Option<RunState> {
+        let shared = self.shared.upgrade()?;
+        let state = shared.lock();
+        let is_stopping = state.asked_to_stop.is_some() && state.stop.is_none();
+        (!state.closed).then_some(RunState { asked_to_stop: state.asked_to_stop, is_stopping })
+    }
+
+    /// Ends the run with this outcome, unless it has ended.
+    pub(crate) fn finish(&self, outcome: Outcome) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.end_with(Some(outcome));
         }
     }
 }

@@ -6,17 +6,51 @@ use crate::{
     follow::AgentHome,
     integrity::Integrity,
     link::{Bell, Held, link},
-    process::SpawnError,
+    litter::Litter,
+    private_dir::PrivateDir,
+    process::{Process, SpawnError},
     ready::{Start, Trip},
     run::{Launched, Run},
     seat::{Boarding, Gone, Tell, refuse},
+    tape_file::TapeFile,
+    temp_dir::ProcessTemp,
 };
-use agentline_core::{Spent, Veil};
-use std::{sync::Arc, time::Instant};
+use agentline_core::{Connection, Spent, Veil};
+use std::{path::PathBuf, sync::Arc, time::Instant};
 use tokio::{
-    sync::{mpsc::UnboundedSender, watch},
+    sync::{
+        mpsc::{UnboundedReceiver, UnboundedSender},
+        watch,
+    },
     task::JoinHandle,
 };
+
+/// A live process, before its loop begins.
+pub(crate) struct Live {
+    pub(crate) process: Process,
+    pub(crate) connection: Connection,
+    /// What must not leave in any output, whichever run it is of.
+    pub(crate) secrets: Vec<String>,
+    pub(crate) tape: Option<TapeFile>,
+    pub(crate) max_line: usize,
+    pub(crate) begun: Instant,
+    /// Removed when the process is gone: its private folder, and the workspace where that was made for it.
+    pub(crate) private: (PrivateDir, Option<Arc<PrivateDir>>),
+    /// What the agent's safety rests on.
+    pub(crate) integrity: Arc<Integrity>,
+    /// What may have to go back to the user from the private folder.
+    pub(crate) copy_back: Vec<(PathBuf, PathBuf)>,
+    /// Runs that want a place. When nobody can send one any more, the process is retired.
+    pub(crate) boarding: UnboundedReceiver<Boarding>,
+    pub(crate) bell: Bell,
+    pub(crate) state: watch::Sender<LiveState>,
+    pub(crate) gone: Gone,
+    /// The process does not end with a run by itself.
+    pub(crate) lives_on: bool,
+    /// A session that the agent began at its start though nobody asked for it.
+    pub(crate) litter: Option<Litter>,
+    pub(crate) temp: ProcessTemp,
+}
 
 /// How a live process stands, for those who choose one.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,9 +1,9 @@
 //! The real file system, lent to the core for a look at files.
 
+use crate::regular_file::read_regular;
 use agentline_core::Look;
 use std::{
     fs,
-    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -21,13 +21,7 @@ impl Look for DiskLook {
 
     fn small(&self, path: &Path, most: usize) -> Option<Vec<u8>> {
         let limit = u64::try_from(most).unwrap_or(u64::MAX);
-        // The kind is asked for before the file is opened: to open a pipe without a writer would wait for ever.
-        if !fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() <= limit) {
-            return None;
-        }
-        let mut bytes = Vec::new();
-        fs::File::open(path).ok()?.take(limit.saturating_add(1)).read_to_end(&mut bytes).ok()?;
-        (bytes.len() <= most).then_some(bytes)
+        read_regular(path, limit).ok()
     }
 
     fn list(&self, path: &Path) -> Option<Vec<String>> {

@@ -18,6 +18,7 @@ use crate::{
     finds::Finds,
     link::{Bell, link},
     options::RunOptions,
+    ready::{not_ready_in_time, preparation_time},
     run::Run,
 };
 use agentline_core::{RunRequest, Surface};
@@ -204,12 +205,13 @@ impl Pool {
         }
         let (asked, given) = (warm(request.clone()), options.clone());
         let (known, lanes) = (Arc::clone(&self.known), Arc::clone(&self.lanes));
-        let prepared = agentline.blocking(move |inner| {
+        let prepared = agentline.blocking_within(preparation_time(&request), move |inner| {
             let wanted = key::prepare(inner, &known.finds, &known.launches, asked, &given)?;
             // Each way to a thread that may block and back costs more than most of what is done there.
             Ok(wanted.map(|wanted| carry::Begun::at_once(inner, &lanes, Arc::new(*wanted))))
         });
-        let begun = match prepared.await {
+        let Some(prepared) = prepared.await else { return Ok(Run::over(not_ready_in_time(&request))) };
+        let begun = match prepared {
             Ok(Ok(begun)) => begun,
             Ok(Err(outcome)) => return Ok(Run::over(*outcome)),
             // What cannot be had of an agent that stays alive may be had of another; else that one says why not.

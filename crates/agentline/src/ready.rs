@@ -3,13 +3,13 @@
 use crate::{
     agentline::Inner,
     detect::{Detection, detect, detect_elsewhere},
-    drive::Live,
     error::Error,
     follow::{AgentHome, Follower},
     gear::{Gear, Served, Sides},
     integrity::Integrity,
     link::{Bell, Driven},
     litter::Litter,
+    live::Live,
     look::DiskLook,
     look_once::LookOnce,
     options::RunOptions,
@@ -18,6 +18,7 @@ use crate::{
     process::{Process, Spawn, SpawnError, Via},
     seat::{Boarding, Seat, Tell},
     tape_file::TapeFile,
+    temp_dir::ProcessTemp,
     workspace::Before,
 };
 use agentline_core::{
@@ -337,8 +338,10 @@ impl Inner {
             follower.remember(session);
         }
         let snapshots = &self.memory.snapshots;
+        // The scan leaves most of the time to the agent.
+        let scan = time_of(&asked.plan.request) / 4;
         let before =
-            Before::look(snapshots, &asked.cwd, &self.active_runs(), &self.temp_dir(), &launch.folders);
+            Before::look(snapshots, &asked.cwd, &self.active_runs(), &self.temp_dir(), &launch.folders, scan);
         let mut order = self.order(asked, launch);
         if let Served::Now(Some(serving)) = &served
             && asked.plan.surface == Surface::Acp
@@ -389,10 +392,12 @@ impl Inner {
         clocks.rung = CLOSING_RUNG;
         let connection =
             Connection::new(agent.dialogue(&launch.talk), clocks).with_veil(Veil::new(&launch.secrets));
+        let temp = ProcessTemp::new(self.temp_dir(), agent, &launch);
         let litter =
             launch.litter.map(|session| Litter { agent, home: launch.agent_home, cwd: launch.cwd, session });
         Ok(Live {
             process,
+            temp,
             litter,
             connection,
             secrets: launch.secrets,
@@ -535,6 +540,30 @@ fn now() -> f64 {
 /// How long it is until then, given in seconds since 1970.
 pub(crate) fn time_until(when: f64) -> Duration {
     Duration::try_from_secs_f64(when - now()).unwrap_or_default()
+}
+
+/// How long a run may take from now on.
+pub(crate) fn time_of(request: &RunRequest) -> Duration {
+    request.deadline.map_or(request.timeout, |when| request.timeout.min(time_until(when)))
+}
+
+/// How long a run may take to be prepared. A deadline that has passed is found out meanwhile, and told as such.
+pub(crate) fn preparation_time(request: &RunRequest) -> Duration {
+    time_of(request).max(Duration::from_secs(1))
+}
+
+/// The time of a run was over before its agent had been started.
+pub(crate) fn not_ready_in_time(request: &RunRequest) -> Outcome {
+    let mut who = Who::default();
+    who.run_id = uuid::Uuid::new_v4().to_string();
+    who.agent.clone_from(&request.agent);
+    who.model.clone_from(&request.model);
+    who.name.clone_from(&request.name);
+    who.cwd = request.working_dir.as_ref().map_or_else(String::new, |dir| dir.to_string_lossy().into_owned());
+    let message = "timed out while the run was prepared: a file or the workspace could not be read in time";
+    let failure = Failure::new(Kind::TimeoutRun, message)
+        .hint("raise --timeout, and check that pipes you named have a writer and that the disk responds");
+    Outcome::not_begun(&who, Verdict::TimedOut, failure)
 }
 
 /// The deadline came before the run.

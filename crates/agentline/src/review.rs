@@ -3,7 +3,11 @@
 
 use crate::{
     Schema,
-    schema::{STRUCTURED_OUTPUT, listed, shortened},
+    schema::{
+        STRUCTURED_OUTPUT,
+        limit::{CheckTimeout, check_within},
+        listed, shortened,
+    },
     until::{CheckInput, Checked, Checker},
 };
 use agentline_core::{Answer, Failure, Kind, Notice, json_candidates};
@@ -89,10 +93,15 @@ impl Reviewer {
         let handed_in = value.and_then(|value| serde_json::from_str(value).ok());
         let value = match &self.schema {
             None => handed_in,
-            Some(schema) => match fitting(schema, text, handed_in.as_ref()) {
-                Ok(value) => Some(value),
-                Err(wrong) => return self.repair(schema.clone(), text, &wrong),
-            },
+            Some(schema) => {
+                let (checked, answer) = (schema.clone(), text.to_owned());
+                let fits = move || fitting(&checked, &answer, handed_in.as_ref());
+                match check_within(left, fits).await {
+                    Ok(Ok(value)) => Some(value),
+                    Ok(Err(wrong)) => return self.repair(schema.clone(), text, &wrong),
+                    Err(timeout) => return unchecked(timeout, left),
+                }
+            }
         };
         let Some(checker) = self.until.clone() else { return accepted(value) };
         let mut input = CheckInput::new(text, &self.workspace);
@@ -165,6 +174,14 @@ impl Reviewer {
         );
         Reviewed { answer: Answer::Again(prompt), notices: vec![Notice::new("round", told)] }
     }
+}
+
+/// The check against the schema did not end in time: that of the run, or that of one check.
+fn unchecked(timeout: CheckTimeout, left: Duration) -> Reviewed {
+    let kind = if left <= timeout.0 { Kind::TimeoutRun } else { Kind::InvalidOutput };
+    let failure = Failure::new(kind, timeout.to_string())
+        .hint("simplify the schema: `anyOf`, `oneOf` and `$ref` that nest multiply the work of a check");
+    Reviewed { answer: Answer::Reject(failure), notices: Vec::new() }
 }
 
 fn accepted(value: Option<Value>) -> Reviewed {

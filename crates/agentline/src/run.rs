@@ -1,7 +1,7 @@
 //! A run in progress: a stream of events, then an outcome.
 
 use crate::link::{Bell, Came, Driven, Held, Stopper, link};
-use agentline_core::{CacheMark, Event, Launch, Millis, Notice, Outcome, Record, Veil};
+use agentline_core::{CacheMark, Event, Launch, Millis, Notice, Outcome, Record, Veil, Verdict};
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -69,6 +69,15 @@ impl Canceller {
     pub fn cancel_by(&self, signal: i32) {
         if let Some(stopper) = &self.stopper {
             stopper.stop(signal);
+        }
+    }
+
+    /// Waits until the run is over, whether or not its events are read, and says how it ended. `None` where that is not
+    /// known.
+    pub async fn over(&self) -> Option<Verdict> {
+        match &self.stopper {
+            Some(stopper) => stopper.over().await,
+            None => None,
         }
     }
 }
@@ -154,6 +163,14 @@ impl Run {
             began: None,
             notices: Vec::new(),
         }
+    }
+
+    /// A run that its caller cancelled by this signal while it was being prepared.
+    #[must_use]
+    pub fn cancelled_early(signal: i32) -> Self {
+        let mut who = agentline_core::Who::default();
+        who.run_id = uuid::Uuid::new_v4().to_string();
+        Self::over(crate::ready::stopped_before(&who, signal))
     }
 
     /// The id of this run, as in events and outcome.
@@ -246,5 +263,5 @@ fn vanished(run_id: &str) -> Outcome {
     run_id.clone_into(&mut who.run_id);
     let failure =
         agentline_core::Failure::new(agentline_core::Kind::Crashed, "the run was torn down from inside");
-    Outcome::not_begun(&who, agentline_core::Verdict::Failed, failure)
+    Outcome::not_begun(&who, Verdict::Failed, failure)
 }

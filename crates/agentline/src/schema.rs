@@ -5,15 +5,17 @@
 //! nothing is ever fetched.
 
 mod check;
+mod depth;
+pub(crate) mod limit;
 mod say;
 mod wrap;
 
-use crate::tools::Structured;
+use crate::{regular_file::read_to_limit, tools::Structured};
 use agentline_core::{Problem, Problems};
 use check::Compiled;
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::Value;
-use std::{fmt, fs, io::Read, path::Path, sync::Arc};
+use std::{fmt, fs, io, path::Path, sync::Arc};
 
 /// The tool by which an agent hands in its answer.
 pub const STRUCTURED_OUTPUT: &str = "structured_output";
@@ -40,7 +42,7 @@ struct Inner {
 }
 
 impl Schema {
-    /// Reads a file.
+    /// Reads a file, which may be a pipe. Blocks until the pipe ends.
     ///
     /// # Errors
     /// It cannot be read, is not JSON or no JSON Schema; the problem names `output_schema` and the way out.
@@ -49,18 +51,14 @@ impl Schema {
             let problem = Problem::new(KEY, format!("`{}` {what}", path.display()));
             problem.hint("name a file that holds a JSON Schema")
         };
-        let file = fs::metadata(path).map_err(|why| wrong(format!("cannot be read: {why}")))?;
-        // Anything else could be waited for without end.
-        if !file.is_file() {
-            return Err(wrong("is not a file".into()).into());
-        }
-        let mut text = String::new();
-        let read =
-            fs::File::open(path).and_then(|file| file.take(LONGEST_FILE + 1).read_to_string(&mut text));
-        read.map_err(|why| wrong(format!("cannot be read: {why}")))?;
-        if text.len() as u64 > LONGEST_FILE {
-            return Err(wrong(format!("is longer than {} MB", LONGEST_FILE >> 20)).into());
-        }
+        // It may be a pipe: whoever calls this limits the time.
+        let read = fs::File::open(path).and_then(|file| read_to_limit(file, LONGEST_FILE));
+        let bytes = read.map_err(|why| match why.kind() {
+            io::ErrorKind::FileTooLarge => wrong(format!("is longer than {} MB", LONGEST_FILE >> 20)),
+            io::ErrorKind::IsADirectory => wrong("is not a file".into()),
+            _ => wrong(format!("cannot be read: {why}")),
+        })?;
+        let text = String::from_utf8(bytes).map_err(|_| wrong("is not UTF-8 text".into()))?;
         let document = serde_json::from_str(text.trim_start_matches('\u{feff}'))
             .map_err(|why| wrong(format!("is not JSON: {why}")))?;
         Self::from_value(document).map_err(|problems| {
@@ -140,9 +138,15 @@ impl Schema {
     pub fn structured(&self) -> Structured {
         let schema = self.clone();
         let check = move |input: Value| {
-            let checked = schema.take(&input).map(|_| ());
-            let told = checked.map_err(|wrong| format!("the answer does not fit:\n{}", listed(&wrong)));
-            async move { told }
+            let schema = schema.clone();
+            async move {
+                let taken = limit::check_within(limit::LONGEST_CHECK, move || schema.take(&input)).await;
+                match taken {
+                    Ok(Ok(_)) => Ok(()),
+                    Ok(Err(wrong)) => Err(format!("the answer does not fit:\n{}", listed(&wrong))),
+                    Err(timeout) => Err(timeout.to_string()),
+                }
+            }
         };
         Structured::new(self.tool_input(), check).name(STRUCTURED_OUTPUT).description(DESCRIPTION)
     }

@@ -1,8 +1,15 @@
 //! A conversation: one session of a live agent, and prompts in it one after another.
 
 use crate::{
-    agentline::Agentline, error::Error, gear::Sides, live::LiveHandle, options::RunOptions,
-    ready::not_started, run::Run, schema::Schema, seat::Tell,
+    agentline::{Agentline, Inner},
+    error::Error,
+    gear::Sides,
+    live::LiveHandle,
+    options::RunOptions,
+    ready::{not_ready_in_time, not_started, preparation_time},
+    run::Run,
+    schema::Schema,
+    seat::Tell,
 };
 use agentline_core::{Event, ModelInfo, Problem, Problems, RunRequest, Spent, Surface, Tokens, Want};
 use std::{sync::Arc, time::Instant};
@@ -74,10 +81,17 @@ impl Agentline {
         opening.limits.max_turns = None;
         if let (None, Some(path)) = (&options.schema, &request.output_schema) {
             // The tool for it is served as long as the session lives.
-            options.schema = Some(Schema::from_file(&self.here().cwd.join(path))?);
+            let path = self.here().cwd.join(path);
+            let read =
+                self.blocking_within(preparation_time(&request), move |_| Schema::from_file(&path)).await;
+            let read = read.ok_or_else(|| Error::NotOpened(Box::new(not_ready_in_time(&request))))?;
+            options.schema = Some(read?);
         }
         let given = options.clone();
-        let mut ready = match self.blocking(move |inner| inner.make_ready(opening, &given)).await? {
+        let time = preparation_time(&opening);
+        let prepared = self.blocking_within(time, move |inner| inner.make_ready(opening, &given)).await;
+        let prepared = prepared.ok_or_else(|| Error::NotOpened(Box::new(not_ready_in_time(&request))))?;
+        let mut ready = match prepared? {
             Ok(ready) => *ready,
             Err(outcome) => return Err(Error::NotOpened(outcome)),
         };
@@ -191,9 +205,12 @@ impl Session {
         if request.output_schema != self.request.output_schema {
             options.schema = None;
         }
-        let made =
-            self.agentline.blocking(move |inner| inner.make_trip(request, &home, &options, sides)).await?;
-        let run = match made {
+        let asked = request.clone();
+        let work = move |inner: &Inner| inner.make_trip(request, &home, &options, sides);
+        let Some(made) = self.agentline.blocking_within(preparation_time(&asked), work).await else {
+            return Ok(Run::over(not_ready_in_time(&asked)));
+        };
+        let run = match made? {
             Ok(mut trip) => {
                 trip.order.session = Want::Open(self.id.clone());
                 if same_servers {

@@ -3,7 +3,7 @@
 //! A resumed run holds a shared lock on the files of its session. Locks end with their process however it dies, so a
 //! session that can be locked alone is used by no run of ours.
 
-use crate::look::DiskLook;
+use crate::{look::DiskLook, regular_file::open_regular};
 use agentline_core::Agent;
 use std::{
     fs::{self, File, TryLockError},
@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// delete the sessions that they duplicate.
 pub(crate) fn remove_empty_duplicates(agent: &dyn Agent, folder: &Path) {
     for (duplicate, original) in agent.empty_duplicates(folder, &DiskLook) {
-        if let Some(original) = open_regular(&original)
+        if let Ok(original) = open_regular(&original, u64::MAX)
             && original.try_lock().is_ok()
         {
             // It may be gone already; nothing depends on it.
@@ -31,7 +31,7 @@ pub(crate) fn remove_empty_duplicates(agent: &dyn Agent, folder: &Path) {
 /// Shows other processes that a run uses this file of a session, for as long as the file lives. `None` where that cannot
 /// be shown.
 pub(crate) fn hold_session_file(path: &Path) -> Option<File> {
-    let file = open_regular(path)?;
+    let file = open_regular(path, u64::MAX).ok()?;
     for _ in 0..TRIES {
         match file.try_lock_shared() {
             Ok(()) => return Some(file),
@@ -40,12 +40,6 @@ pub(crate) fn hold_session_file(path: &Path) -> Option<File> {
         }
     }
     None
-}
-
-/// Opens a regular file; a pipe would wait for a writer.
-fn open_regular(path: &Path) -> Option<File> {
-    fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
-    File::open(path).ok()
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! Finds the files and variables that hold settings, and hands them to the core as layers.
 
-use crate::workspace_trust::{FileChange, Manifest, TRUST_CHANGED, TrustState, TrustStore};
+use crate::{
+    regular_file::{read_regular, read_within},
+    workspace_trust::{FileChange, Manifest, TRUST_CHANGED, TrustState, TrustStore},
+};
 use agentline_core::{
     Config, Layer, Notice, Problem, Problems, Trust,
     config::{WORKSPACE_CONFIG, chosen_workspace, one_line},
@@ -8,9 +11,9 @@ use agentline_core::{
 use std::{
     collections::BTreeMap,
     ffi::OsString,
-    fs::{self, File},
-    io::{self, Read},
+    fs, io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 /// The name of a workspace's file.
@@ -21,6 +24,9 @@ pub const USER_FILE_VARIABLE: &str = "AGENTLINE_CONFIG";
 
 /// No file of settings is longer; it is something else then.
 const LONGEST_FILE: u64 = 1 << 20;
+
+/// How long a pipe that the user named as a file of settings may take to end.
+const PIPE_TIME: Duration = Duration::from_secs(30);
 
 /// The layers below the flags, lowest first: what `agentline trust` stored, the user's file, the workspace's, the
 /// environment.
@@ -357,12 +363,17 @@ fn read_text(file: &Path, may_be: MayBe) -> Result<String, Fault> {
     if !kind.is_file() && may_be == MayBe::OnlyFile {
         return Err(Fault::new("is neither a file nor a link to one", move_away));
     }
-    let mut bytes = Vec::new();
-    let open = File::open(file).map_err(cannot_read)?;
-    open.take(LONGEST_FILE + 1).read_to_end(&mut bytes).map_err(cannot_read)?;
-    if bytes.len() as u64 > LONGEST_FILE {
-        return Err(Fault::new("is longer than 1 MiB, which no file of settings is", move_away));
-    }
+    let read = match may_be {
+        MayBe::OnlyFile => read_regular(file, LONGEST_FILE),
+        // A pipe that the user named may take its time, but not without end.
+        MayBe::Anything => read_within(file, LONGEST_FILE, PIPE_TIME),
+    };
+    let bytes = read.map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => {
+            Fault::new("is longer than 1 MiB, which no file of settings is", move_away)
+        }
+        _ => cannot_read(error),
+    })?;
     String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..good].iter().filter(|byte| **byte == b'\n').count() + 1;

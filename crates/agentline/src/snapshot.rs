@@ -29,12 +29,13 @@ mod content;
 mod lines;
 pub(crate) mod prints;
 mod reported;
+mod rules;
 pub(crate) mod stamp;
 mod walk;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 pub use active::ActiveRun;
 pub use content::line_count;
@@ -79,6 +80,11 @@ impl SnapshotOptions {
     pub fn max_time(mut self, time: Duration) -> Self {
         self.max_time = time;
         self
+    }
+
+    /// When the time for a snapshot that begins now is over.
+    fn deadline(&self) -> Option<Instant> {
+        Instant::now().checked_add(self.max_time)
     }
 
     /// Walks with this many threads.
@@ -183,7 +189,8 @@ impl Snapshot {
     /// ```
     #[must_use]
     pub fn take(root: &Path, options: &SnapshotOptions) -> Self {
-        walk::take(root, options).with_contents()
+        let deadline = options.deadline();
+        walk::take(root, options, deadline).with_contents(deadline)
     }
 
     /// Records the same workspace again, as the later side of a comparison: it reads no contents and so costs less, and
@@ -192,7 +199,7 @@ impl Snapshot {
     pub fn take_again(&self, options: &SnapshotOptions) -> Self {
         let began = SystemTime::now();
         if !self.is_still_true() {
-            return walk::take(&self.root, options);
+            return walk::take(&self.root, options, options.deadline());
         }
         Self {
             root: self.root.clone(),
@@ -233,7 +240,18 @@ impl Snapshot {
     /// lie outside the workspace.
     #[must_use]
     pub fn compare(&self, after: &Self, reported: &[PathBuf]) -> Vec<Change> {
-        compare::compare(self, after, reported)
+        compare::compare(self, after, reported, None).changes
+    }
+
+    /// As [`compare`](Self::compare), until a deadline. Says whether it came to its end.
+    pub(crate) fn compare_until(
+        &self,
+        after: &Self,
+        reported: &[PathBuf],
+        deadline: Instant,
+    ) -> (Vec<Change>, bool) {
+        let compared = compare::compare(self, after, reported, Some(deadline));
+        (compared.changes, compared.is_complete)
     }
 
     /// Spells a path the way that [`Change::path`] does, so that a tool's word for a file can be matched with a change.

@@ -4,6 +4,10 @@ use crate::private_dir::PRIVATE;
 use crate::snapshot::{ActiveRun, ChangeKind, Snapshot, SnapshotOptions, again::Snapshots};
 use agentline_core::{Change, Disk, DiskChange};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long two snapshots may be compared.
+const COMPARISON: Duration = Duration::from_secs(5);
 
 /// The workspace as it was before a run.
 pub(crate) struct Before {
@@ -17,16 +21,20 @@ pub(crate) struct Before {
 }
 
 impl Before {
-    /// Looks at the workspace, whose links are resolved. `stores` are folders in which the agent keeps its sessions. Blocks.
+    /// Looks at the workspace, whose links are resolved, for at most `time`. `stores` are folders in which the agent keeps
+    /// its sessions. Blocks.
     pub(crate) fn look(
         snapshots: &Snapshots,
         cwd: &Path,
         runtime_dir: &Path,
         temp_dir: &Path,
         stores: &[PathBuf],
+        time: Duration,
     ) -> Self {
         let active = ActiveRun::enter_resolved(runtime_dir, cwd).ok();
         let options = SnapshotOptions::default();
+        let longest = options.max_time;
+        let options = options.max_time(time.min(longest));
         let own = stores.iter().map(|store| (store.clone(), ""));
         let own = own.chain([(runtime_dir.to_owned(), ""), (temp_dir.to_owned(), PRIVATE)]).collect();
         Self { cwd: cwd.to_owned(), snapshot: snapshots.take(cwd, &options), options, active, own }
@@ -70,7 +78,8 @@ impl Before {
             .map(|(said, path)| (said.clone(), self.snapshot.spell(path)))
             .collect();
         let said = |path: &String| disk.spelled.values().any(|spelled| spelled == path);
-        let changes = self.snapshot.compare(&after, &paths);
+        let deadline = Instant::now() + COMPARISON;
+        let (changes, is_complete) = self.snapshot.compare_until(&after, &paths, deadline);
         let own = if changes.is_empty() { Vec::new() } else { self.own_paths() };
         let is_own = |path: &String| own.iter().any(|own| path.starts_with(own)) && !said(path);
         disk.changes = changes.into_iter().map(into_core).filter(|change| !is_own(&change.path)).collect();
@@ -87,7 +96,7 @@ impl Before {
             .collect();
         disk.changes.extend(unchanged);
         disk.shared = self.active.is_some_and(ActiveRun::leave);
-        disk.unknown = self.snapshot.truncated() || after.truncated();
+        disk.unknown = self.snapshot.truncated() || after.truncated() || !is_complete;
         disk
     }
 }

@@ -28,8 +28,8 @@ pub(crate) fn run(args: &HostArgs) -> Result<u8, Stop> {
     let mut options = host::HostOptions::default();
     options.pool.max_processes = usize::from(args.processes);
     options.drain = args.drain;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let runtime = runtime.map_err(|error| Stop::failed(format!("could not start a thread: {error}")))?;
+    // A run that keeps one thread busy does not hold up the others.
+    let runtime = live::runtime(2)?;
     let served = runtime.block_on(host::serve(
         agentline,
         tokio::io::stdin(),

@@ -9,10 +9,11 @@ use crate::{
     stop::Stop,
     ui::Ui,
 };
-use agentline::{Event, PermissionMode, Problem, Tape};
+use agentline::{Event, PermissionMode, Problem, Record, Tape, TapePlayer};
 use clap::Args;
 use std::{
-    fs, io,
+    fs::File,
+    io::{self, BufRead, BufReader, Read},
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -26,6 +27,11 @@ Examples:
   agentline replay --as gemini run.tape.jsonl --write-program ./gemini
                                                 the same as a program that any tool can start
 ";
+
+/// A longer line is not of a tape: lines of agents are cut before.
+const LONGEST_LINE: u64 = 512 << 20;
+/// The longest tape that is read as a whole.
+const LONGEST_TAPE: u64 = 1 << 30;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -53,15 +59,16 @@ pub(crate) struct ReplayArgs {
 }
 
 pub(crate) fn run(ui: &mut Ui, args: &ReplayArgs) -> Result<u8, Stop> {
-    let tape = read(&args.tape)?;
     match (&args.stand_in, &args.write_program) {
-        (Some(agent), Some(program)) => stand_in::write_program(ui, &tape, agent, &args.tape, program),
-        (Some(agent), None) => stand_in::perform(ui, &tape, agent, args.real_time),
+        (Some(agent), Some(program)) => {
+            stand_in::write_program(ui, &read(&args.tape)?, agent, &args.tape, program)
+        }
+        (Some(agent), None) => stand_in::perform(ui, &read(&args.tape)?, agent, args.real_time),
         (None, _) => {
             let pace = if args.real_time { Pace::Recorded } else { Pace::AtOnce };
-            play(
+            play_file(
                 ui,
-                &tape,
+                &args.tape,
                 Telling {
                     output: args.output,
                     messages: args.messages,
@@ -102,35 +109,110 @@ impl Pace {
 
 /// Plays a tape in one of the forms of a run. Returns the exit code of the run.
 pub(crate) fn play(ui: &mut Ui, tape: &Tape, telling: Telling, pace: Pace) -> Result<u8, Stop> {
-    let mut renderer = Renderer::new(telling);
+    let mut show = Show::new(telling, pace);
     let mut shown: io::Result<()> = Ok(());
-    let mut code = None;
-    let mut at = 0;
     tape.records(|record| {
-        if shown.is_err() {
-            return;
+        if shown.is_ok() {
+            shown = show.record(ui, &record, tape.cancelled_by());
         }
-        if pace != Pace::AtOnce {
-            shown = ui.flush();
-            pace.wait(at, record.at_ms);
-            at = record.at_ms;
-        }
-        if let Event::Outcome { outcome } = &record.event {
-            code = Some(exit::of(outcome.verdict, tape.cancelled_by()));
-        }
-        shown = std::mem::replace(&mut shown, Ok(())).and_then(|()| renderer.record(ui, &record));
     })?;
     shown?;
-    ui.flush()?;
-    code.ok_or_else(|| {
-        Problem::new("TAPE", "holds no run").hint("record one with `agentline run --record FILE …`").into()
-    })
+    show.end(ui)
 }
 
+/// Plays the tape of a file, or of a pipe, line by line.
+fn play_file(ui: &mut Ui, path: &Path, telling: Telling, pace: Pace) -> Result<u8, Stop> {
+    let mut show = Show::new(telling, pace);
+    let mut lines = TapeLines::open(path)?;
+    let mut player = TapePlayer::new(&lines.next()?.unwrap_or_default())?;
+    while let Some(line) = lines.next()? {
+        for record in player.line(&line)? {
+            show.record(ui, &record, player.cancelled_by())?;
+        }
+    }
+    let cancelled_by = player.cancelled_by();
+    for record in player.finish()? {
+        show.record(ui, &record, cancelled_by)?;
+    }
+    show.end(ui)
+}
+
+/// A run that is shown as it is played.
+struct Show {
+    renderer: Renderer,
+    pace: Pace,
+    at: u64,
+    code: Option<u8>,
+}
+
+impl Show {
+    fn new(telling: Telling, pace: Pace) -> Self {
+        Self { renderer: Renderer::new(telling), pace, at: 0, code: None }
+    }
+
+    fn record(&mut self, ui: &mut Ui, record: &Record, cancelled_by: Option<i32>) -> io::Result<()> {
+        if self.pace != Pace::AtOnce {
+            ui.flush()?;
+            self.pace.wait(self.at, record.at_ms);
+            self.at = record.at_ms;
+        }
+        if let Event::Outcome { outcome } = &record.event {
+            self.code = Some(exit::of(outcome.verdict, cancelled_by));
+        }
+        self.renderer.record(ui, record)
+    }
+
+    fn end(self, ui: &mut Ui) -> Result<u8, Stop> {
+        ui.flush()?;
+        self.code.ok_or_else(|| {
+            Problem::new("TAPE", "holds no run")
+                .hint("record one with `agentline run --record FILE …`")
+                .into()
+        })
+    }
+}
+
+/// The lines of a tape, one at a time.
+struct TapeLines<'a> {
+    path: &'a Path,
+    from: BufReader<File>,
+}
+
+impl<'a> TapeLines<'a> {
+    fn open(path: &'a Path) -> Result<Self, Stop> {
+        let from = File::open(path).map_err(|error| unreadable(path, &error))?;
+        Ok(Self { path, from: BufReader::with_capacity(64 << 10, from) })
+    }
+
+    fn next(&mut self) -> Result<Option<String>, Stop> {
+        let mut line = Vec::new();
+        let read = (&mut self.from).take(LONGEST_LINE + 1).read_until(b'\n', &mut line);
+        let read = read.map_err(|error| unreadable(self.path, &error))?;
+        if read as u64 > LONGEST_LINE {
+            let problem =
+                Problem::new("TAPE", format!("has a line that is longer than {} MB", LONGEST_LINE >> 20));
+            return Err(problem.hint("record it again").into());
+        }
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        }
+        Ok((read > 0).then(|| String::from_utf8_lossy(&line).into_owned()))
+    }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Problem {
+    Problem::new("TAPE", format!("`{}` could not be read: {error}", path.display()))
+        .hint("record one with `agentline run --record FILE …`")
+}
+
+/// Reads a whole tape, for what needs all of it at once.
 fn read(path: &Path) -> Result<Tape, Stop> {
-    let text = fs::read(path).map_err(|error| {
-        let hint = "record one with `agentline run --record FILE …`";
-        Problem::new("TAPE", format!("`{}` could not be read: {error}", path.display())).hint(hint)
-    })?;
-    Ok(Tape::read(&String::from_utf8_lossy(&text))?)
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(LONGEST_TAPE + 1).read_to_end(&mut bytes));
+    read.map_err(|error| unreadable(path, &error))?;
+    if bytes.len() as u64 > LONGEST_TAPE {
+        let problem = Problem::new("TAPE", format!("is longer than {} MB", LONGEST_TAPE >> 20));
+        return Err(problem.hint("leave `--as` out to play it line by line").into());
+    }
+    Ok(Tape::read(&String::from_utf8_lossy(&bytes))?)
 }

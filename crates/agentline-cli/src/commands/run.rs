@@ -11,7 +11,10 @@ use crate::{
     stop::Stop,
     ui::Ui,
 };
-use agentline::{Agentline, Completer, Error, Judge, Layer, Run, RunOptions, RunRequest};
+use agentline::{
+    Agentline, Completer, Error, Failure, Judge, Kind, Layer, Outcome, Record, Run, RunOptions, RunRequest,
+    Verdict, Who,
+};
 use clap::Args;
 use serde_json::{Map, Number, Value};
 use std::path::PathBuf;
@@ -175,7 +178,14 @@ pub(crate) struct RunArgs {
 
 pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, Stop> {
     let read = || Setup::read(args.cwd.as_deref(), Some(Layer::flags(args.table())));
-    let mut setup = read()?;
+    let mut setup = match read() {
+        Err(Stop::Failed(message)) => {
+            let hint = "change to a directory that exists and that you may read".into();
+            let mut renderer = Renderer::new(Telling::plain(args.output));
+            return show_failure(ui, &mut renderer, &RunRequest::default(), message, hint);
+        }
+        read => read?,
+    };
     let mut config = setup.config()?;
     if let Some(changed) = setup.changed_trust(&config)
         && trust::ask_again(ui, changed)?
@@ -196,10 +206,13 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, Stop> {
         value_only: request.extract_json,
     };
     let mut renderer = Renderer::new(telling);
-    live::start(|| async {
+    let asked = request.clone();
+    let mut has_begun = false;
+    let done = live::start(|| async {
         let mut completer = Completer::new(&agentline, &request.prompt);
         let (judge, desk) = question::at_terminal(&request).unzip();
         let mut live = Live::begin(begin(ui, &agentline, request, args.warm, judge)).await?.asking(desk);
+        has_begun = true;
         completer.begun(&live.run);
         renderer.complete_by(&completer);
         if let Some(launched) = live.run.launched() {
@@ -210,7 +223,38 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, Stop> {
             }
         }
         live.show(ui, &mut renderer).await
-    })
+    });
+    match done {
+        Err(Stop::Failed(message)) if !has_begun => {
+            let hint = "`agentline doctor` checks what a run needs".into();
+            show_failure(ui, &mut renderer, &asked, message, hint)
+        }
+        Err(Stop::Unable { message, hint }) if !has_begun => {
+            show_failure(ui, &mut renderer, &asked, message, hint)
+        }
+        done => done,
+    }
+}
+
+/// Shows a run that could not begin, as the outcome of one that failed. Returns the exit code.
+fn show_failure(
+    ui: &mut Ui,
+    renderer: &mut Renderer,
+    request: &RunRequest,
+    message: String,
+    hint: String,
+) -> Result<u8, Stop> {
+    let mut who = Who::default();
+    who.agent.clone_from(&request.agent);
+    who.model.clone_from(&request.model);
+    who.name.clone_from(&request.name);
+    who.cwd = request.working_dir.as_ref().map_or_else(String::new, |dir| dir.to_string_lossy().into_owned());
+    let failure = Failure::new(Kind::Spawn, message).hint(hint);
+    let outcome = Outcome::not_begun(&who, Verdict::Failed, failure);
+    renderer.begin(ui);
+    renderer.record(ui, &Record::last((0, 0), Box::new(outcome)))?;
+    ui.flush()?;
+    Ok(exit::FAILED)
 }
 
 /// Starts the run: on the pool's daemon where that was asked for and there is one, else here.

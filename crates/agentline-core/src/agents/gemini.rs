@@ -57,6 +57,7 @@ static CARD: Card = Card::new(
 .provider("gemini-cli")
 .instructions(&["GEMINI.md"])
 .project_files(&[".gemini", ".agents", ".env"])
+.command_dirs(&["gemini-shell-"])
 .home_page("https://github.com/google-gemini/gemini-cli");
 
 /// What the name `gemini_acp` stands for: Gemini CLI as an adapter over ACP, with the adapter's own defaults.

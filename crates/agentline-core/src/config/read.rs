@@ -13,6 +13,9 @@ use std::{path::PathBuf, time::Duration};
 /// No time is longer: clocks add times, and the largest numbers are past what they can hold.
 const LONGEST_TIME: Duration = Duration::from_secs(100 * 366 * 86_400);
 
+/// The last second of the year 9999: no calendar of ours goes further.
+pub(crate) const LAST_MOMENT: f64 = 253_402_300_799.0;
+
 /// What the readers accept, in words for the documentation, by the reader's name.
 pub(super) const KINDS: &[(&str, &str)] = &[
     ("text", "text"),
@@ -197,6 +200,12 @@ pub(super) fn moment(given: &Given<'_>, findings: &mut Findings) -> Option<f64> 
         _ => None,
     };
     match read.filter(|seconds| seconds.is_finite() && *seconds > 0.0) {
+        Some(seconds) if seconds > LAST_MOMENT => findings.refuse(
+            given
+                .problem(format!("{} must not be later than the year 9999", given.name))
+                .value(given.shown())
+                .hint("write it as `2030-01-01T00:00:00Z`, or leave it out for no deadline"),
+        ),
         Some(seconds) => Some(seconds),
         None => findings.refuse(
             given

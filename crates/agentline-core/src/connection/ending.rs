@@ -16,6 +16,8 @@ impl Connection {
             // The answer is there, but whether it is what was wanted shall not be asked any more.
             Stage::Ended(_) if run.wants_review() => run.seen.stop = Some(Stop::Cancel(signal)),
             Stage::Ended(_) => run.hurried = true,
+            // Its result is known; only the look at the disk is cut short.
+            Stage::Settling(_) => run.in_haste = true,
             _ => self.stop(id, Stop::Cancel(signal), here, out),
         }
     }

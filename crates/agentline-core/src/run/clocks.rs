@@ -1,14 +1,16 @@
 //! How long a run may be silent, and what it says when that was too long.
 
 use super::{Run, Stage};
-use crate::{Clock, Millis};
+use crate::{Clock, Millis, Stop};
 
 /// How long a tool that is still open may take to report after the answer.
 const TOOL_QUIET: Millis = 500;
 /// However often it is broken, the silence after an answer is not waited for any longer.
 const QUIET_CAP: Millis = 30_000;
 /// How long the shell may take to look at the disk.
-const SETTLE: Millis = 60_000;
+const SETTLE: Millis = 30_000;
+/// The same for a run that the caller has cancelled.
+const HURRIED_SETTLE: Millis = 5_000;
 
 impl Run {
     /// The next moment at which silence would mean something, and what.
@@ -29,7 +31,8 @@ impl Run {
 
     fn deadline_of_stage(&self) -> Option<(Millis, Clock)> {
         let clocks = &self.order.clocks;
-        let whole = (self.begun + clocks.run + self.waited, Clock::Run);
+        let run = clocks.run.saturating_sub(clocks.spent).max(1);
+        let whole = (self.begun + run + self.waited, Clock::Run);
         let earlier = |a: (Millis, Clock), b: (Millis, Clock)| if b.0 < a.0 { b } else { a };
         match self.stage {
             Stage::Starting | Stage::Going if self.asked_at.is_some() => {
@@ -60,7 +63,11 @@ impl Run {
                 Some(((silent_since + quiet).min(since + most), Clock::Quiet))
             }
             Stage::Reviewing => Some(whole),
-            Stage::Settling(since) => Some((since + SETTLE, Clock::Answer)),
+            Stage::Settling(since) => {
+                let is_cancelled = self.in_haste || matches!(self.seen.stop, Some(Stop::Cancel(_)));
+                let limit = if is_cancelled { HURRIED_SETTLE } else { SETTLE };
+                Some((since + limit, Clock::Answer))
+            }
             Stage::Over => None,
         }
     }

@@ -1,1 +1,10 @@
 //! No file, schema or answer outruns the timeout of a run.
+
+#[path = "hostile_input/machine.rs"]
+mod machine;
+#[path = "hostile_input/output.rs"]
+mod output;
+#[path = "hostile_input/user.rs"]
+mod user;
+#[path = "hostile_input/workspace.rs"]
+mod workspace;

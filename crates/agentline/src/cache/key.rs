@@ -11,6 +11,7 @@ use crate::{
     options::RunOptions,
     pool::key::PRIVATE,
     ready::{Asked, NO_SESSION},
+    regular_file::read_regular,
     run::Launched,
     snapshot::prints::Prints,
 };
@@ -28,6 +29,8 @@ const FORMAT: u32 = 1;
 const WORKSPACE: &str = "/agentline-workspace";
 /// A file of instructions is not longer.
 const LONGEST_INSTRUCTIONS: u64 = 1 << 20;
+/// A file that goes with a prompt is not larger.
+const LARGEST_INPUT: u64 = 1 << 30;
 
 /// Variables that differ from one terminal or sign-in to the next and say nothing to an agent; a trailing `*` is a prefix.
 const VOLATILE: &[&str] = &[
@@ -109,6 +112,7 @@ fn why_not(request: &RunRequest, options: &RunOptions, impure: bool) -> Option<&
         (request.resume.is_some(), "it goes on with a stored session"),
         (request.session_id.is_some(), "it names its session"),
         (request.record.is_some(), "it records a tape"),
+        (reads_pipe(request), "it reads a pipe or a device"),
     ];
     let unless = [
         (options.tools.as_ref().is_some_and(|tools| !tools.is_empty()), "it has functions of the program"),
@@ -117,6 +121,12 @@ fn why_not(request: &RunRequest, options: &RunOptions, impure: bool) -> Option<&
     ];
     let unless = unless.into_iter().filter(|_| !impure);
     never.into_iter().chain(unless).find(|(is_so, _)| *is_so).map(|(_, reason)| reason)
+}
+
+/// Whether a file that the request names can be read only once.
+fn reads_pipe(request: &RunRequest) -> bool {
+    let mut named = request.attachments.iter().chain(&request.prompt_file).chain(&request.output_schema);
+    named.any(|path| path.metadata().is_ok_and(|found| !found.is_file()))
 }
 
 fn with_launch(inner: &Inner, mut asked: Asked, options: &RunOptions, impure: bool) -> Result<Answer, Error> {
@@ -177,7 +187,7 @@ fn write_request(inner: &Inner, asked: &Asked, options: &RunOptions, text: &mut 
     for file in files {
         text.bytes(file.file_name().unwrap_or_default().as_encoded_bytes());
         // One that cannot be read ends the run before it begins.
-        text.bytes(&fs::read(inner.here.cwd.join(&file)).unwrap_or_default());
+        text.bytes(&read_regular(&inner.here.cwd.join(&file), LARGEST_INPUT).unwrap_or_default());
     }
     let schema = options.schema.as_ref().map(|schema| schema.document().to_string());
     // Writing to a digest cannot fail.
@@ -237,7 +247,7 @@ fn write_instructions(asked: &Asked, launch: &Launch, home: &Path, text: &mut Di
         let is_short = |about: &fs::Metadata| about.is_file() && about.len() <= LONGEST_INSTRUCTIONS;
         if path.metadata().is_ok_and(|about| is_short(&about)) {
             text.bytes(path.as_os_str().as_encoded_bytes());
-            text.bytes(&fs::read(&path).unwrap_or_default());
+            text.bytes(&read_regular(&path, LONGEST_INSTRUCTIONS).unwrap_or_default());
         }
     }
 }

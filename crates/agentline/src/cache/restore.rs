@@ -7,6 +7,7 @@ use super::{
 use crate::{
     agentline::Inner,
     digest::{Digester, hex},
+    regular_file::read_regular,
     snapshot::{ActiveRun, prints::Prints},
 };
 use std::{
@@ -78,7 +79,7 @@ pub(super) fn found(path: &Path) -> io::Result<(Changed, Vec<u8>)> {
         about => about?,
     };
     let (what, content) = match about.file_type() {
-        kind if kind.is_file() => (What::File, fs::read(path)?),
+        kind if kind.is_file() => (What::File, read_regular(path, u64::MAX)?),
         kind if kind.is_symlink() => (What::Link, fs::read_link(path)?.into_os_string().into_encoded_bytes()),
         _ => return Err(io::ErrorKind::InvalidInput.into()),
     };

@@ -3,6 +3,7 @@
 
 use super::entry::Entry;
 use crate::private_dir;
+use crate::regular_file::read_regular;
 use serde::Serialize;
 use std::{
     collections::HashMap,
@@ -18,6 +19,8 @@ const MOST_MB: u64 = 1024;
 const MARK: Duration = Duration::from_secs(60);
 /// A half-written entry is this old when whoever wrote it is dead.
 const ABANDONED: Duration = Duration::from_secs(3600);
+/// An entry is not larger than a cache that was given much room.
+const LARGEST_ENTRY: u64 = 4 << 30;
 const ENDING: &str = "run";
 /// How often an entry is written again when its folder vanished.
 const TRIES: u32 = 20;
@@ -72,7 +75,7 @@ impl Store {
     /// The entry of a key. One that is damaged is removed.
     pub(super) fn get(&self, key: &str) -> Option<Entry> {
         let path = self.path(key);
-        let bytes = fs::read(&path).ok()?;
+        let bytes = read_regular(&path, LARGEST_ENTRY).ok()?;
         let Some(entry) = Entry::decode(bytes, key) else {
             self.remove(key);
             return None;

@@ -3,9 +3,11 @@
 use super::messages::{DaemonStatus, FromDaemon, RunOrder, ToDaemon, VERSION};
 use crate::{
     agentline::Agentline,
+    bounded_lines::BoundedLines,
     detect::Here,
     error::Error,
     link::{Bell, Driven, link},
+    ready::{not_ready_in_time, preparation_time, stopped_before},
     run::Run,
 };
 use agentline_core::{
@@ -13,20 +15,28 @@ use agentline_core::{
 };
 use std::{fmt, path::PathBuf, time::Duration};
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    io::AsyncWriteExt,
     net::{
         UnixStream,
         unix::{OwnedReadHalf, OwnedWriteHalf},
     },
+    time::Instant,
 };
 
 /// How long a daemon may take to say hello.
 const GREETING: Duration = Duration::from_secs(2);
 
+/// A longer line is not read. Events hold lines of agents, which may be long.
+const LONGEST_LINE: usize = 512 << 20;
+/// How long the daemon may take to end a run whose time is over or that was cancelled.
+const GRACE: Duration = Duration::from_secs(60);
+/// The end of a run whose time is past what a clock can hold.
+const LONGEST: Duration = Duration::from_secs(100 * 366 * 86_400);
+
 /// A connection to the daemon.
 #[derive(Debug)]
 pub struct Client {
-    lines: Lines<BufReader<OwnedReadHalf>>,
+    lines: BoundedLines<OwnedReadHalf>,
     write: OwnedWriteHalf,
 }
 
@@ -80,7 +90,7 @@ impl Client {
             return Err(NoDaemon::NotOurs(socket));
         }
         let (read, write) = stream.into_split();
-        let mut client = Self { lines: BufReader::new(read).lines(), write };
+        let mut client = Self { lines: BoundedLines::new(read, LONGEST_LINE), write };
         match tokio::time::timeout(GREETING, client.hear()).await {
             Ok(Some(FromDaemon::Hello { version, .. })) => Ok((client, version)),
             _ => Err(silent()),
@@ -143,9 +153,15 @@ impl Client {
             prices: (*inner.prices != PriceTable::built_in()).then(|| PriceTable::clone(&inner.prices)),
             request,
         };
+        let asked = order.request.clone();
+        let time = preparation_time(&asked).min(LONGEST);
         let lost = || Error::io("reach", "the pool")(std::io::ErrorKind::ConnectionAborted.into());
         self.say(&ToDaemon::Run(Box::new(order))).await.map_err(|_| lost())?;
-        let line = self.lines.next_line().await.ok().flatten().ok_or_else(lost)?;
+        let end = Instant::now() + time + GRACE;
+        let line = match tokio::time::timeout_at(end, self.next_line()).await {
+            Ok(line) => line.ok_or_else(lost)?,
+            Err(_) => return Ok(Run::over(not_ready_in_time(&asked))),
+        };
         let (run_id, launched) = match serde_json::from_str(&line) {
             Ok(FromDaemon::Begun { run_id, launched }) => (run_id, launched),
             Ok(FromDaemon::Usage(problems)) => return Err(Problems(problems).into()),
@@ -161,26 +177,33 @@ impl Client {
         let bell = Bell::default();
         let (driven, held) = link(Bell::clone(&bell));
         who.run_id.clone_from(&run_id);
-        tokio::spawn(self.hand_on(driven, bell, who));
+        tokio::spawn(self.hand_on(driven, bell, who, end));
         Ok(Run::new(run_id, held, launched))
     }
 
     /// Hands events on until the outcome, and a stop back.
-    async fn hand_on(mut self, link: Driven, bell: Bell, mut who: Who) {
+    async fn hand_on(mut self, link: Driven, bell: Bell, mut who: Who, mut end: Instant) {
         let mut session = None;
+        let mut stopped = None;
         loop {
             let line = tokio::select! {
-                line = self.lines.next_line(), if !link.is_full() => line,
+                line = self.next_line(), if !link.is_full() => line,
                 () = bell.notified() => {
-                    if let Some(signal) = link.stop()
-                        && self.say(&ToDaemon::Cancel(signal)).await.is_err()
-                    {
-                        break;
+                    if let Some(signal) = link.stop() {
+                        stopped = Some(signal);
+                        end = end.min(Instant::now() + GRACE);
+                        if self.say(&ToDaemon::Cancel(signal)).await.is_err() {
+                            break;
+                        }
                     }
                     continue;
                 }
+                // A slow reader of ours is not the daemon's fault.
+                () = tokio::time::sleep_until(end), if !link.is_full() => {
+                    return link.finish(silent_pool(&who, session, stopped));
+                }
             };
-            let Ok(Some(line)) = line else { break };
+            let Some(line) = line else { break };
             match Record::from_line(&line) {
                 Some(Record { event: Event::Outcome { outcome }, .. }) => return link.finish(*outcome),
                 Some(record) => {
@@ -200,6 +223,10 @@ impl Client {
         link.finish(outcome);
     }
 
+    async fn next_line(&mut self) -> Option<String> {
+        String::from_utf8(self.lines.next().await.ok()??.whole()?).ok()
+    }
+
     async fn say(&mut self, message: &ToDaemon) -> std::io::Result<()> {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
@@ -207,9 +234,22 @@ impl Client {
     }
 
     async fn hear(&mut self) -> Option<FromDaemon> {
-        let line = self.lines.next_line().await.ok()??;
-        serde_json::from_str(&line).ok()
+        serde_json::from_str(&self.next_line().await?).ok()
     }
+}
+
+/// The daemon did not end the run in time.
+fn silent_pool(who: &Who, session: Option<String>, stopped: Option<i32>) -> Outcome {
+    let hint = "`agentline pool stop` ends the pool; the next run starts its own agent";
+    let mut outcome = match stopped {
+        Some(signal) => stopped_before(who, signal),
+        None => {
+            let failure = Failure::new(Kind::TimeoutRun, "the pool did not end the run in time").hint(hint);
+            Outcome::not_begun(who, Verdict::TimedOut, failure)
+        }
+    };
+    outcome.session_id = session;
+    outcome
 }
 
 /// Whose run it is, by its own word.

@@ -3,6 +3,7 @@
 use super::messages::{DaemonStatus, FromDaemon, RunOrder, ToDaemon, VERSION};
 use crate::{
     agentline::Agentline,
+    bounded_lines::{BoundedLine, BoundedLines},
     detect::Here,
     error::Error,
     options::RunOptions,
@@ -20,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    io::AsyncWriteExt,
     net::{
         UnixListener, UnixStream,
         unix::{OwnedReadHalf, OwnedWriteHalf},
@@ -28,6 +29,8 @@ use tokio::{
     sync::{Notify, watch},
 };
 
+/// A longer line is no request: prompts and environments are shorter.
+const LONGEST_LINE: usize = 128 << 20;
 /// How often it is looked whether there is nothing to do any more.
 const PACE: Duration = Duration::from_millis(500);
 
@@ -166,14 +169,19 @@ struct Daemon {
 impl Daemon {
     async fn serve(self: Arc<Self>, stream: UnixStream) {
         let (read, mut write) = stream.into_split();
-        let mut lines = BufReader::new(read).lines();
+        let mut lines = BoundedLines::new(read, LONGEST_LINE);
         let hello = FromDaemon::Hello { version: VERSION.into(), pid: std::process::id() };
         if say(&mut write, &hello).await.is_err() {
             return;
         }
         // A caller that is gone or talks nonsense is nobody's loss.
-        while let Ok(Some(line)) = lines.next_line().await {
-            let done = match serde_json::from_str(&line) {
+        while let Ok(Some(line)) = lines.next().await {
+            let BoundedLine::Whole(line) = line else {
+                let why = format!("the request is longer than {} MB", LONGEST_LINE >> 20);
+                let _ = say(&mut write, &FromDaemon::Failed(why)).await;
+                return;
+            };
+            let done = match serde_json::from_slice(&line) {
                 Ok(ToDaemon::Run(order)) => return self.run(*order, lines, write).await,
                 Ok(ToDaemon::Status) => say(&mut write, &FromDaemon::Status(Box::new(self.status()))).await,
                 Ok(ToDaemon::Stop) => {
@@ -202,12 +210,7 @@ impl Daemon {
         }
     }
 
-    async fn run(
-        &self,
-        order: RunOrder,
-        mut lines: Lines<BufReader<OwnedReadHalf>>,
-        mut write: OwnedWriteHalf,
-    ) {
+    async fn run(&self, order: RunOrder, mut lines: BoundedLines<OwnedReadHalf>, mut write: OwnedWriteHalf) {
         let _at_work = AtWork::begin(&self.work);
         let mut agentline = Agentline::new(order.here())
             .supervisor(self.options.supervisor.clone())
@@ -253,9 +256,10 @@ impl Daemon {
                         return;
                     }
                 }
-                line = lines.next_line(), if listens => match line {
+                line = lines.next(), if listens => match line {
                     Ok(Some(line)) => {
-                        if let Ok(ToDaemon::Cancel(signal)) = serde_json::from_str(&line) {
+                        let line = line.whole().unwrap_or_default();
+                        if let Ok(ToDaemon::Cancel(signal)) = serde_json::from_slice(&line) {
                             canceller.cancel_by(signal);
                         }
                     }

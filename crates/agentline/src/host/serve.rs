@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     agentline::Agentline,
+    bounded_lines::{BoundedLine, BoundedLines},
     pool::{Pool, PoolOptions},
 };
 use agentline_core::Problem;
@@ -25,7 +26,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader},
+    io::{AsyncRead, AsyncWrite},
     sync::mpsc,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -127,13 +128,17 @@ pub async fn serve(
         done
     });
     let work = TaskTracker::new();
-    let mut lines = Lines { from: BufReader::new(read), line: Vec::new() };
+    let mut lines = BoundedLines::new(read, LONGEST_LINE);
     let mut stop = std::pin::pin!(stop);
     let (mut finish, mut stopped) = (false, false);
     loop {
         tokio::select! {
             line = lines.next() => match line {
-                Ok(Some(line)) => host.take(line, &work),
+                Ok(Some(BoundedLine::Whole(line))) => host.take(line, &work),
+                Ok(Some(BoundedLine::TooLong(line))) => {
+                    let message = format!("the line is longer than {} MB", LONGEST_LINE >> 20);
+                    host.refuse(&asker(&line), RpcError::new(RpcError::PARSE, message));
+                }
                 Ok(None) | Err(_) => {
                     finish = options.drain;
                     break;
@@ -177,38 +182,6 @@ pub async fn serve(
         () = given_up => {
             writer.abort();
             Ok(())
-        }
-    }
-}
-
-/// Lines of a host, whatever bytes they hold.
-struct Lines<R> {
-    from: BufReader<R>,
-    line: Vec<u8>,
-}
-
-impl<R: AsyncRead + Unpin> Lines<R> {
-    /// The next line; what of it came before the wait was given up is kept.
-    async fn next(&mut self) -> std::io::Result<Option<Vec<u8>>> {
-        loop {
-            let (found, used) = {
-                let bytes = self.from.fill_buf().await?;
-                if bytes.is_empty() {
-                    let rest = std::mem::take(&mut self.line);
-                    return Ok(Some(rest).filter(|rest| !rest.is_empty()));
-                }
-                let end = memchr::memchr(b'\n', bytes);
-                self.line.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
-                (end.is_some(), end.map_or(bytes.len(), |end| end + 1))
-            };
-            self.from.consume(used);
-            if self.line.len() > LONGEST_LINE {
-                // It is told as a line that cannot be read; the rest of it will be another.
-                return Ok(Some(std::mem::take(&mut self.line)));
-            }
-            if found {
-                return Ok(Some(std::mem::take(&mut self.line)));
-            }
         }
     }
 }

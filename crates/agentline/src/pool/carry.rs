@@ -11,7 +11,7 @@ use crate::{
     gear::Served,
     link::{Bell, Came, Driven, Held},
     live::LiveHandle,
-    ready::{Trip, not_started, stopped_before},
+    ready::{Trip, not_ready_in_time, not_started, stopped_before},
     seat::Tell,
 };
 use agentline_core::{Event, Failure, Kind, Millis, Outcome, Record, Verdict, Want};
@@ -139,7 +139,14 @@ impl Carrier {
             Some(made) => made,
             None => {
                 let (wanted, home) = (Arc::clone(&self.wanted), Arc::clone(&place.live.agent_home));
-                self.agentline.blocking(move |inner| trip(inner, &wanted, &home).map(Box::new)).await
+                let work = move |inner: &Inner| trip(inner, &wanted, &home).map(Box::new);
+                match self.agentline.blocking_within(self.patience(begun), work).await {
+                    Some(made) => made,
+                    None => {
+                        let request = &self.wanted.asked.plan.request;
+                        return Tried::Over(Box::new(not_ready_in_time(request)));
+                    }
+                }
             }
         };
         let mut trip = match made {

@@ -32,6 +32,8 @@ use std::time::Duration;
 mod error;
 #[cfg(unix)]
 mod kill;
+#[cfg(unix)]
+mod killer;
 #[cfg(target_os = "linux")]
 #[path = "linux.rs"]
 mod os;
@@ -58,8 +60,10 @@ mod unix;
 mod wire;
 
 pub use error::SpawnError;
+#[cfg(unix)]
+pub(crate) use killer::Killer;
 #[cfg(windows)]
-pub(crate) use os::{Census, Sweeper};
+pub(crate) use os::{Census, Killer, Sweeper};
 #[cfg(unix)]
 pub(crate) use sweep::{Census, Sweeper};
 
@@ -324,6 +328,11 @@ impl Process {
     /// Finds and ends what one run leaves behind while the agent lives on.
     pub(crate) fn sweeper(&self) -> Sweeper {
         self.tree.sweeper()
+    }
+
+    /// Kills the tree from any thread.
+    pub(crate) fn killer(&self) -> Killer {
+        self.tree.killer()
     }
 
     /// What is known of the end, once [`next`](Self::next) has told of the exit.

@@ -12,6 +12,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::kill::Hunt;
+use super::killer::Killer;
 use super::supervisor;
 use super::sweep::Sweeper;
 use super::wire::{REPORT, Report};
@@ -81,6 +82,16 @@ impl Tree {
         match self {
             Self::Supervised(tree) => Sweeper::new([tree.pid, tree.supervisor.id()], None),
             Self::Alone(tree) => Sweeper::new([tree.pid], Some(tree.hunt.mark().to_owned())),
+        }
+    }
+
+    pub(super) fn killer(&self) -> Killer {
+        match self {
+            Self::Supervised(tree) => {
+                let socket = tree.socket.get_ref().try_clone().ok();
+                Killer::new(socket.map(|socket| (tree.supervisor.id(), socket)), &tree.mark)
+            }
+            Self::Alone(tree) => Killer::new(None, tree.hunt.mark()),
         }
     }
 

@@ -35,6 +35,20 @@ pub(crate) struct Census;
 #[derive(Debug, Clone)]
 pub(crate) struct Sweeper;
 
+/// Kills an agent and all that it started, from any thread.
+#[derive(Debug)]
+pub(crate) struct Killer(Option<OwnedHandle>);
+
+impl Killer {
+    /// Kills the tree.
+    pub(crate) fn kill(&self) {
+        if let Some(job) = &self.0 {
+            // SAFETY: the handle is open.
+            unsafe { TerminateJobObject(job.as_raw_handle(), KILLED) };
+        }
+    }
+}
+
 impl Sweeper {
     pub(crate) fn census(&self) -> Census {
         Census
@@ -105,6 +119,10 @@ impl Tree {
 
     pub(super) fn sweeper(&self) -> Sweeper {
         Sweeper
+    }
+
+    pub(super) fn killer(&self) -> Killer {
+        Killer(self.job.try_clone().ok())
     }
 
     pub(super) const fn pid(&self) -> u32 {

@@ -1,6 +1,6 @@
 //! The one place that knows which crate validates: `boon`.
 
-use super::say;
+use super::{depth, say};
 use agentline_core::{Problem, Problems};
 use boon::{CompileError, Compiler, Draft, SchemaIndex, Schemas, UrlLoader, ValidationError};
 use serde_json::Value;
@@ -18,6 +18,14 @@ pub(super) struct Compiled {
 impl Compiled {
     /// Makes a schema ready, or says what is wrong with it.
     pub(super) fn new(document: &Value) -> Result<Self, Problems> {
+        if !depth::is_bounded(document) {
+            let message = format!("nests references and alternatives more than {} deep", depth::DEEPEST);
+            return Err(Problem::new(super::KEY, message).hint("make the schema flatter").into());
+        }
+        depth::with_stack(|| Self::compile(document))
+    }
+
+    fn compile(document: &Value) -> Result<Self, Problems> {
         let mut compiler = Compiler::new();
         compiler.set_default_draft(Draft::V2020_12);
         compiler.use_loader(Box::new(Nothing));
@@ -30,7 +38,9 @@ impl Compiled {
 
     /// Holds a value against the schema. Places in it are told from `at` on.
     pub(super) fn check(&self, value: &Value, at: &str) -> Result<(), Vec<String>> {
-        self.schemas.validate(value, self.index).map_err(|error| say::sentences(&error, value, at))
+        depth::with_stack(|| {
+            self.schemas.validate(value, self.index).map_err(|error| say::sentences(&error, value, at))
+        })
     }
 }
 

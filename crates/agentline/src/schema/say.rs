@@ -7,6 +7,8 @@ use std::fmt::{Display, Write};
 
 /// More sentences than these help nobody.
 const MOST_SENTENCES: usize = 20;
+/// More errors than these are not counted.
+const MOST_COUNTED: usize = 100_000;
 /// The longest sentence, in characters.
 const LONGEST_SENTENCE: usize = 600;
 /// How much of a value is shown.
@@ -18,12 +20,33 @@ const MOST_ALTERNATIVES: usize = 6;
 pub(super) fn sentences(error: &ValidationError<'_, '_>, root: &Value, at: &str) -> Vec<String> {
     let mut found = Vec::new();
     tell(error, root, at, &mut found);
-    let more = found.len().saturating_sub(MOST_SENTENCES);
+    let is_cut = found.len() > MOST_SENTENCES;
     found.truncate(MOST_SENTENCES);
-    if more > 0 {
+    if is_cut {
+        let more = count(error).saturating_sub(MOST_SENTENCES);
         found.push(format!("and {more} more"));
     }
     found
+}
+
+/// How many sentences all errors would take, up to a number that helps nobody any more.
+fn count(error: &ValidationError<'_, '_>) -> usize {
+    if is_told_as_one(error) {
+        return 1;
+    }
+    let mut all = 0;
+    for cause in &error.causes {
+        all += count(cause);
+        if all > MOST_COUNTED {
+            return MOST_COUNTED;
+        }
+    }
+    all
+}
+
+/// Whether an error is one sentence; any other is told by its causes.
+fn is_told_as_one(error: &ValidationError<'_, '_>) -> bool {
+    error.causes.is_empty() || matches!(error.kind, ErrorKind::AnyOf | ErrorKind::OneOf(None))
 }
 
 /// A sentence of bounded length.
@@ -32,8 +55,11 @@ pub(super) fn bounded(sentence: &str) -> String {
 }
 
 fn tell(error: &ValidationError<'_, '_>, root: &Value, at: &str, found: &mut Vec<String>) {
+    if found.len() > MOST_SENTENCES {
+        return;
+    }
     let alternatives = matches!(error.kind, ErrorKind::AnyOf | ErrorKind::OneOf(None));
-    if !alternatives && !error.causes.is_empty() {
+    if !is_told_as_one(error) {
         error.causes.iter().for_each(|cause| tell(cause, root, at, found));
         return;
     }
@@ -49,6 +75,10 @@ fn none_of(error: &ValidationError<'_, '_>, root: &Value, at: &str) -> String {
     let value = root.pointer(&error.instance_location.to_string()).unwrap_or(&Value::Null);
     let mut text = format!("expected one of {} alternatives, found {}", error.causes.len(), shown(value));
     for (i, cause) in error.causes.iter().take(MOST_ALTERNATIVES).enumerate() {
+        if text.len() > 4 * LONGEST_SENTENCE {
+            // The rest would be cut off. Alternatives of alternatives would be told without end.
+            break;
+        }
         let mut wrong = Vec::new();
         tell(cause, root, at, &mut wrong);
         let _ = write!(text, "; ({}) {}", i + 1, wrong.join(", "));

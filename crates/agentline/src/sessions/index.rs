@@ -3,6 +3,7 @@
 
 use super::scan::Stamp;
 use crate::private_dir;
+use crate::regular_file::read_regular;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use std::{
@@ -14,6 +15,8 @@ use std::{
 
 /// Changes with every change of what is written, or of how sessions are read.
 const FORMAT: u32 = 2;
+/// A larger index is not one of ours.
+const LARGEST: u64 = 1 << 30;
 
 /// The index, as it is in memory during one call.
 #[derive(Default)]
@@ -56,8 +59,9 @@ impl Index {
     /// Reads the index; without a path, there is none.
     pub(super) fn open(path: Option<&Path>) -> Self {
         let mut index = Self { path: path.map(Path::to_owned), ..Self::default() };
-        let text =
-            path.and_then(|path| std::fs::read(path).ok()).and_then(|bytes| String::from_utf8(bytes).ok());
+        let text = path
+            .and_then(|path| read_regular(path, LARGEST).ok())
+            .and_then(|bytes| String::from_utf8(bytes).ok());
         index.text = text.unwrap_or_default();
         let mut lines = index.text.split_inclusive('\n');
         let header = lines.next().and_then(|line| serde_json::from_str::<Header>(line).ok());

@@ -1,12 +1,11 @@
 //! The list of sessions, newest first.
 
 use super::{Filter, Store, find::Place, gather::Stored};
-use crate::{Error, look::DiskLook};
+use crate::{Error, look::DiskLook, regular_file::open_regular};
 use agentline_core::{CostSource, LedgerRow, PriceTable, RootForm, SessionInfo};
 use serde::{Serialize, Serializer};
 use std::{
     collections::{BTreeMap, HashSet},
-    fs::File,
     io::{self, Read},
     path::Path,
 };
@@ -80,7 +79,7 @@ impl Store {
 fn looks_like_a_database(path: &Path) -> io::Result<()> {
     const BEGINNING: &[u8] = b"SQLite format 3\0";
     let mut head = Vec::new();
-    File::open(path)?.take(BEGINNING.len() as u64).read_to_end(&mut head)?;
+    open_regular(path, u64::MAX)?.take(BEGINNING.len() as u64).read_to_end(&mut head)?;
     match head.is_empty() || head == BEGINNING {
         true => Ok(()),
         false => Err(io::Error::new(io::ErrorKind::InvalidData, "it is no database")),

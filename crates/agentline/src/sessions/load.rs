@@ -5,12 +5,14 @@ use super::{
     database::Databases,
     find::{Found, Part, Place},
 };
-use crate::Error;
+use crate::{Error, regular_file::open_regular};
 use agentline_core::{Agent, Damage, Entry, RawJson, SavedForm, SavedSession, SessionFold, SessionInfo};
-use std::{collections::HashMap, fs::File, io::Read, path::Path};
+use std::{collections::HashMap, io::Read, path::Path};
 
 /// How much of a file its agent and form are known by.
 pub(super) const HEAD: usize = 64 * 1024;
+/// A larger file is not read: its messages would not fit into memory.
+const LARGEST: u64 = 2 << 30;
 /// What is said of a line with bytes that are no text.
 pub(super) const NOT_UTF8: &str = "holds bytes that are not UTF-8; they are shown as U+FFFD";
 
@@ -108,17 +110,17 @@ pub(super) fn read(
 /// The content of a file, in memory that is as big as it.
 pub(super) fn bytes_of(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let mut file = File::open(path)?;
+    let file = open_regular(path, LARGEST)?;
     let size = file.metadata().map_or(0, |m| m.len());
     bytes.try_reserve_exact(usize::try_from(size).unwrap_or(0).saturating_add(1))?;
-    file.read_to_end(&mut bytes)?;
+    file.take(LARGEST).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
 /// The beginning of a file, as much as its agent and form are known by.
 pub(super) fn head_of(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut head = Vec::new();
-    File::open(path)?.take(HEAD as u64).read_to_end(&mut head)?;
+    open_regular(path, u64::MAX)?.take(HEAD as u64).read_to_end(&mut head)?;
     Ok(head)
 }
 

@@ -16,14 +16,13 @@ use super::{
     scan::{Candidate, DatabaseRoot},
     sqlite::Database,
 };
-use crate::Error;
+use crate::{Error, regular_file::open_regular};
 use agentline_core::{Agent, Millis, Problem, Problems, ProjectRef, Role, SavedSession, SessionInfo};
 use needle::Needle;
 use serde::Serialize;
 use std::{
     cell::RefCell,
     collections::{HashMap, HashSet},
-    fs::File,
     ops::Range,
     path::{Path, PathBuf},
 };
@@ -259,7 +258,7 @@ impl Search<'_> {
         // One buffer for each thread, which most files do not fill.
         thread_local!(static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
         let may_be_in = |candidate: &&Candidate| {
-            let file = File::open(candidate.place.path());
+            let file = open_regular(candidate.place.path(), u64::MAX);
             let read =
                 file.and_then(|file| BUFFER.with_borrow_mut(|buffer| self.needle.may_be_in(file, buffer)));
             read.unwrap_or(false)

@@ -5,7 +5,7 @@ mod opening;
 mod records;
 mod table;
 
-use crate::Error;
+use crate::{Error, regular_file::open_regular};
 use agentline_core::{
     Agent as _, Damage, Millis, RawJson, SavedForm, SavedSession, SessionInfo, Tokens, agents::opencode,
 };
@@ -61,6 +61,8 @@ impl Database {
     /// It is not there, cannot be read, or is no database.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let path = std::fs::canonicalize(path).map_err(Error::io("read", path))?;
+        // SQLite would wait for the other end of a pipe.
+        open_regular(&path, u64::MAX).map_err(Error::io("read", &path))?;
         let opened = Opened::new(&path)?;
         Ok(Self { path, opened: Mutex::new(opened) })
     }

@@ -21,7 +21,10 @@ use uuid::Uuid;
 
 use super::stamp;
 use crate::private_dir;
+use crate::regular_file::open_regular;
 
+/// The longest path of a workspace that is read.
+const LONGEST_PATH: u64 = 64 << 10;
 /// A run that has not shown itself this long after it began to has died on the way.
 const ENTERING: Duration = Duration::from_secs(600);
 
@@ -133,7 +136,7 @@ impl RunFiles {
     /// The workspace of a run that is active. A probe takes a shared lock, so that two probes never take each other for a
     /// live run.
     fn place(&self) -> Option<PathBuf> {
-        let mut file = File::open(&self.run).ok()?;
+        let mut file = open_regular(&self.run, LONGEST_PATH).ok()?;
         if !matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
             return None;
         }

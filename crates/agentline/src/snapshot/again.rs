@@ -98,13 +98,13 @@ impl Snapshot {
             look.note_presence(&folder.join(".jj"));
         }
         git_settings().iter().for_each(|file| look.note(file));
-        ignore::gitignore::gitconfig_excludes_path().iter().for_each(|file| look.note(file));
+        super::rules::user_excludes().iter().for_each(|file| look.note(file));
         true
     }
 }
 
 /// The files in which git may be told of a file with the user's own excludes.
-fn git_settings() -> Vec<PathBuf> {
+pub(super) fn git_settings() -> Vec<PathBuf> {
     let named = |name: &str| var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
     let home = home_dir();
     let below_home = |path: &str| home.as_ref().map(|home| home.join(path));

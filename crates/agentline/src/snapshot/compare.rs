@@ -3,18 +3,31 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use super::content::{self, Allowance, Known};
 use super::reported::{self, Place};
 use super::stamp::{Kind, Stamp};
-use super::{Change, ChangeKind, Evidence, Snapshot, lines, walk};
+use super::{Change, ChangeKind, Evidence, Snapshot, lines, rules};
 
 /// The most bytes that are read to count lines.
 const LINE_COUNT_BYTES: u64 = 64 * 1024 * 1024;
 
-pub(super) fn compare(before: &Snapshot, after: &Snapshot, reported: &[PathBuf]) -> Vec<Change> {
+/// What a comparison found.
+pub(super) struct Compared {
+    pub(super) changes: Vec<Change>,
+    /// It was not cut short by its deadline.
+    pub(super) is_complete: bool,
+}
+
+pub(super) fn compare(
+    before: &Snapshot,
+    after: &Snapshot,
+    reported: &[PathBuf],
+    deadline: Option<Instant>,
+) -> Compared {
     let sorted = Sorted::of(before, after);
-    let mut findings = Findings { before, list: Vec::new() };
+    let mut findings = Findings { before, list: Vec::new(), deadline, is_late: false };
     for number in &sorted.modified {
         let path = after.path(&after.entries[*number]);
         findings.add(Place::Inside(path.to_vec()), ChangeKind::Modified, Evidence::Compared);
@@ -97,9 +110,17 @@ fn differs(before: &Snapshot, old: usize, now: &Stamp) -> bool {
 struct Findings<'a> {
     before: &'a Snapshot,
     list: Vec<(Place, ChangeKind, Evidence)>,
+    deadline: Option<Instant>,
+    is_late: bool,
 }
 
 impl Findings<'_> {
+    /// Whether the time for the comparison is over.
+    fn is_late(&mut self) -> bool {
+        self.is_late |= self.deadline.is_some_and(|deadline| Instant::now() > deadline);
+        self.is_late
+    }
+
     fn add(&mut self, place: Place, kind: ChangeKind, evidence: Evidence) {
         self.list.push((place, kind, evidence));
     }
@@ -107,6 +128,9 @@ impl Findings<'_> {
     /// A file that the walk no longer met may have become ignored or unreadable: only the disk says that it is gone.
     fn judge_gone(&mut self, numbers: &[usize]) {
         for &number in numbers {
+            if self.is_late() {
+                return;
+            }
             let path = self.before.path(&self.before.entries[number]);
             let kind = match self.before.on_disk(path).symlink_metadata() {
                 Ok(about) => match Stamp::of(&about) {
@@ -129,6 +153,9 @@ impl Findings<'_> {
         let moved: HashSet<u64> =
             if absence_is_proof { HashSet::new() } else { sorted.gone.iter().map(inode).collect() };
         for &number in &sorted.new {
+            if self.is_late() {
+                return;
+            }
             let entry = &after.entries[number];
             let path = after.path(entry);
             if absence_is_proof || moved.contains(&entry.stamp.inode) {
@@ -143,6 +170,9 @@ impl Findings<'_> {
         let places: BTreeSet<_> = paths.iter().map(|path| Place::of(&self.before.root, path)).collect();
         let known: BTreeSet<_> = self.list.iter().map(|(place, ..)| place.clone()).collect();
         for place in places.difference(&known) {
+            if self.is_late() {
+                return;
+            }
             let found = match place {
                 Place::Outside(path) => reported::look(path, self.before.began),
                 Place::Inside(path) => self.judge_reported_inside(path, after),
@@ -168,24 +198,26 @@ impl Findings<'_> {
     }
 
     fn is_hidden(&self, on_disk: &Path) -> bool {
-        let Ok(inside) = on_disk.strip_prefix(&self.before.root) else { return false };
-        let mut rules = walk::rules(&self.before.root).build_matchers();
-        inside.components().any(|part| part.as_os_str() == ".git")
-            || rules.first_mut().is_some_and(|rules| rules.matched(inside, false).is_ignore())
+        let inside = on_disk.strip_prefix(&self.before.root);
+        inside.is_ok_and(|inside| rules::hides(&self.before.root, inside))
     }
 
-    fn into_changes(self) -> Vec<Change> {
+    fn into_changes(mut self) -> Compared {
         let mut allowance = Allowance::new(LINE_COUNT_BYTES);
-        let mut changes: Vec<_> = self
-            .list
+        let list = std::mem::take(&mut self.list);
+        let mut changes: Vec<_> = list
             .into_iter()
             .map(|(place, kind, evidence)| {
-                let (added, removed) = line_counts(self.before, &place, kind, &mut allowance);
-                Change { path: place.spelled(), kind, evidence, added, removed }
+                let counts = if self.is_late() {
+                    (None, None)
+                } else {
+                    line_counts(self.before, &place, kind, &mut allowance)
+                };
+                Change { path: place.spelled(), kind, evidence, added: counts.0, removed: counts.1 }
             })
             .collect();
         changes.sort_by(|one, other| one.path.cmp(&other.path));
-        changes
+        Compared { changes, is_complete: !self.is_late }
     }
 }
 

@@ -1,13 +1,15 @@
 //! Reads the contents of files, where names and times are not enough: to keep them, to compare them, to count lines.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
+use std::time::Instant;
 
 use sha2::{Digest, Sha256};
 
 use super::stamp::{Kind, Stamp};
 use super::{Entry, Snapshot};
+use crate::regular_file::open_unlinked;
 
 /// Larger files are not read: it would cost more than the answer is worth.
 const LARGEST: u64 = 16 * 1024 * 1024;
@@ -47,13 +49,18 @@ impl Known {
 
 impl Snapshot {
     /// Adds the contents of a small workspace, or fingerprints of the files whose times a later write could leave as they
-    /// are; targets of links always.
-    pub(super) fn with_contents(mut self) -> Self {
+    /// are; targets of links always. Past the deadline nothing is read any more.
+    pub(super) fn with_contents(mut self, deadline: Option<Instant>) -> Self {
         let files = || self.entries.iter().filter(|entry| entry.stamp.kind == Kind::File);
         let bytes = files().map(|entry| entry.stamp.size).fold(0, u64::saturating_add);
         let is_small = self.entries.len() <= SMALL_FILES && bytes <= SMALL_BYTES;
         let mut allowance = Allowance::new(FINGERPRINT_BYTES);
+        let mut is_late = false;
         let mut known = |stamp: &Stamp, entry: &Entry| {
+            is_late |= deadline.is_some_and(|deadline| Instant::now() > deadline);
+            if is_late {
+                return None;
+            }
             let on_disk = || self.on_disk(self.path(entry));
             match stamp.kind {
                 Kind::Link => Some(Known::Whole(link_target(&on_disk())?)),
@@ -70,6 +77,7 @@ impl Snapshot {
             numbered.filter_map(|(number, entry)| Some((number, known(&entry.stamp, entry)?))).collect();
         contents.shrink_to_fit();
         self.contents = contents.into();
+        self.truncated |= is_late;
         self
     }
 }
@@ -127,7 +135,7 @@ pub(super) fn link_target(path: &Path) -> Option<Box<[u8]>> {
 }
 
 fn read_whole(path: &Path, mut take: impl FnMut(&[u8])) -> io::Result<()> {
-    let file = open_regular(path)?;
+    let file = open_unlinked(path, u64::MAX)?;
     let mut rest = file.take(LARGEST + 1);
     let mut chunk = vec![0; CHUNK];
     loop {
@@ -139,17 +147,4 @@ fn read_whole(path: &Path, mut take: impl FnMut(&[u8])) -> io::Result<()> {
             Err(why) => return Err(why),
         }
     }
-}
-
-/// Opens a regular file. A pipe that took its place since we looked must not make us wait for a writer.
-fn open_regular(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(
-        &mut options,
-        libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY,
-    );
-    let file = options.open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }

@@ -10,7 +10,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 /// A workspace with more files or bytes is too large to be read before each run.
@@ -48,7 +48,8 @@ impl Prints {
     pub(crate) fn take(root: &Path, skip: &[PathBuf], remembered: &Remembered) -> Result<Self, String> {
         let began = SystemTime::now();
         let options = SnapshotOptions::default().max_files(MOST_FILES).max_time(MOST_TIME);
-        let snapshot = walk::take(root, &options);
+        let deadline = options.deadline();
+        let snapshot = walk::take(root, &options, deadline);
         let bytes = snapshot.entries.iter().map(|entry| entry.stamp.size).fold(0, u64::saturating_add);
         if snapshot.truncated || bytes > MOST_BYTES {
             return Err(format!("the workspace has more than {MOST_FILES} files or {} MB", MOST_BYTES >> 20));
@@ -68,6 +69,9 @@ impl Prints {
             };
             if entry.stamp.kind == Kind::Other || (!skip.is_empty() && is_skipped()) {
                 continue;
+            }
+            if deadline.is_some_and(|deadline| Instant::now() > deadline) {
+                return Err(format!("the workspace takes longer than {} s to read", MOST_TIME.as_secs()));
             }
             let on_disk = snapshot.on_disk(path);
             let known = remembered.get(&on_disk, &entry.stamp);

@@ -1,12 +1,13 @@
 //! Walks a workspace under git's ignore rules and records what is there.
 
-use std::path::Path;
+use std::fs::DirEntry;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use ignore::{DirEntry, Error, WalkBuilder, WalkState};
-
+use super::rules::{RuleFiles, Rules};
 use super::stamp::{self, Stamp};
 use super::{Entry, Snapshot, SnapshotOptions};
 
@@ -14,7 +15,7 @@ use super::{Entry, Snapshot, SnapshotOptions};
 const FEW: usize = 300;
 
 /// Records names, sizes and times.
-pub(super) fn take(root: &Path, options: &SnapshotOptions) -> Snapshot {
+pub(super) fn take(root: &Path, options: &SnapshotOptions, deadline: Option<Instant>) -> Snapshot {
     let began = SystemTime::now();
     let mut snapshot = Snapshot {
         root: root.to_path_buf(),
@@ -33,12 +34,13 @@ pub(super) fn take(root: &Path, options: &SnapshotOptions) -> Snapshot {
     let walk = Walk {
         root: &root,
         options,
-        deadline: Instant::now().checked_add(options.max_time),
+        deadline,
         recorded: AtomicUsize::new(0),
         skipped: AtomicU64::new(0),
         truncated: AtomicBool::new(false),
         lost_folder: AtomicBool::new(false),
         parts: Mutex::default(),
+        queue: Queue::default(),
     };
     walk.run();
     snapshot.skipped = walk.skipped.into_inner();
@@ -52,41 +54,6 @@ pub(super) fn take(root: &Path, options: &SnapshotOptions) -> Snapshot {
     snapshot
 }
 
-/// The ignore rules of a workspace, ready to walk it or to be asked about single paths.
-pub(super) fn rules(root: &Path) -> WalkBuilder {
-    let repository = root.ancestors().find(|folder| folder.join(".git").exists());
-    // A workspace that its own repository ignores is a scratch folder: the rules that hide it would hide all that is in it.
-    let governed = repository.filter(|repository| !is_ignored(repository, root));
-    let mut rules = git_rules(root, governed.is_some());
-    // Rules above the workspace come from its repository or not at all; a stray `~/.gitignore` is no concern of ours.
-    rules.parents(governed.is_some());
-    rules
-}
-
-fn is_ignored(repository: &Path, folder: &Path) -> bool {
-    let Ok(inside) = folder.strip_prefix(repository) else { return false };
-    let mut matchers = git_rules(repository, true).build_matchers();
-    matchers.first_mut().is_some_and(|rules| rules.matched(inside, true).is_ignore())
-}
-
-fn git_rules(root: &Path, in_repository: bool) -> WalkBuilder {
-    let mut rules = WalkBuilder::new(root);
-    rules
-        .current_dir(root)
-        .hidden(false)
-        .ignore(false)
-        .parents(true)
-        .git_ignore(true)
-        .git_exclude(true)
-        .git_global(true)
-        .require_git(in_repository)
-        .follow_links(false)
-        // From `/` alone, the other file systems are machinery such as `/proc`.
-        .same_file_system(root.parent().is_none())
-        .filter_entry(|entry| entry.depth() == 0 || entry.file_name() != ".git");
-    rules
-}
-
 struct Walk<'a> {
     root: &'a Path,
     options: &'a SnapshotOptions,
@@ -97,6 +64,7 @@ struct Walk<'a> {
     /// A folder could not be recorded.
     lost_folder: AtomicBool,
     parts: Mutex<Vec<Part>>,
+    queue: Queue,
 }
 
 /// What one thread has recorded.
@@ -113,6 +81,8 @@ struct Recorder<'a> {
     part: Part,
     /// Folders are recorded too.
     folders: bool,
+    /// How many entries this thread has looked at.
+    seen: usize,
 }
 
 impl Drop for Recorder<'_> {
@@ -122,90 +92,232 @@ impl Drop for Recorder<'_> {
     }
 }
 
+/// Directories that were found and not walked yet.
+#[derive(Default)]
+struct Queue {
+    state: Mutex<QueueState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct QueueState {
+    waiting: Vec<Dir>,
+    /// How many threads walk a directory now, and may find more.
+    busy: usize,
+    /// A limit was reached.
+    is_over: bool,
+}
+
+/// A directory, and the rules that apply to what is in it from above.
+struct Dir {
+    path: PathBuf,
+    rules: Rules,
+}
+
+/// Whether a walk goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Continue,
+    Quit,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the next directory; `None` when all are walked or a limit was reached. Waits while others may find more.
+    fn next(&self) -> Option<Dir> {
+        let mut state = self.lock();
+        loop {
+            if state.is_over {
+                return None;
+            }
+            if let Some(dir) = state.waiting.pop() {
+                state.busy += 1;
+                return Some(dir);
+            }
+            if state.busy == 0 {
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A directory was walked; these are in it.
+    fn done(&self, found: &mut Vec<Dir>, step: Step) {
+        let mut state = self.lock();
+        state.waiting.append(found);
+        state.busy = state.busy.saturating_sub(1);
+        state.is_over |= step == Step::Quit;
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
 impl Walk<'_> {
     fn run(&self) {
-        let mut rules = rules(self.root);
-        if self.is_done_alone(&rules) {
+        let root = Dir { path: self.root.to_path_buf(), rules: Rules::above(self.root) };
+        self.queue.lock().waiting.push(root);
+        // Most workspaces are small, and to start threads costs more than to walk those.
+        let few = if self.options.threads == 1 { usize::MAX } else { FEW };
+        let mut recorder = Recorder { walk: self, part: Part::default(), folders: true, seen: 0 };
+        recorder.walk_on(few);
+        if self.is_walked() {
             return;
         }
-        rules.threads(self.options.threads).build_parallel().run(|| {
-            let mut recorder = Recorder { walk: self, part: Part::default(), folders: false };
-            Box::new(move |found| recorder.take(found))
+        recorder.folders = false;
+        self.lost_folder.store(true, Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            for _ in 1..self.options.threads {
+                let helper = || {
+                    let part = Part::default();
+                    Recorder { walk: self, part, folders: false, seen: 0 }.walk_on(usize::MAX);
+                };
+                // Where no thread can be started, this one walks alone.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, helper);
+            }
+            recorder.walk_on(usize::MAX);
         });
     }
 
-    /// Walks in this thread, and gives up where there is much: most workspaces are small, and to start threads costs
-    /// more than to walk those.
-    fn is_done_alone(&self, rules: &WalkBuilder) -> bool {
-        let few = if self.options.threads == 1 { usize::MAX } else { FEW };
-        let mut recorder = Recorder { walk: self, part: Part::default(), folders: few == FEW };
-        for (seen, found) in rules.build().enumerate() {
-            if seen == few {
-                recorder.part = Part::default();
-                self.recorded.store(0, Ordering::Relaxed);
-                self.skipped.store(0, Ordering::Relaxed);
-                return false;
-            }
-            if recorder.take(found) == WalkState::Quit {
-                break;
-            }
+    fn is_walked(&self) -> bool {
+        let state = self.queue.lock();
+        state.is_over || state.waiting.is_empty()
+    }
+
+    /// From `/` alone, the other file systems are machinery such as `/proc`.
+    fn is_elsewhere(&self, dir: &DirEntry) -> bool {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt;
+            let device = |found: std::fs::Metadata| found.dev();
+            self.root.parent().is_none()
+                && dir.metadata().map(device).ok() != self.root.symlink_metadata().map(device).ok()
         }
-        true
+        #[cfg(not(unix))]
+        {
+            let _ = dir;
+            false
+        }
     }
 }
 
 impl Recorder<'_> {
-    fn take(&mut self, found: Result<DirEntry, Error>) -> WalkState {
-        if self.walk.deadline.is_some_and(|deadline| Instant::now() > deadline) {
-            self.walk.truncated.store(true, Ordering::Relaxed);
-            return WalkState::Quit;
+    /// Walks directories until there are none left, a limit is reached, or this many entries were seen.
+    fn walk_on(&mut self, most: usize) {
+        let mut found = Vec::new();
+        while self.seen < most
+            && let Some(dir) = self.walk.queue.next()
+        {
+            let step = self.walk_dir(&dir, &mut found);
+            self.walk.queue.done(&mut found, step);
         }
-        let about = match &found {
-            Ok(entry) if entry.depth() == 0 || entry.file_type().is_some_and(|kind| kind.is_dir()) => {
-                return if self.folders { self.folder(entry) } else { WalkState::Continue };
-            }
-            Ok(entry) => entry.metadata(),
+    }
+
+    fn walk_dir(&mut self, dir: &Dir, found: &mut Vec<Dir>) -> Step {
+        if self.folders {
+            self.folder(&dir.path);
+        }
+        let entries = match std::fs::read_dir(&dir.path) {
+            Ok(entries) => entries,
             Err(why) => {
-                self.skip(why);
-                return WalkState::Continue;
+                self.skip(&why);
+                return Step::Continue;
             }
         };
-        match (found, about) {
-            (Ok(entry), Ok(about)) => match Stamp::of(&about) {
-                Some(stamp) => self.record(entry.path(), stamp),
-                None => WalkState::Continue,
-            },
-            (_, Err(why)) | (Err(why), _) => {
+        let mut files = RuleFiles::default();
+        let mut listed = Vec::new();
+        for entry in entries {
+            if self.is_late() {
+                return Step::Quit;
+            }
+            match entry {
+                Ok(entry) => {
+                    files.note(&entry.file_name());
+                    listed.push(entry);
+                }
+                Err(why) => self.skip(&why),
+            }
+        }
+        let rules = dir.rules.enter(&dir.path, files);
+        for entry in listed {
+            if self.take(&entry, &rules, found) == Step::Quit {
+                return Step::Quit;
+            }
+        }
+        Step::Continue
+    }
+
+    fn take(&mut self, entry: &DirEntry, rules: &Rules, found: &mut Vec<Dir>) -> Step {
+        self.seen += 1;
+        if self.is_late() {
+            return Step::Quit;
+        }
+        if entry.file_name() == ".git" {
+            return Step::Continue;
+        }
+        let path = entry.path();
+        let is_dir = match entry.file_type() {
+            Ok(kind) => kind.is_dir(),
+            Err(why) => {
                 self.skip(&why);
-                WalkState::Continue
+                return Step::Continue;
+            }
+        };
+        if rules.is_ignored(&path, is_dir) {
+            return Step::Continue;
+        }
+        if is_dir {
+            if !self.walk.is_elsewhere(entry) {
+                found.push(Dir { path, rules: rules.clone() });
+            }
+            return Step::Continue;
+        }
+        match entry.metadata() {
+            Ok(about) => match Stamp::of(&about) {
+                Some(stamp) => self.record(&path, stamp),
+                None => Step::Continue,
+            },
+            Err(why) => {
+                self.skip(&why);
+                Step::Continue
             }
         }
     }
 
-    fn record(&mut self, path: &Path, stamp: Stamp) -> WalkState {
+    /// Whether the time for the walk is over.
+    fn is_late(&self) -> bool {
+        let is_late = self.walk.deadline.is_some_and(|deadline| Instant::now() > deadline);
+        if is_late {
+            self.walk.truncated.store(true, Ordering::Relaxed);
+        }
+        is_late
+    }
+
+    fn record(&mut self, path: &Path, stamp: Stamp) -> Step {
         let before = self.part.paths.len();
         let room = self.walk.recorded.fetch_add(1, Ordering::Relaxed) < self.walk.options.max_files;
         match self.entry(path, stamp).filter(|_| room) {
             Some(entry) => {
                 self.part.entries.push(entry);
-                WalkState::Continue
+                Step::Continue
             }
             None => {
                 self.part.paths.truncate(before);
                 self.walk.truncated.store(true, Ordering::Relaxed);
-                WalkState::Quit
+                Step::Quit
             }
         }
     }
 
     /// Records a folder before it is walked: what comes to it meanwhile changes it again.
-    fn folder(&mut self, folder: &DirEntry) -> WalkState {
-        let about = folder.path().symlink_metadata();
-        match about.ok().and_then(|about| self.entry(folder.path(), Stamp::of_any(&about))) {
+    fn folder(&mut self, folder: &Path) {
+        let about = folder.symlink_metadata();
+        match about.ok().and_then(|about| self.entry(folder, Stamp::of_any(&about))) {
             Some(entry) => self.part.folders.push(entry),
             None => self.walk.lost_folder.store(true, Ordering::Relaxed),
         }
-        WalkState::Continue
     }
 
     /// Keeps the path; `None` where there is no room for more.
@@ -220,8 +332,8 @@ impl Recorder<'_> {
     }
 
     /// Counts what could not be read. What vanished while we walked was not there, which is nothing to count.
-    fn skip(&self, why: &Error) {
-        if why.io_error().is_none_or(|why| why.kind() != std::io::ErrorKind::NotFound) {
+    fn skip(&self, why: &io::Error) {
+        if why.kind() != io::ErrorKind::NotFound {
             self.walk.skipped.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -183,4 +183,8 @@ fn moments_are_read_in_both_forms() {
         let wrong = Config::from_map(map(json!({"deadline": value}))).unwrap_err().to_string();
         assert!(wrong.contains("deadline must be a moment"), "{wrong}");
     }
+    for value in [json!(9e99), json!("9e99"), json!(253_402_300_800_u64)] {
+        let wrong = Config::from_map(map(json!({"deadline": value}))).unwrap_err().to_string();
+        assert!(wrong.contains("deadline must not be later than the year 9999"), "{wrong}");
+    }
 }

@@ -1,7 +1,7 @@
 //! The ways to open a database so that nothing is written: neither to it nor beside it.
 
 use super::table::Tables;
-use crate::Error;
+use crate::{Error, regular_file::open_regular};
 use agentline_core::Damage;
 use rusqlite::{Connection, OpenFlags};
 use std::{
@@ -191,13 +191,13 @@ fn copy(path: &Path) -> Result<TempDir, Error> {
 
 /// The content alone: the copy of a file that may not be written may be.
 fn copy_content(from: &Path, to: &Path) -> io::Result<()> {
-    io::copy(&mut fs::File::open(from)?, &mut crate::private_dir::create_file(to)?).map(drop)
+    io::copy(&mut open_regular(from, u64::MAX)?, &mut crate::private_dir::create_file(to)?).map(drop)
 }
 
 /// Whether the file is shorter than it says.
 fn cut(path: &Path) -> Option<Damage> {
     let mut head = [0; 100];
-    let mut file = fs::File::open(path).ok()?;
+    let mut file = open_regular(path, u64::MAX).ok()?;
     let size = file.metadata().ok()?.len();
     file.read_exact(&mut head).ok()?;
     let word =

@@ -2,6 +2,7 @@
 
 use crate::{
     Error,
+    regular_file::open_regular,
     sessions::{
         find::{Part, Place},
         load::{HEAD, NOT_UTF8, fold_bytes},
@@ -11,7 +12,6 @@ use crate::{
 };
 use agentline_core::{Agent, Damage, RawJson, SavedForm, SavedSession, SessionFold};
 use std::{
-    fs::File,
     io::{Read, Seek, SeekFrom},
     path::PathBuf,
     time::SystemTime,
@@ -54,7 +54,7 @@ impl Followed {
         let path = part.place.path();
         let rows = match &part.place {
             Place::File(path) => {
-                File::open(path).map_err(Error::io("read", path))?;
+                open_regular(path, u64::MAX).map_err(Error::io("read", path))?;
                 None
             }
             Place::Row { database, session } => {
@@ -95,7 +95,7 @@ impl Followed {
     }
 
     fn read(&mut self) -> std::io::Result<bool> {
-        let mut file = File::open(&self.path)?;
+        let mut file = open_regular(&self.path, u64::MAX)?;
         if self.form.is_none() {
             let mut head = Vec::new();
             file.by_ref().take(HEAD as u64).read_to_end(&mut head)?;

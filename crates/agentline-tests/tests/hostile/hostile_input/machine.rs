@@ -1,0 +1,221 @@
+//! A machine that has too little of something, and values that no clock can hold.
+
+use super::user::{AGENTLINE, Done, User, finish, signal, until, wait};
+use agentline_mock::gemini::{Script, Step};
+use agentline_tests::{MODEL, Stage, needs_real_gemini, real_gemini, skipped};
+use serde_json::json;
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+#[test]
+fn values_that_no_clock_can_hold_are_usage_errors() {
+    let user = User::headless("ok", &json!({}));
+    let clocks = [
+        "--timeout",
+        "--idle-timeout",
+        "--tool-timeout",
+        "--startup-timeout",
+        "--quiet-period",
+        "--deadline",
+    ];
+    for flag in clocks {
+        for value in ["9e99", "nan", "inf", "-inf", "-1", "soon", "99999999999999999999h"] {
+            let done = user.done(&["run", &format!("{flag}={value}"), "hi"]);
+            assert_eq!(done.code, 2, "{flag} {value}: {done:?}");
+            let key = flag.trim_start_matches('-').replace('-', "_");
+            assert!(done.err.contains(&key) || done.err.contains(flag), "{flag} {value}: {}", done.err);
+            assert!(!done.err.contains("panicked") && done.out.is_empty(), "{flag} {value}: {done:?}");
+        }
+    }
+    let future = user.done(&["run", "-o", "json", "--deadline", "9999-12-31T23:59:59Z", "hi"]);
+    future.is("done", 0);
+}
+
+/// Whether tests may become another user; says aloud where they may not.
+fn is_root() -> bool {
+    let root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout == b"0\n");
+    if !root {
+        skipped("limits on processes, which need root to become a fresh user");
+    }
+    root
+}
+
+#[test]
+fn too_few_threads_are_an_outcome_and_never_a_panic() {
+    if !is_root() {
+        return;
+    }
+    // A user of nobody else, so that nobody else's processes count.
+    let uid = (600_000_000 + std::process::id()).to_string();
+    let user = User::headless("ok", &json!({}));
+    let folder = user.path("..").canonicalize().unwrap();
+    // Programs of the tests may lie where only root can look.
+    for program in [AGENTLINE, env!("CARGO_BIN_EXE_fake-gemini")] {
+        let name = Path::new(program).file_name().unwrap();
+        fs::copy(program, folder.join(name)).unwrap();
+    }
+    assert!(Command::new("chown").args(["-R", &uid]).arg(&folder).status().unwrap().success());
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    let agent = folder.join(Path::new(env!("CARGO_BIN_EXE_fake-gemini")).file_name().unwrap());
+    let user = user.env("GEMINI_CLI_PATH", &agent.to_string_lossy());
+    let run = |limit: u32| {
+        let mut command = user.command("setpriv");
+        command.args(["--reuid", &uid, "--clear-groups", "prlimit", &format!("--nproc={limit}")]);
+        command.arg(folder.join(Path::new(AGENTLINE).file_name().unwrap()));
+        command.args(["run", "-o", "json", "--timeout", "60", "hi"]);
+        finish(command)
+    };
+    for limit in [2, 3, 4, 6, 8, 10, 12] {
+        let done = run(limit);
+        assert!(!done.err.contains("panicked") && done.code != 101, "{limit}: {done:?}");
+        let outcome = done.json();
+        if limit == 2 {
+            let outcome = done.is("failed", 1);
+            assert!(outcome["error"]["message"].as_str().unwrap().contains("thread"), "{outcome:#}");
+            assert!(outcome["error"]["hint"].as_str().unwrap().contains("ulimit"), "{outcome:#}");
+        }
+        assert!(outcome["verdict"].is_string(), "{limit}: {outcome:#}");
+    }
+    run(200).is("done", 0);
+}
+
+/// Runs the program with a temporary directory of this size, of which this much is taken; `None`, aloud, where the
+/// machine does not allow private mounts.
+fn with_small_temp(user: &User, size: &str, taken: &str) -> Option<Done> {
+    let allowed =
+        Command::new("unshare").args(["-Urm", "true"]).status().is_ok_and(|status| status.success());
+    if !allowed {
+        skipped("a full temporary directory, which needs `unshare -Urm`");
+        return None;
+    }
+    let script = format!(
+        "mount -t tmpfs -o size={size} tmpfs \"$TMPDIR\" && {{ head -c {taken} /dev/zero > \"$TMPDIR/taken\"; \
+         exec \"$0\" run -o json --timeout 30 hi; }}"
+    );
+    let mut command = user.command("unshare");
+    command.args(["-Urm", "sh", "-c", &script, AGENTLINE]);
+    Some(finish(command))
+}
+
+#[test]
+fn a_full_temporary_directory_is_named_as_the_cause() {
+    let user = User::headless("ok", &json!({}));
+    let tmp = user.path("../tmp").canonicalize().unwrap().to_string_lossy().into_owned();
+    let Some(full) = with_small_temp(&user, "64k", "64k") else { return };
+    let outcome = full.is("failed", 1);
+    let error = format!("{}{}", outcome["error"]["message"], outcome["error"]["hint"]);
+    assert!(error.contains(&tmp) && error.contains("TMPDIR"), "{outcome:#}");
+    // There is room to begin, but not for what the agent writes.
+    let user = User::headless("huge_line", &json!({"bytes": 8_000_000}));
+    let tmp = user.path("../tmp").canonicalize().unwrap().to_string_lossy().into_owned();
+    let Some(small) = with_small_temp(&user, "1m", "100k") else { return };
+    assert_eq!(small.code, 1, "{small:?}");
+    let outcome = small.json();
+    let message = outcome["error"]["message"].as_str().unwrap();
+    assert!(message.contains(&tmp) && message.contains("is full"), "{outcome:#}");
+    assert!(outcome["error"]["hint"].as_str().unwrap().contains("TMPDIR"), "{outcome:#}");
+    assert_eq!(outcome["warnings"][0]["code"], "temp_dir_full", "{outcome:#}");
+}
+
+#[test]
+fn a_working_directory_that_is_deleted_still_gives_an_outcome() {
+    let user = User::headless("ok", &json!({}));
+    let gone = user.path("gone");
+    fs::create_dir(&gone).unwrap();
+    let mut command = user.command("sh");
+    command.args(["-c", "cd gone && rmdir ../gone && exec \"$0\" run -o json hi", AGENTLINE]);
+    let outcome = finish(command).is("failed", 1);
+    let message = outcome["error"]["message"].as_str().unwrap();
+    assert!(message.contains("current directory"), "{message}");
+    // By the agent, in the middle of a run.
+    let user = User::scripted("rm -rf \"$PWD\"; exit 1");
+    user.write("file.txt", "text\n");
+    let done = user.done(&["run", "-o", "json", "--permission-mode", "bypass", "hi"]);
+    let outcome = done.is("failed", 1);
+    assert_eq!(outcome["files"][0]["change"], "deleted", "{outcome:#}");
+    // And while it hangs.
+    let user = User::scripted("rm -rf \"$PWD\"; sleep 100");
+    let done = user.done(&["run", "-o", "json", "--permission-mode", "bypass", "--timeout", "3", "hi"]);
+    done.is("timed_out", 8);
+}
+
+/// The directories that Gemini CLI makes for its commands.
+fn command_dirs(tmp: &Path) -> Vec<String> {
+    let names = fs::read_dir(tmp).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with("gemini-shell-")).collect()
+}
+
+#[test]
+fn what_a_killed_agent_left_in_the_temporary_directory_is_removed() {
+    let user = User::scripted(
+        "trap '' TERM INT; mkdir \"$TMPDIR/gemini-shell-Ab3dEf\"; echo 1 > \"$TMPDIR/gemini-shell-Ab3dEf/bgpids.tmp\"; \
+         sleep 100",
+    );
+    user.write("../tmp/gemini-shell-before/bgpids.tmp", "1");
+    let long_ago = std::time::SystemTime::now() - Duration::from_secs(600);
+    let before = user.path("../tmp/gemini-shell-before");
+    fs::File::open(&before).unwrap().set_modified(long_ago).unwrap();
+    let done = user.done(&["run", "-o", "json", "--timeout", "3", "hi"]);
+    done.is("timed_out", 8);
+    // That of somebody else, from before the run, stays.
+    assert_eq!(command_dirs(&user.path("../tmp")), ["gemini-shell-before"]);
+}
+
+#[test]
+fn what_the_real_agent_left_in_the_temporary_directory_is_removed() {
+    needs_real_gemini!();
+    let script = Script::new([
+        Step::text("A long command.")
+            .and_call("run_shell_command", json!({"command": "touch begun && sleep 300"})),
+        Step::text("Never said."),
+    ]);
+    let stage = Stage::new(script);
+    let mut command = Command::new(AGENTLINE);
+    command
+        .args(["run", "-o", "json", "-m", MODEL, "--permission-mode", "bypass", "--timeout", "120", "go"])
+        .env_clear()
+        .envs(stage.variables())
+        .env("GEMINI_CLI_PATH", real_gemini().unwrap().path)
+        .current_dir(stage.workspace())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let begun = Instant::now();
+    let child = command.spawn().unwrap();
+    let tmp = stage.outside().join("tmp");
+    until("the command", || stage.read("begun").is_some());
+    assert_eq!(command_dirs(&tmp).len(), 1);
+    std::thread::sleep(Duration::from_millis(1200));
+    // The agent dies without a chance to clear up.
+    let agents = agentline_tests::survivors(&stage.outside().to_string_lossy());
+    for pid in agents.into_iter().filter(|pid| *pid != child.id()) {
+        let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        if String::from_utf8_lossy(&arguments).contains("gemini") {
+            let _ = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).status();
+        }
+    }
+    let done = wait(child, begun);
+    done.is("failed", 1);
+    assert_eq!(command_dirs(&tmp), Vec::<String>::new());
+}
+
+#[test]
+fn a_stop_of_the_whole_program_is_not_taken_for_a_stuck_loop() {
+    let user = User::headless("talks_without_end", &json!({"seconds": 9, "interval_ms": 100}));
+    let begun = Instant::now();
+    let child = user
+        .agentline(&["run", "-o", "json", "--timeout", "60", "--idle-timeout", "50", "hi"])
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    signal(&child, "STOP");
+    std::thread::sleep(Duration::from_secs(7));
+    signal(&child, "CONT");
+    let outcome = wait(child, begun).json();
+    assert_ne!(outcome["verdict"], "timed_out", "{outcome:#}");
+}

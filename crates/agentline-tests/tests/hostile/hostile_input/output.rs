@@ -1,0 +1,147 @@
+//! Output that nobody reads, and peers that send without end.
+
+use super::user::{User, signal, until, wait_unread};
+use serde_json::{Value, json};
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    os::unix::net::UnixStream,
+    process::{Child, Stdio},
+    time::{Duration, Instant},
+};
+
+/// A run that writes more than a pipe holds, none of which is read.
+fn unread_run(args: &[&str]) -> (User, Child) {
+    let user = User::headless("talks_without_end", &json!({"seconds": 200, "interval_ms": 1}));
+    let args = [&["run", "-o", "events"], args, &["hi"]].concat();
+    let child = user.agentline(&args).spawn().unwrap();
+    let is_full = || {
+        // The thread that shows waits in a write.
+        let path = format!("/proc/{}/wchan", child.id());
+        std::fs::read_to_string(path).is_ok_and(|place| place.contains("pipe_write"))
+    };
+    let begun = Instant::now();
+    // Where the system does not say what a thread waits for, a while must do.
+    while !is_full() && begun.elapsed() < Duration::from_secs(8) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    (user, child)
+}
+
+#[test]
+fn a_timeout_ends_the_program_though_nobody_reads() {
+    let (_user, mut child) = unread_run(&["--timeout", "4"]);
+    assert_eq!(wait_unread(&mut child), 8);
+}
+
+#[test]
+fn one_signal_ends_the_program_though_nobody_reads() {
+    let (_user, mut child) = unread_run(&["--timeout", "600"]);
+    signal(&child, "TERM");
+    assert_eq!(wait_unread(&mut child), 143);
+}
+
+#[test]
+fn a_second_signal_ends_the_program_at_once_though_nobody_reads() {
+    let (_user, mut child) = unread_run(&["--timeout", "600"]);
+    signal(&child, "INT");
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&child, "INT");
+    let begun = Instant::now();
+    assert_eq!(wait_unread(&mut child), 130);
+    // Without a second one it takes ten seconds longer than the end of the run.
+    assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_second_signal_ends_a_host_that_nobody_reads() {
+    let user = User::live();
+    let mut host = user.agentline(&["host"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = host.stdin.take().unwrap();
+    let request = json!({"jsonrpc": "2.0", "id": 1, "method": "run", "params": {
+        "prompt": "repeat 100000 say more and more words that nobody reads", "events": true, "timeout": 600}});
+    writeln!(stdin, "{request}").unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    signal(&host, "TERM");
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&host, "TERM");
+    let begun = Instant::now();
+    wait_unread(&mut host);
+    assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
+}
+
+/// A check that takes without end occupies a thread of its own, and nobody else.
+#[test]
+fn a_schema_without_end_stalls_nobody_else_in_a_host() {
+    let user = User::live();
+    let mut host = user.agentline(&["host"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = host.stdin.take().unwrap();
+    let mut lines = BufReader::new(host.stdout.take().unwrap()).lines();
+    let mut schema = json!({"type": "string"});
+    for _ in 0..40 {
+        schema = json!({"anyOf": [schema.clone()]});
+    }
+    let mut levels = serde_json::Map::new();
+    for n in 0..40 {
+        let next = json!({"$ref": format!("#/$defs/l{}", n + 1)});
+        levels.insert(format!("l{n}"), json!({"anyOf": [next, next]}));
+    }
+    levels.insert("l40".into(), schema);
+    let schema = json!({"$ref": "#/$defs/l0", "$defs": levels});
+    let mut ask = |id: u32, method: &str, params: Value| {
+        writeln!(stdin, "{}", json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+            .unwrap();
+    };
+    ask(1, "run", json!({"prompt": "say [1]", "output_schema": schema, "repair_turns": 0, "timeout": 120}));
+    let begun = Instant::now();
+    // The others are asked while the first is checked, which takes ten seconds.
+    std::thread::sleep(Duration::from_secs(3));
+    ask(2, "pool/status", json!({}));
+    ask(3, "run", json!({"prompt": "say hello", "timeout": 120}));
+    let mut order = Vec::new();
+    while order.len() < 3 {
+        let line: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        if let Some(id) = line["id"].as_u64().filter(|_| line.get("method").is_none()) {
+            if id == 1 {
+                assert_eq!(line["result"]["verdict"], "invalid_output", "{line:#}");
+            }
+            if id == 3 {
+                assert_eq!(line["result"]["verdict"], "done", "{line:#}");
+            }
+            order.push(id);
+        }
+    }
+    assert_eq!(order.last(), Some(&1), "{order:?} after {:?}", begun.elapsed());
+    drop(stdin);
+    wait_unread(&mut host);
+}
+
+#[test]
+fn a_line_without_end_is_refused_by_the_daemon_and_by_the_host() {
+    let user = User::live();
+    let mut daemon =
+        user.agentline(&["pool", "start", "--foreground"]).stderr(Stdio::null()).spawn().unwrap();
+    let socket = user.path("../home/.cache/agentline/run/pool.sock");
+    let mut stream = None;
+    until("the daemon", || {
+        stream = UnixStream::connect(&socket).ok();
+        stream.is_some()
+    });
+    let mut stream = stream.unwrap();
+    let mut answers = stream.try_clone().unwrap();
+    answers.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let chunk = vec![b'x'; 1 << 20];
+    let sender = std::thread::spawn(move || {
+        // The daemon may hang up before all of it is sent.
+        (0..140).all(|_| stream.write_all(&chunk).is_ok())
+    });
+    let mut told = String::new();
+    // The connection ends with the refusal.
+    let _ = answers.read_to_string(&mut told);
+    sender.join().unwrap();
+    assert!(told.contains("the request is longer than 128 MB"), "{told}");
+    // It still serves others.
+    let status = user.done(&["pool", "status"]);
+    assert_eq!(status.code, 0, "{status:?}");
+    assert_eq!(user.done(&["pool", "stop"]).code, 0);
+    wait_unread(&mut daemon);
+}

@@ -1,0 +1,98 @@
+//! Reads lines of bounded length from a peer that may send anything.
+
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+
+/// How much of a line that is too long is kept, to say whose it was.
+const KEPT: usize = 64 << 10;
+
+/// The lines of a peer, whatever bytes they hold.
+#[derive(Debug)]
+pub(crate) struct BoundedLines<R> {
+    from: BufReader<R>,
+    line: Vec<u8>,
+    limit: usize,
+    /// The rest of a line that was too long is passed over.
+    is_skipping: bool,
+}
+
+/// A line of a peer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum BoundedLine {
+    /// A whole line, without its end.
+    Whole(Vec<u8>),
+    /// The beginning of a line that is longer than the limit.
+    TooLong(Vec<u8>),
+}
+
+impl BoundedLine {
+    /// The line, where it is whole.
+    pub(crate) fn whole(self) -> Option<Vec<u8>> {
+        match self {
+            Self::Whole(line) => Some(line),
+            Self::TooLong(_) => None,
+        }
+    }
+}
+
+impl<R: AsyncRead + Unpin> BoundedLines<R> {
+    /// Lines of at most `limit` bytes.
+    pub(crate) fn new(from: R, limit: usize) -> Self {
+        Self { from: BufReader::new(from), line: Vec::new(), limit, is_skipping: false }
+    }
+
+    /// Returns the next line; `None` at the end. May be dropped and called again without losing anything.
+    ///
+    /// # Errors
+    /// The stream failed.
+    pub(crate) async fn next(&mut self) -> std::io::Result<Option<BoundedLine>> {
+        loop {
+            let bytes = self.from.fill_buf().await?;
+            if bytes.is_empty() {
+                let rest = std::mem::take(&mut self.line);
+                return Ok(
+                    Some(BoundedLine::Whole(rest)).filter(|line| *line != BoundedLine::Whole(Vec::new()))
+                );
+            }
+            let end = memchr::memchr(b'\n', bytes);
+            let used = end.map_or(bytes.len(), |end| end + 1);
+            if !self.is_skipping {
+                self.line.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
+            }
+            self.from.consume(used);
+            let was_skipping = self.is_skipping;
+            self.is_skipping = end.is_none() && (was_skipping || self.line.len() > self.limit);
+            if !was_skipping && self.line.len() > self.limit {
+                let mut line = std::mem::take(&mut self.line);
+                line.truncate(KEPT);
+                line.shrink_to_fit();
+                return Ok(Some(BoundedLine::TooLong(line)));
+            }
+            if end.is_some() && !was_skipping {
+                return Ok(Some(BoundedLine::Whole(std::mem::take(&mut self.line))));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_line_that_is_too_long_is_told_once_and_the_next_one_is_read() {
+        let text = format!("short\n{}\n\nnext\n{}", "x".repeat(100_000), "y".repeat(30));
+        let mut lines = BoundedLines::new(text.as_bytes(), 20);
+        let whole = |text: &str| Some(BoundedLine::Whole(text.into()));
+        assert_eq!(lines.next().await.unwrap(), whole("short"));
+        match lines.next().await.unwrap() {
+            Some(BoundedLine::TooLong(line)) => {
+                assert!(line.len() <= KEPT && line.iter().all(|b| *b == b'x'))
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(lines.next().await.unwrap(), whole(""));
+        assert_eq!(lines.next().await.unwrap(), whole("next"));
+        assert!(matches!(lines.next().await.unwrap(), Some(BoundedLine::TooLong(_))));
+        assert_eq!(lines.next().await.unwrap(), None);
+    }
+}

@@ -1,0 +1,119 @@
+//! Opens files that were found in a workspace or a store, without ever waiting on a pipe or a device.
+//!
+//! Whoever controls a directory can put a FIFO, a device or a link to `/dev/zero` where a file is expected. Every open of
+//! a path that the user did not type goes through this module. Paths that the user typed may be pipes: they are read
+//! under a size limit and a time limit.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::path::Path;
+use std::time::Duration;
+
+/// Opens a regular file of at most `limit` bytes. Links are followed.
+///
+/// # Errors
+/// The file cannot be opened, is not a regular file, or is longer than `limit`.
+pub(crate) fn open_regular(path: &Path, limit: u64) -> io::Result<File> {
+    // Asked before the open, because opening a device can have effects of its own.
+    is_allowed(&path.metadata()?, limit)?;
+    open(path, limit, true)
+}
+
+/// Opens a regular file of at most `limit` bytes that is not a link.
+///
+/// # Errors
+/// As [`open_regular`], and when the path is a link.
+pub(crate) fn open_unlinked(path: &Path, limit: u64) -> io::Result<File> {
+    is_allowed(&path.symlink_metadata()?, limit)?;
+    open(path, limit, false)
+}
+
+fn open(path: &Path, limit: u64, follow: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    // A pipe may have taken its place since we looked.
+    #[cfg(unix)]
+    {
+        let flags = libc::O_NONBLOCK | libc::O_NOCTTY | if follow { 0 } else { libc::O_NOFOLLOW };
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags);
+    }
+    #[cfg(not(unix))]
+    let _ = follow;
+    let file = options.open(path)?;
+    is_allowed(&file.metadata()?, limit)?;
+    Ok(file)
+}
+
+/// Reads a regular file of at most `limit` bytes. Links are followed.
+///
+/// # Errors
+/// As [`open_regular`], and when the file grows past `limit` while it is read.
+pub(crate) fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    read_to_limit(open_regular(path, limit)?, limit)
+}
+
+/// Reads a path that the user typed, which may be a pipe or a device: at most `limit` bytes, for at most `time`.
+///
+/// # Errors
+/// The path cannot be read, holds more than `limit` bytes, or does not end in time. Then its thread is abandoned.
+pub(crate) fn read_within(path: &Path, limit: u64, time: Duration) -> io::Result<Vec<u8>> {
+    if path.metadata()?.is_file() {
+        return read_regular(path, limit);
+    }
+    let (send, receive) = std::sync::mpsc::channel();
+    let path = path.to_owned();
+    let read = move || {
+        // Nobody may wait for it any more.
+        let _ = send.send(File::open(path).and_then(|file| read_to_limit(file, limit)));
+    };
+    std::thread::Builder::new().name("agentline-read".into()).spawn(read)?;
+    receive.recv_timeout(time).unwrap_or_else(|_| {
+        Err(io::Error::new(io::ErrorKind::TimedOut, format!("nothing ended it within {} s", time.as_secs())))
+    })
+}
+
+/// Reads everything that a source holds, up to `limit` bytes.
+///
+/// # Errors
+/// The source cannot be read, or holds more than `limit` bytes.
+pub(crate) fn read_to_limit(source: impl Read, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    source.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit { Err(too_large(limit)) } else { Ok(bytes) }
+}
+
+fn is_allowed(found: &std::fs::Metadata, limit: u64) -> io::Result<()> {
+    if !found.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    if found.len() > limit { Err(too_large(limit)) } else { Ok(()) }
+}
+
+fn too_large(limit: u64) -> io::Error {
+    io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {limit} bytes"))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::{fs, os::unix::fs::symlink, process::Command};
+
+    #[test]
+    fn only_regular_files_up_to_the_limit_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("file"), "hello").unwrap();
+        symlink("file", at("link")).unwrap();
+        symlink("/dev/zero", at("zero")).unwrap();
+        assert!(Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
+        assert_eq!(read_regular(&at("file"), 5).unwrap(), b"hello");
+        assert_eq!(read_regular(&at("link"), 5).unwrap(), b"hello");
+        let kind = |name: &str, limit| read_regular(&at(name), limit).unwrap_err().kind();
+        assert_eq!(kind("file", 4), io::ErrorKind::FileTooLarge);
+        for name in ["zero", "pipe", "."] {
+            assert_eq!(kind(name, 5), io::ErrorKind::InvalidInput, "{name}");
+        }
+        assert_eq!(kind("none", 5), io::ErrorKind::NotFound);
+        assert_eq!(read_to_limit(io::repeat(0), 5).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    }
+}

@@ -1,0 +1,59 @@
+//! Limits the time of a check against a schema.
+//!
+//! A schema can make validation take exponential time: with each level of `anyOf` that refers to the next one twice, the
+//! work doubles. The validator cannot be interrupted, so it runs on a thread of its own, which is abandoned when the time
+//! is over. Abandoned threads are bounded in number for the whole program; a check that finds no free thread fails.
+
+use super::depth;
+use std::{fmt, time::Duration};
+use tokio::sync::{Semaphore, oneshot};
+
+/// The longest time of one check.
+pub(crate) const LONGEST_CHECK: Duration = Duration::from_secs(10);
+
+/// How many checks run at once in this program, those that were abandoned included.
+const MOST_CHECKS: usize = 8;
+
+static CHECKS: Semaphore = Semaphore::const_new(MOST_CHECKS);
+
+/// A check did not end in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CheckTimeout(pub(crate) Duration);
+
+impl fmt::Display for CheckTimeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs_f64().ceil();
+        write!(f, "the answer could not be checked against the schema within {seconds} s")
+    }
+}
+
+/// Runs a check on a thread of its own and waits for it for at most `time`.
+///
+/// # Errors
+/// It did not end in time, or no thread could be had for it.
+pub(crate) async fn check_within<T: Send + 'static>(
+    time: Duration,
+    check: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, CheckTimeout> {
+    let time = time.min(LONGEST_CHECK);
+    let checked = async {
+        let permit = CHECKS.acquire().await.ok()?;
+        let (send, receive) = oneshot::channel();
+        let work = move || {
+            depth::has_stack();
+            // Nobody may wait for it any more.
+            let _ = send.send(check());
+            drop(permit);
+        };
+        std::thread::Builder::new()
+            .name("agentline-schema".into())
+            .stack_size(depth::STACK)
+            .spawn(work)
+            .ok()?;
+        receive.await.ok()
+    };
+    match tokio::time::timeout(time, checked).await {
+        Ok(Some(checked)) => Ok(checked),
+        Ok(None) | Err(_) => Err(CheckTimeout(time)),
+    }
+}

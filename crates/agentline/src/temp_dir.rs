@@ -1,0 +1,174 @@
+//! The temporary directory: says when it is full, and removes what killed agents leave in it.
+
+use agentline_core::{Agent, Launch, Notice, Outcome};
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+/// How much is written to find out whether there is room.
+const PROBE: usize = 16 << 10;
+/// A directory that is younger may belong to a command that is just being started.
+const YOUNG: Duration = Duration::from_secs(1);
+/// No command of an agent leaves more files in its directory.
+const MOST_FILES: usize = 8;
+
+/// What a process has to do with temporary directories.
+#[derive(Debug)]
+pub(crate) struct ProcessTemp {
+    /// Ours, in which its output and its private directory are, and its own.
+    dirs: [PathBuf; 3],
+    /// How the directories begin that it makes for its commands.
+    prefixes: &'static [&'static str],
+    started: SystemTime,
+}
+
+impl ProcessTemp {
+    /// A process that is started now with a private directory in `ours`.
+    pub(crate) fn new(ours: PathBuf, agent: &dyn Agent, launch: &Launch) -> Self {
+        let theirs = launch.env.get("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
+        let dirs = [theirs, ours, std::env::temp_dir()];
+        Self { dirs, prefixes: agent.card().command_dirs, started: SystemTime::now() }
+    }
+
+    /// Names a full temporary directory as the cause of a failed run.
+    pub(crate) fn explain_full(&self, outcome: &mut Outcome) {
+        explain_full(outcome, &self.dirs);
+    }
+
+    /// Removes what the agent left behind because it was killed.
+    pub(crate) fn clear_away(&self) {
+        remove_command_dirs(&self.dirs[0], self.prefixes, self.started);
+    }
+}
+
+/// Names a full temporary directory as the cause of a failed run: agents lose their output when it is full.
+fn explain_full(outcome: &mut Outcome, dirs: &[PathBuf]) {
+    let Some(error) = &mut outcome.error else { return };
+    let Some(full) = dirs.iter().find(|dir| is_full(dir)) else { return };
+    let dir = full.display();
+    let message = format!("the temporary directory `{dir}` is full");
+    error.message = format!("{message}, so the agent could not work: {}", error.message);
+    error.hint = Some(format!("make room in `{dir}`, or set TMPDIR to a directory with room"));
+    outcome.warnings.push(Notice::new("temp_dir_full", message));
+}
+
+fn is_full(dir: &Path) -> bool {
+    let no_room =
+        |error: &io::Error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    let written = tempfile::tempfile_in(dir).and_then(|mut file| file.write_all(&[0; PROBE]));
+    written.is_err_and(|error| no_room(&error))
+}
+
+/// Removes directories that an agent made for its commands since `since` and left behind because it was killed.
+///
+/// Those of other agents stay: a directory is removed only if it is ours, no living process was started with its name,
+/// and it holds nothing but a few plain files. Where the system does not list the arguments of processes, all stay.
+fn remove_command_dirs(dir: &Path, prefixes: &[&str], since: SystemTime) {
+    if prefixes.is_empty() {
+        return;
+    }
+    let is_named = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut left: Vec<(String, PathBuf)> = entries
+        .filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path())))
+        .filter(|(name, path)| is_named(name) && is_left(path, since))
+        .collect();
+    if left.is_empty() || !forget_used(&mut left) {
+        return;
+    }
+    for (_, path) in left {
+        // What cannot be removed stays.
+        let _ = remove_plain(&path);
+    }
+}
+
+fn is_left(path: &Path, since: SystemTime) -> bool {
+    let Ok(about) = path.symlink_metadata() else { return false };
+    let Ok(changed) = about.modified() else { return false };
+    let is_old = changed.elapsed().is_ok_and(|age| age >= YOUNG);
+    about.is_dir() && is_own(&about) && changed >= since && is_old
+}
+
+#[cfg(unix)]
+fn is_own(about: &fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    // Our own entry in the list of processes is ours.
+    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == about.uid())
+}
+
+#[cfg(not(unix))]
+fn is_own(_about: &fs::Metadata) -> bool {
+    false
+}
+
+/// Forgets directories that a living process was started with. Says whether the processes could be listed.
+fn forget_used(left: &mut Vec<(String, PathBuf)>) -> bool {
+    let mut listed = false;
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let is_process = entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit);
+        let Ok(arguments) = fs::read(entry.path().join("cmdline")) else { continue };
+        if !is_process {
+            continue;
+        }
+        listed = true;
+        left.retain(|(name, _)| memchr::memmem::find(&arguments, name.as_bytes()).is_none());
+    }
+    listed
+}
+
+fn remove_plain(dir: &Path) -> io::Result<()> {
+    let files: Vec<_> = fs::read_dir(dir)?.take(MOST_FILES + 1).collect::<io::Result<_>>()?;
+    let is_plain = |file: &fs::DirEntry| file.file_type().is_ok_and(|kind| kind.is_file());
+    if files.len() > MOST_FILES || !files.iter().all(is_plain) {
+        return Ok(());
+    }
+    for file in files {
+        fs::remove_file(file.path())?;
+    }
+    fs::remove_dir(dir)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_dead_directories_of_the_agent_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let before = SystemTime::now() - Duration::from_secs(60);
+        for name in ["shell-dead", "shell-used", "shell-full", "shell-old", "other-dead"] {
+            fs::create_dir(at(name)).unwrap();
+            fs::write(at(name).join("pids.tmp"), "1").unwrap();
+        }
+        fs::create_dir(at("shell-full").join("more")).unwrap();
+        fs::write(at("shell-file"), "").unwrap();
+        let set_age = |name: &str, seconds| {
+            let when = SystemTime::now() - Duration::from_secs(seconds);
+            fs::File::open(at(name)).unwrap().set_modified(when).unwrap();
+        };
+        for name in ["shell-dead", "shell-used", "shell-full", "shell-file", "other-dead"] {
+            set_age(name, 10);
+        }
+        set_age("shell-old", 600);
+        let mut user = std::process::Command::new("sh")
+            .args(["-c", "read line", &at("shell-used").to_string_lossy()])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        remove_command_dirs(dir.path(), &["shell-"], before);
+        let mut names: Vec<String> = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["other-dead", "shell-file", "shell-full", "shell-old", "shell-used"]);
+        drop(user.stdin.take());
+        user.wait().unwrap();
+        remove_command_dirs(dir.path(), &["shell-"], before);
+        assert!(!at("shell-used").exists());
+    }
+}
