@@ -58,7 +58,8 @@ impl Schema {
             io::ErrorKind::IsADirectory => wrong("is not a file".into()),
             _ => wrong(format!("cannot be read: {why}")),
         })?;
-        let text = String::from_utf8(bytes).map_err(|_| wrong("is not UTF-8 text".into()))?;
+        let text =
+            String::from_utf8(bytes).map_err(|_| wrong("cannot be read: it is not UTF-8 text".into()))?;
         let document = serde_json::from_str(text.trim_start_matches('\u{feff}'))
             .map_err(|why| wrong(format!("is not JSON: {why}")))?;
         Self::from_value(document).map_err(|problems| {

@@ -116,7 +116,7 @@ fn a_schema_without_end_stalls_nobody_else_in_a_host() {
 }
 
 #[test]
-fn a_line_without_end_is_refused_by_the_daemon_and_by_the_host() {
+fn a_line_without_end_is_refused_by_the_daemon() {
     let user = User::live();
     let mut daemon =
         user.agentline(&["pool", "start", "--foreground"]).stderr(Stdio::null()).spawn().unwrap();
