@@ -27,7 +27,7 @@ pub(super) struct Rules {
 /// The rules of one directory.
 #[derive(Debug)]
 struct Level {
-    outer: Option<Arc<Level>>,
+    outer: Option<Arc<Self>>,
     ignore: Gitignore,
     exclude: Gitignore,
     /// The directory is the root of a repository: rules above it do not apply.
