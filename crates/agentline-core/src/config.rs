@@ -47,6 +47,9 @@ pub use words::{parse_duration, parse_env, parse_mcp, show_duration};
 /// The only home of defaults; commented, so that it can be shown as it is.
 pub const DEFAULTS: &str = include_str!("config/default.toml");
 
+/// No more unknown keys of one layer are named.
+const MAX_UNKNOWN: usize = 20;
+
 /// The name of the built-in layer.
 const BUILT_IN: &str = "default";
 
@@ -202,9 +205,13 @@ impl Config {
         let mut heard: BTreeMap<&str, (Given<'_>, Value)> = BTreeMap::new();
         let mut settled = Vec::new();
         let mut not_yolo = None;
+        let mut unknown = 0;
         for (spelled, value) in opened.table.iter().filter(|(_, value)| !value.is_null()) {
             let Some(key) = keys::find(spelled) else {
-                unknown_key(spelled, layer, opened.lines.get(spelled), findings);
+                unknown += 1;
+                if unknown <= MAX_UNKNOWN {
+                    unknown_key(spelled, layer, opened.lines.get(spelled), findings);
+                }
                 continue;
             };
             if let Some(report) = &mut untrusted
@@ -246,6 +253,11 @@ impl Config {
                     heard.insert(key.name, (given, value));
                 }
             }
+        }
+        if unknown > MAX_UNKNOWN && layer.kind != LayerKind::Environment {
+            let more = unknown - MAX_UNKNOWN;
+            let message = format!("{more} more unknown keys are ignored (from {})", one_line(&layer.name));
+            findings.notices.push(Notice::new("unknown_key", message));
         }
         if let Some(given) = not_yolo {
             let bypass = PermissionMode::Bypass;

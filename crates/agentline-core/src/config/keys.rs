@@ -13,7 +13,13 @@ use crate::{
 };
 use serde::Serialize;
 use serde_json::Value;
-use std::{cmp::Ordering, collections::BTreeMap, fmt, path::PathBuf, time::Duration};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, HashSet},
+    fmt,
+    path::PathBuf,
+    time::Duration,
+};
 
 /// One setting.
 #[non_exhaustive]
@@ -199,13 +205,13 @@ impl Place for Option<f64> {
 /// A list of rules: others are added, none is taken away.
 impl Place for Vec<String> {
     fn restrict(&mut self, by: &Self) -> Restriction {
-        let before = self.len();
-        for rule in by {
-            if !self.contains(rule) {
-                self.push(rule.clone());
-            }
+        let mut known: HashSet<&str> = self.iter().map(String::as_str).collect();
+        let new: Vec<String> = by.iter().filter(|rule| known.insert(rule.as_str())).cloned().collect();
+        if new.is_empty() {
+            return Restriction::Unchanged;
         }
-        if self.len() > before { Restriction::Applied } else { Restriction::Unchanged }
+        self.extend(new);
+        Restriction::Applied
     }
 }
 

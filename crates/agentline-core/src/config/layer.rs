@@ -214,13 +214,22 @@ fn json(value: toml::Value) -> Value {
     }
 }
 
+/// No more faults of one text are reported.
+const MAX_FAULTS: usize = 20;
+
 /// What is wrong with the text itself, with line and column; of each line only the first fault, for others follow from it.
 fn syntax_problems(name: &str, text: &str) -> Vec<Problem> {
     let (_, errors) = toml::de::DeTable::parse_recoverable(text);
+    let index = LineIndex::new(text);
     let mut faults = BTreeMap::new();
     for error in errors {
-        let (line, column) = place(text, error.span().map_or(0, |span| span.start));
+        let at = error.span().map_or(0, |span| span.start);
+        let line = index.line(at);
+        if faults.len() == MAX_FAULTS {
+            break;
+        }
         faults.entry(line).or_insert_with(|| {
+            let column = index.column(at);
             Problem::new(format!("line {line}, column {column}"), format!("is not TOML: {}", error.message()))
                 .hint("see https://toml.io for how values are written")
                 .source(format!("{name}:{line}"))
@@ -229,28 +238,50 @@ fn syntax_problems(name: &str, text: &str) -> Vec<Problem> {
     faults.into_values().collect()
 }
 
-/// Line and column of a byte, both counted from one.
-fn place(text: &str, at: usize) -> (usize, usize) {
-    let before = text.get(..at).unwrap_or(text);
-    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+/// Where the lines of a text begin, so that many places in it are found in no more time than one.
+struct LineIndex<'a> {
+    text: &'a str,
+    starts: Vec<usize>,
+}
+
+impl<'a> LineIndex<'a> {
+    fn new(text: &'a str) -> Self {
+        let newlines = text.match_indices('\n').map(|(at, _)| at + 1);
+        Self { text, starts: std::iter::once(0).chain(newlines).collect() }
+    }
+
+    /// The line of a byte, counted from one.
+    fn line(&self, at: usize) -> usize {
+        self.starts.partition_point(|start| *start <= at)
+    }
+
+    /// The column of a byte in its line, counted from one.
+    fn column(&self, at: usize) -> usize {
+        let start = self.starts[self.line(at) - 1];
+        self.text.get(start..at).map_or(0, |before| before.chars().count()) + 1
+    }
 }
 
 /// The line of every key, by its path (`agents.gemini.program`).
 fn lines(text: &str) -> BTreeMap<String, usize> {
-    fn note(lines: &mut BTreeMap<String, usize>, text: &str, path: &str, table: &toml::de::DeTable<'_>) {
+    fn note(
+        lines: &mut BTreeMap<String, usize>,
+        index: &LineIndex<'_>,
+        path: &str,
+        table: &toml::de::DeTable<'_>,
+    ) {
         for (key, value) in table {
             let path =
                 if path.is_empty() { key.get_ref().to_string() } else { format!("{path}.{}", key.get_ref()) };
             if let Some(inner) = value.get_ref().as_table() {
-                note(lines, text, &path, inner);
+                note(lines, index, &path, inner);
             }
-            lines.insert(path, place(text, key.span().start).0);
+            lines.insert(path, index.line(key.span().start));
         }
     }
     let mut found = BTreeMap::new();
     if let Ok(table) = toml::de::DeTable::parse(text) {
-        note(&mut found, text, "", table.get_ref());
+        note(&mut found, &LineIndex::new(text), "", table.get_ref());
     }
     found
 }

@@ -1,4 +1,5 @@
 //! A workspace's agentline.toml widens nothing until the user trusts the folder.
+#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
 mod readers;
 mod real_agent;

@@ -299,3 +299,24 @@ fn the_workspace_is_chosen_by_the_user_alone() {
     assert_eq!(chosen_workspace(&layers), Some("/a".into()));
     assert_eq!(chosen_workspace(&[workspace("working_dir = '/b'")]), None);
 }
+
+#[test]
+fn a_file_full_of_nonsense_costs_no_more_than_reading_it() {
+    use std::fmt::Write;
+    let mut unknown = String::new();
+    let mut rules = String::from("deny = [");
+    for i in 0..70_000 {
+        let _ = writeln!(unknown, "k{i} = 1");
+        let _ = write!(rules, "'T{i}',");
+    }
+    let began = std::time::Instant::now();
+    let config = build(&[workspace(&unknown)]);
+    assert_eq!(config.notices.len(), 21, "20 are named, and how many more there are");
+    assert!(config.notices[20].message.contains("69980 more unknown keys"), "{:?}", config.notices[20]);
+    let config = build(&[workspace(&format!("{rules}]"))]);
+    assert_eq!(config.request.deny.len(), 70_000);
+    let problems = Config::build(&[workspace(&"= =\n".repeat(70_000))]).unwrap_err();
+    assert!(problems.0.len() <= 20, "{}", problems.0.len());
+    // Minutes, when each of them looked through all others.
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+}
