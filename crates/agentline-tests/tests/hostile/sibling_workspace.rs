@@ -233,13 +233,17 @@ async fn claude_codes_pool_keeps_trusted_and_untrusted_sessions_apart() {
     let pool = Pool::new(attacked.agentline(), PoolOptions::default());
     pool.run(trusted).await.unwrap().outcome().await;
     assert!(attacked.fired().contains(&"settings-hook".to_owned()));
+    // Its permissions count as well: the model has written without a question.
+    for path in ["unasked", "unasked.txt"] {
+        fs::remove_file(attacked.stage.workspace().join(path)).unwrap();
+    }
     let requests = attacked.foreign.requests().len();
     assert!(requests > 0, "the base URL of the settings counts under full trust");
     let outcome = pool.run(untrusted).await.unwrap().outcome().await;
     pool.close().await;
     assert_eq!(attacked.fired(), [""; 0], "{}", shown(&outcome));
     assert_eq!(attacked.foreign.requests().len(), requests, "{}", shown(&outcome));
-    assert!(!attacked.exists("unasked.txt"), "{}", shown(&outcome));
+    assert!(!attacked.exists("unasked") && !attacked.exists("unasked.txt"), "{}", shown(&outcome));
 }
 
 #[tokio::test]
@@ -325,7 +329,8 @@ async fn opencode_takes_nothing_from_an_untrusted_workspace() {
     attacks::on_opencode(&attacked);
     // Formatters and language servers are off unless the user wants them, and come from the workspace.
     let path = attacked.stage.home().join(".config/opencode/opencode.json");
-    let mut config: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let plain = fs::read_to_string(&path).unwrap();
+    let mut config: serde_json::Value = serde_json::from_str(&plain).unwrap();
     (config["formatter"], config["lsp"]) = (true.into(), true.into());
     fs::write(&path, config.to_string()).unwrap();
     let outcome = attacked.cold(attacked.request("first task", Mode::Default)).await;
@@ -333,6 +338,8 @@ async fn opencode_takes_nothing_from_an_untrusted_workspace() {
     attacked.assert_untouched(&outcome);
     let outcomes = attacked.warm([attacked.request(LOOK_AROUND, Mode::Bypass)]).await;
     attacked.assert_worked(&outcomes[0]);
+    // It would wait for the language servers, which are none.
+    fs::write(&path, plain).unwrap();
     attacked.assert_attacks_work(attacks::OPENCODE).await;
     assert!(!attacked.foreign.requests().is_empty(), "the provider of the workspace counts under full trust");
 }
