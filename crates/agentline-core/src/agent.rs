@@ -62,6 +62,13 @@ pub trait Agent: Sync + Send {
     /// A translator for one live connection.
     fn dialogue(&self, talk: &Talk) -> Box<dyn Dialogue>;
 
+    /// The rules of a prompt in an open session that cannot be enforced, because the agent is told of such rules when its
+    /// process starts. `opened` is what the session was opened with.
+    fn unenforced_in_session(&self, opened: &RunRequest, prompt: &RunRequest) -> Vec<Problem> {
+        let _ = (opened, prompt);
+        Vec::new()
+    }
+
     /// Whether a run of this plan may be on a process beside others: it can start no process of its own there, which
     /// nobody could tell from those of the others.
     fn shares(&self, plan: &Plan) -> bool {

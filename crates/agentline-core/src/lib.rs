@@ -86,7 +86,9 @@ pub use naming::looks_secret;
 pub use outcome::{Denial, OUTCOME_SCHEMA, Outcome, RunError};
 pub use output::{Output, Rung};
 pub use permission::Rule;
-pub use policy::{Decision, Explained, OUTSIDE_WORKSPACE, Policy, Prospect, Resolved, Stance};
+pub use policy::{
+    Decision, Explained, OUTSIDE_WORKSPACE, Policy, Prospect, Resolved, Stance, UNDETERMINABLE_COMMAND,
+};
 pub use price::{Charge, LongPrice, Price, PriceSource, PriceTable};
 pub use problem::{Problem, Problems, nearest};
 pub use promptfoo::promptfoo_view;

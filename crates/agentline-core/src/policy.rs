@@ -8,6 +8,7 @@ mod explain;
 mod glob;
 mod place;
 mod rule;
+mod shell;
 mod web;
 
 #[cfg(test)]
@@ -18,12 +19,14 @@ use command::Command;
 pub use explain::{Explained, Prospect, Stance};
 pub use place::Resolved;
 use place::{Places, slashes};
-use rule::{Compiled, Target};
+use rule::{Compiled, Met, Target};
 pub(crate) use rule::{Rank, Says};
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 /// The reason of a refusal of a file outside the workspace and the included folders.
 pub const OUTSIDE_WORKSPACE: &str = "outside_workspace";
+/// The reason of a refusal of a command that starts a program which its text does not name.
+pub const UNDETERMINABLE_COMMAND: &str = "undeterminable_command";
 
 /// What an agent may do in one run.
 #[derive(Clone, Debug)]
@@ -132,20 +135,28 @@ impl Policy {
         if self.is_own(ask) && !self.refuses_own(ask) {
             return Decision::Allow(Ruling { reason: Some("own_tool".into()), ..Ruling::allow("agentline") });
         }
-        let command = ask.command.as_deref().map(Command::read);
+        let real_path = |path: &str| resolve(path).path;
+        let command = ask.command.as_deref().map(|text| Command::read(text, &real_path));
         let targets = self.targets(ask, command.as_ref(), resolve);
+        // Which rules are about the tool is the same for every target.
+        let rules: Vec<_> =
+            self.rules.iter().filter_map(|rule| Some((rule, rule.meets_tool(ask)?))).collect();
         let best = |target: &Target<'_>| {
-            let met = self.rules.iter().filter_map(|rule| Some((rule.meets(ask, target)?, rule)));
-            met.max_by_key(|(rank, _)| *rank)
+            let met =
+                rules.iter().filter_map(|(rule, tool)| Some((rule.meets_target(ask, *tool, target)?, *rule)));
+            met.max_by_key(|(met, _)| met.rank)
         };
-        let found: Vec<Option<(Rank, &Compiled)>> = targets.iter().map(best).collect();
-        let said =
-            |says: Says| found.iter().flatten().find(|(rank, _)| rank.says == says).map(|(_, rule)| *rule);
-        if let Some(rule) = said(Says::Deny) {
-            return Decision::Deny(Ruling::deny("rule", "rule").rule(&rule.text));
+        let found: Vec<Option<(Met, &Compiled)>> = targets.iter().map(best).collect();
+        let said = |says: Says| found.iter().flatten().find(|(met, _)| met.rank.says == says);
+        let refusal = |(met, rule): &(Met, &Compiled)| {
+            let reason = if met.undeterminable { UNDETERMINABLE_COMMAND } else { "rule" };
+            Ruling::deny("rule", reason).rule(&rule.text)
+        };
+        if let Some(met) = said(Says::Deny) {
+            return Decision::Deny(refusal(met));
         }
         let changes = changes_files(ask);
-        let escapes = |(target, met): (&Target<'_>, &Option<(Rank, &Compiled)>)| {
+        let escapes = |(target, met): (&Target<'_>, &Option<(Met, &Compiled)>)| {
             let outside = matches!(target, Target::Path { at, .. } if !at.inside);
             outside && !met.is_some_and(|(_, rule)| rule.names_a_place_outside())
         };
@@ -155,10 +166,10 @@ impl Policy {
         if self.mode == PermissionMode::Plan && !only_looks(ask) {
             return Decision::Deny(Ruling::deny("mode", "mode"));
         }
-        if let Some(rule) = said(Says::Ask) {
-            return Decision::Ask(Ruling::deny("rule", "rule").rule(&rule.text));
+        if let Some(met) = said(Says::Ask) {
+            return Decision::Ask(refusal(met));
         }
-        if let Some(rule) = said(Says::Allow).filter(|_| found.iter().all(Option::is_some)) {
+        if let Some((_, rule)) = said(Says::Allow).filter(|_| found.iter().all(Option::is_some)) {
             return Decision::Allow(Ruling::allow("rule").rule(&rule.text));
         }
         self.by_mode(changes && targets.iter().all(|t| matches!(t, Target::Path { .. })))
@@ -251,17 +262,37 @@ pub(crate) fn rank(key: &str, text: &str, workspace: &[&str], is_command: bool) 
     Ok(Compiled::read(says, key, text, &places)?.rank(is_command))
 }
 
-/// Whether a rule for a whole tool or server stands back behind a more specific one that permits or asks, so that an agent
-/// which is told of it beforehand would refuse too much.
-pub(crate) fn stands_back(request: &RunRequest, rule: &Rule) -> bool {
-    let others = request.allow.iter().map(|text| ("allow", text));
-    others.chain(request.ask.iter().map(|text| ("ask", text))).any(|(key, text)| {
-        Rule::parse(key, text).is_ok_and(|other| {
-            let of_server =
-                || other.tool.strip_prefix(rule.tool.as_str()).is_some_and(|rest| rest.starts_with("__"));
-            rule.pattern.is_none() && ((other.tool == rule.tool && other.pattern.is_some()) || of_server())
-        })
-    })
+/// The rules that permit or ask, by which a rule for a whole tool or server that refuses may be outranked. An agent that is
+/// told of such a refusal beforehand would refuse too much.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Exceptions {
+    /// Tools with rules that have a pattern.
+    patterned: BTreeSet<String>,
+    /// All that rules name.
+    named: BTreeSet<String>,
+}
+
+impl Exceptions {
+    /// The rules of a request that permit or ask.
+    pub(crate) fn of(request: &RunRequest) -> Self {
+        let mut found = Self::default();
+        let rules = request.allow.iter().chain(&request.ask).filter_map(|text| Rule::parse("", text).ok());
+        for rule in rules {
+            if rule.pattern.is_some() {
+                found.patterned.insert(rule.tool.clone());
+            }
+            found.named.insert(rule.tool);
+        }
+        found
+    }
+
+    /// Whether one of them outranks a rule.
+    pub(crate) fn outrank(&self, rule: &Rule) -> bool {
+        let below = format!("{}__", rule.tool);
+        let of_server =
+            || self.named.range(below.clone()..).next().is_some_and(|name| name.starts_with(&below));
+        rule.pattern.is_none() && (self.patterned.contains(&rule.tool) || of_server())
+    }
 }
 
 /// The files that a use names. Those beside a command only say where it runs.

@@ -17,22 +17,18 @@ fn check(tool: &str, cases: &[Case], ask: impl Fn(&Stage) -> RunRequest) -> Stag
     stage.file("src/here.txt", "old");
     stage.file("secret/key.txt", "old");
     let (records, outcome) = stage.play(ask(&stage));
-    let mut inputs: BTreeMap<String, Value> = BTreeMap::new();
-    let mut became = Vec::new();
-    for record in &records {
-        match &record.event {
-            Event::ToolUse(call) => {
-                let raw = call.raw_input.as_ref().map_or("null", |r| r.get());
-                inputs.insert(call.id.clone(), serde_json::from_str(raw).expect("arguments are JSON"));
-            }
-            Event::ToolResult { tool_use_id, status, .. } => {
-                became.push((inputs[tool_use_id].clone(), *status))
-            }
-            _ => {}
-        }
-    }
-    let wrong: Vec<&Case> = cases.iter().filter(|case| !became.contains(case)).collect();
-    assert!(wrong.is_empty(), "expected {wrong:#?}\nbut {became:#?}\n{}", outcome.stderr_tail);
+    // An id ends with the number of the call within its turn.
+    let number = |id: &str| id.rsplit('_').next().and_then(|number| number.parse::<usize>().ok());
+    let became: BTreeMap<usize, ToolStatus> = records
+        .iter()
+        .filter_map(|record| match &record.event {
+            Event::ToolResult { tool_use_id, status, .. } => Some((number(tool_use_id)?, *status)),
+            _ => None,
+        })
+        .collect();
+    let is_wrong = |(at, (_, status)): &(usize, &Case)| became.get(at) != Some(status);
+    let wrong: Vec<_> = cases.iter().enumerate().filter(is_wrong).collect();
+    assert!(wrong.is_empty(), "expected {wrong:#?}\nbut {became:?}\n{}", outcome.stderr_tail);
     let denials = cases.iter().filter(|(_, status)| *status == ToolStatus::Denied).count();
     assert_eq!(outcome.verdict, if denials > 0 { Verdict::DoneWithDenials } else { Verdict::Done });
     stage
@@ -110,24 +106,9 @@ fn the_more_specific_rule_wins_whatever_list_it_stands_in() {
         let request = request.permission_mode(PermissionMode::AcceptEdits).deny("Write");
         request.allow("Write(src/**)").deny("Write(src/gen/**)")
     };
-    check("run_shell_command", &commands, |stage| shell(stage.request("go")));
-    check("write_file", &files, |stage| edits(stage.request("go")));
-    // Over ACP the arguments are not told, so only what became of the calls, and the disk.
-    let over_acp = |tool: &str, cases: &[Case], ask: &dyn Fn(RunRequest) -> RunRequest| {
-        let calls: Vec<(&str, Value)> = cases.iter().map(|(args, _)| (tool, args.clone())).collect();
-        let stage = Stage::new(Script::new([Step::calls(calls), Step::text("done")]));
-        let (records, outcome) = stage.play(ask(stage.request("go").surface(Surface::Acp)));
-        let of = |status| cases.iter().filter(|(_, of)| *of == status).count();
-        let ended = |status| {
-            let is = |r: &&agentline::Record| matches!(r.event, Event::ToolResult { status: s, .. } if s == status);
-            records.iter().filter(is).count()
-        };
-        assert_eq!((ended(Done), outcome.denied.len()), (of(Done), of(Denied)), "{records:#?}");
-        stage
-    };
-    let stage = over_acp("run_shell_command", &commands, &shell);
+    let stage = check("run_shell_command", &commands, |stage| shell(stage.request("go")));
     assert!(!stage.workspace().join("evil1").exists() && !stage.workspace().join("evil2").exists());
-    let stage = over_acp("write_file", &files, &edits);
+    let stage = check("write_file", &files, |stage| edits(stage.request("go")));
     let there = ["src/a.txt", "b.txt", "src/gen/c.txt"].map(|path| stage.workspace().join(path).exists());
     assert_eq!(there, [true, false, false]);
 }
@@ -321,5 +302,19 @@ fn a_rule_that_cannot_be_held_starts_nothing() {
         error.contains("`allow`: `WebFetch(domain:x.org)`") && error.contains("`deny`: `Wirte(a)`"),
         "{error}"
     );
+    assert!(stage.model.requests().is_empty());
+}
+
+#[test]
+fn a_rule_with_a_pattern_starts_nothing_where_it_cannot_be_enforced() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::always(Step::text("ok")));
+    for surface in [Surface::Json, Surface::StreamJson] {
+        let request = stage.request("go").surface(surface).deny("Bash(rm *)").allow("Write(src/**)");
+        let error = agentline::blocking::run(&stage.agentline(), request, |_, _| {}).unwrap_err().to_string();
+        for word in ["`Bash(rm *)`", "`Write(src/**)`", surface.name(), "`acp`"] {
+            assert!(error.contains(word), "{word}: {error}");
+        }
+    }
     assert!(stage.model.requests().is_empty());
 }

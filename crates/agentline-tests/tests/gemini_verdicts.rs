@@ -101,7 +101,7 @@ fn a_refusal_names_the_rule_that_refused() {
     assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{all}");
     let denied: Vec<_> =
         outcome.denied.iter().map(|d| (d.tool.as_str(), d.reason.as_str(), d.rule.as_deref())).collect();
-    assert_eq!(denied, [("Bash", "policy", Some("Bash(rm *)"))], "{all}");
+    assert_eq!(denied, [("Bash", "rule", Some("Bash(rm *)"))], "{all}");
     let statuses: Vec<_> = records
         .iter()
         .filter_map(|r| match &r.event {

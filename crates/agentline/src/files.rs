@@ -5,6 +5,7 @@
 //! does not lead out: the opening fails, and the path is followed anew.
 
 mod follow;
+mod names;
 #[cfg_attr(unix, path = "files/unix.rs")]
 #[cfg_attr(not(unix), path = "files/portable.rs")]
 mod os;
@@ -120,12 +121,22 @@ impl Files {
     /// Where a path leads as the disk is now.
     #[must_use]
     pub fn resolve(&self, path: &str) -> Resolved {
-        let Ok(real) = self.follow(path) else { return Resolved::outside(path) };
+        let Ok(real) = self.follow(path) else { return Resolved::unclear(path) };
         let text = |path: &Path| path.to_string_lossy().into_owned();
-        match self.root_of(&real) {
+        if follow::depends_on_process(&self.workspace().join(path)) || follow::depends_on_process(&real) {
+            return Resolved::unclear(text(&real));
+        }
+        let resolved = match self.root_of(&real) {
             Some((0, rest)) => Resolved::in_workspace(text(&real), text(rest)),
             Some(_) => Resolved::included(text(&real)),
             None => Resolved::outside(text(&real)),
+        };
+        match names::other_names(&real, self.roots.iter().map(|root| root.path.as_path())) {
+            Some(names) => {
+                let in_workspace = |name: &PathBuf| name.strip_prefix(self.workspace()).ok().map(text);
+                resolved.linked(names.found.iter().filter_map(in_workspace).collect(), !names.complete)
+            }
+            None => resolved,
         }
     }
 

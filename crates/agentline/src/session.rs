@@ -190,6 +190,8 @@ impl Session {
     /// # Errors
     /// As [`Agentline::run`].
     pub async fn prompt_with(&self, mut request: RunRequest) -> Result<Run, Error> {
+        let agent = self.agentline.roster().find(&self.request.agent).map_err(Problems::from)?;
+        Problems(agent.unenforced_in_session(&self.request, &request)).into_result()?;
         let _turn = self.turn.lock().await;
         let before = self.live.wait_for(|state| state.seats == 0).await;
         request.surface = Some(Surface::Acp);

@@ -2,7 +2,7 @@
 
 use crate::{
     Card, Divided, Failure, Ground, Kind, Launch, Look, McpServer, Millis, ModeWish, ModelValidation,
-    ModelWish, Notice, PermissionMode, Plan, Problem, RunRequest, Sandbox, Secrets, SignIn, Surface,
+    ModelWish, Notice, PermissionMode, Plan, Problem, Rule, RunRequest, Sandbox, Secrets, SignIn, Surface,
     SystemMode, Talk, ToolKind, ToolTable, ToolUse, Words,
     acp::{manners::plain_tool, tools::ToolCall},
     divide_environment,
@@ -90,6 +90,26 @@ pub(super) fn check(request: &RunRequest, _surface: Surface, card: &Card) -> Vec
             Problem::new("resume", format!("`latest` is not known of {title}"))
                 .hint("name the session by its id"),
         );
+    }
+    problems
+}
+
+/// The rules of `deny` and `ask` that an agent cannot be held to. `why` says of one what prevents it, and what to write
+/// instead.
+pub(super) fn unenforceable(
+    request: &RunRequest,
+    surface: Surface,
+    why: impl Fn(&str, &Rule) -> Option<(String, String)>,
+) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (key, rules) in [("ask", &request.ask), ("deny", &request.deny)] {
+        for text in rules {
+            let Ok(rule) = Rule::parse(key, text) else { continue };
+            if let Some((why, way_out)) = why(key, &rule) {
+                let message = format!("`{text}` cannot be enforced on the surface `{surface}`: {why}");
+                problems.push(Problem::new(key, message).hint(way_out));
+            }
+        }
     }
     problems
 }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Agent, Card, Decision, Dialogue, Failure, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem,
     Prospect, Repertoire, Rule, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance,
-    Surface, SystemMode, Talk, ToolTable, Trust, Words, acp::Acp, policy::stands_back,
+    Surface, SystemMode, Talk, ToolTable, Trust, Words, acp::Acp, policy::Exceptions,
 };
 use serde_json::json;
 use std::{collections::BTreeMap, path::Path};
@@ -42,6 +42,36 @@ static CARD: Card = Card::new(
 /// Tools that it uses without asking.
 const UNASKED: &[&str] = &["Read", "Glob", "Grep", "LS"];
 
+/// Commands that change nothing, which it runs without asking.
+const UNASKED_COMMANDS: &[&str] = &[
+    "awk", "basename", "cat", "cd", "cut", "date", "df", "diff", "dirname", "du", "echo", "env", "file",
+    "find", "grep", "head", "hostname", "id", "jq", "less", "ls", "man", "printenv", "printf", "ps", "pwd",
+    "readlink", "realpath", "rg", "sed", "sort", "stat", "tail", "test", "tr", "tree", "true", "type",
+    "uname", "uniq", "wc", "which", "whoami", "xargs",
+];
+/// Commands of git among them.
+const UNASKED_GIT: &[&str] = &[
+    "blame",
+    "branch",
+    "config",
+    "describe",
+    "diff",
+    "grep",
+    "log",
+    "ls-files",
+    "ls-remote",
+    "reflog",
+    "remote",
+    "rev-list",
+    "rev-parse",
+    "shortlog",
+    "show",
+    "stash",
+    "status",
+    "tag",
+    "worktree",
+];
+
 /// How many folders below the projects a session of a sub-agent may lie.
 const DEEPEST: usize = 6;
 
@@ -57,21 +87,7 @@ impl Agent for Claude {
         let mut problems = adapter::check(request, surface, &CARD);
         // Its adapter takes the whole of the instructions.
         problems.retain(|problem| problem.key != "system_mode");
-        for (key, rules) in [("ask", &request.ask), ("deny", &request.deny)] {
-            for text in rules {
-                let Ok(rule) = Rule::parse(key, text) else { continue };
-                let native = key == "deny" && rule.pattern.is_none();
-                if UNASKED.contains(&rule.tool.as_str()) && !native {
-                    problems.push(
-                        Problem::new(
-                            key,
-                            format!("`{text}` cannot be held: Claude Code reads without asking"),
-                        )
-                        .hint(format!("write `--deny {}` to take the tool away", rule.tool)),
-                    );
-                }
-            }
-        }
+        problems.extend(adapter::unenforceable(request, surface, unenforced));
         problems
     }
 
@@ -100,13 +116,14 @@ impl Agent for Claude {
             // permitting everything is not there for every user.
             _ => ModeWish::new("default", true),
         });
+        let exceptions = Exceptions::of(request);
         let denied: Vec<String> = request
             .deny
             .iter()
             .filter_map(|text| Rule::parse("deny", text).ok())
             .filter(|rule| rule.pattern.is_none() && rule.tool != "*")
             // It asks about the tool instead, and our answer tells the two apart.
-            .filter(|rule| UNASKED.contains(&rule.tool.as_str()) || !stands_back(request, rule))
+            .filter(|rule| UNASKED.contains(&rule.tool.as_str()) || !exceptions.outrank(rule))
             .map(|rule| rule.tool)
             .collect();
         let mut options = json!({"disallowedTools": denied});
@@ -216,4 +233,31 @@ impl Agent for Claude {
         }
         adapter::first_wins(ways)
     }
+}
+
+/// Why a rule of `deny` or `ask` cannot be enforced, and what to write instead.
+fn unenforced(key: &str, rule: &Rule) -> Option<(String, String)> {
+    let taken_away = key == "deny" && rule.pattern.is_none();
+    if rule.tool.contains('*') && !rule.tool.starts_with("mcp__") {
+        let why = "it is about tools that Claude Code uses without asking, such as `Read`";
+        return Some((why.into(), "name each tool: `--deny Bash --deny Read`".into()));
+    }
+    if UNASKED.contains(&rule.tool.as_str()) && !taken_away {
+        let way_out = format!("write `--deny {}` to take the tool away", rule.tool);
+        return Some(("Claude Code reads without asking".into(), way_out));
+    }
+    if !matches!(rule.tool.as_str(), "Bash" | "Shell") || taken_away {
+        return None;
+    }
+    let mut words = rule.pattern.as_deref().unwrap_or("*").split([' ', ':']);
+    let program = words.next().unwrap_or_default();
+    let unasked = match (program, words.next()) {
+        ("git", Some(command)) => command.contains('*') || UNASKED_GIT.contains(&command),
+        ("git", None) => true,
+        (program, _) => program.contains('*') || UNASKED_COMMANDS.contains(&program),
+    };
+    unasked.then(|| {
+        let why = "Claude Code runs commands that it takes for harmless without asking";
+        (why.into(), "write `--deny Bash` to take the tool away".into())
+    })
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Agent, Card, Dialogue, Failure, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Prospect,
-    Repertoire, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance, Surface, Talk,
+    Repertoire, Rule, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance, Surface, Talk,
     ToolTable, Trust, Words, acp::Acp,
 };
 use std::{collections::BTreeMap, path::Path};
@@ -51,7 +51,9 @@ impl Agent for Codex {
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
-        adapter::check(request, surface, &CARD)
+        let mut problems = adapter::check(request, surface, &CARD);
+        problems.extend(adapter::unenforceable(request, surface, |_, rule| unenforced(request, rule)));
+        problems
     }
 
     fn stance(&self, request: &RunRequest, _surface: Surface, prospect: &Prospect<'_>) -> Stance {
@@ -182,4 +184,19 @@ fn writes_inside(request: &RunRequest) -> bool {
     // question, so that nobody could permit them.
     let ruled = !request.deny.is_empty() || !request.ask.is_empty();
     matches!(request.permission_mode, PermissionMode::AcceptEdits | PermissionMode::Auto) && !ruled
+}
+
+/// Why a rule of `deny` or `ask` cannot be enforced, and what to write instead.
+fn unenforced(request: &RunRequest, rule: &Rule) -> Option<(String, String)> {
+    if request.permission_mode == PermissionMode::Bypass {
+        let why = "in the mode `bypass`, Codex asks about nothing";
+        return Some((why.into(), "use `--permission-mode auto`, or leave the rule out".into()));
+    }
+    let asked = matches!(rule.tool.as_str(), "Write" | "Edit" | "MultiEdit" | "apply_patch");
+    if asked || rule.tool.starts_with("mcp__") {
+        return None;
+    }
+    let why = "Codex runs commands, reads and searches in its sandbox without asking";
+    let way_out = "leave the rule out: in every mode but `bypass` and those that accept edits, the sandbox writes nothing";
+    Some((why.into(), way_out.into()))
 }

@@ -10,7 +10,6 @@ mod launch;
 mod live;
 mod overlay;
 mod parts;
-mod pattern;
 mod policy;
 mod prompt;
 mod proof;
@@ -106,6 +105,10 @@ impl Agent for Gemini {
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
         launch::check(request, surface)
+    }
+
+    fn unenforced_in_session(&self, opened: &RunRequest, prompt: &RunRequest) -> Vec<Problem> {
+        policy::unenforced_in_session(opened, prompt)
     }
 
     fn launch(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>> {

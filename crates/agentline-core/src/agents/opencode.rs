@@ -12,7 +12,7 @@ use super::adapter::{self, Own, found, home_folder};
 use crate::{
     Agent, Card, Dialogue, Failure, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Prospect,
     Repertoire, Rule, RunRequest, SavedForm, SessionFold, SessionRoot, SignIn, Stance, Surface, Talk,
-    ToolTable, Trust, Words, acp::Acp, policy::stands_back,
+    ToolTable, Trust, Words, acp::Acp, policy::Exceptions,
 };
 use serde_json::{Map, Value, json};
 use std::{
@@ -79,6 +79,7 @@ impl Agent for OpenCode {
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
         let mut problems = adapter::check(request, surface, &CARD);
         problems.extend(permissions(request).err().unwrap_or_default());
+        problems.extend(adapter::unenforceable(request, surface, unenforced));
         problems
     }
 
@@ -214,6 +215,7 @@ fn permissions(request: &RunRequest) -> Result<Value, Vec<Problem>> {
     all.insert("*".into(), "ask".into());
     all.extend(FREE.iter().map(|name| ((*name).to_owned(), "allow".into())));
     let mut problems = Vec::new();
+    let exceptions = Exceptions::of(request);
     for (key, rules) in [("ask", &request.ask), ("deny", &request.deny)] {
         for text in rules {
             let Ok(rule) = Rule::parse(key, text) else { continue };
@@ -223,14 +225,14 @@ fn permissions(request: &RunRequest) -> Result<Value, Vec<Problem>> {
             };
             match &rule.pattern {
                 // It asks about the tool instead, and our answer tells the two apart.
-                None if !FREE.contains(name) && stands_back(request, &rule) => {}
+                None if !FREE.contains(name) && exceptions.outrank(&rule) => {}
                 None => _ = all.insert((*name).to_owned(), key.into()),
                 // What it asks about anyway is decided by us; of the rest it says too little to be judged.
                 Some(_) if FREE.contains(name) => problems.push(
                     Problem::new(
                         key,
                         format!(
-                            "`{text}` cannot be held: OpenCode does not say what it reads before it reads"
+                            "`{text}` cannot be enforced: OpenCode does not report what it reads before it reads"
                         ),
                     )
                     .hint(format!("write `{}` without brackets", rule.tool)),
@@ -240,6 +242,17 @@ fn permissions(request: &RunRequest) -> Result<Value, Vec<Problem>> {
         }
     }
     if problems.is_empty() { Ok(all.into()) } else { Err(problems) }
+}
+
+/// Why a rule of `deny` or `ask` cannot be enforced, and what to write instead.
+fn unenforced(_key: &str, rule: &Rule) -> Option<(String, String)> {
+    let known = PERMISSIONS.iter().any(|(tools, _)| tools.contains(&rule.tool.as_str()));
+    if known || rule.tool.starts_with("mcp__") {
+        return None;
+    }
+    let why = "OpenCode uses tools of that name without asking, or has none";
+    let names: Vec<&str> = PERMISSIONS.iter().map(|(tools, _)| tools[0]).collect();
+    Some((why.into(), format!("name one of: {}", names.join(", "))))
 }
 
 #[cfg(test)]

@@ -13,25 +13,52 @@ pub struct Resolved {
     pub from_workspace: Option<String>,
     /// It lies in the workspace or in one of the other folders that tools may use.
     pub inside: bool,
+    /// Where it leads depends on who follows it, as with `/proc/self/cwd`.
+    pub unclear: bool,
+    /// The file has more than one name.
+    pub hard_linked: bool,
+    /// Its other names in the workspace, from there, where it has any.
+    pub other_names: Vec<String>,
+    /// It has names that were not found.
+    pub has_unknown_names: bool,
 }
 
 impl Resolved {
     /// A path in the workspace: the whole of it, and from there.
     #[must_use]
     pub fn in_workspace(path: impl Into<String>, from_workspace: impl Into<String>) -> Self {
-        Self { path: path.into(), from_workspace: Some(from_workspace.into()), inside: true }
+        Self {
+            path: path.into(),
+            from_workspace: Some(from_workspace.into()),
+            inside: true,
+            ..Self::default()
+        }
     }
 
     /// A path in another folder that tools may use.
     #[must_use]
     pub fn included(path: impl Into<String>) -> Self {
-        Self { path: path.into(), from_workspace: None, inside: true }
+        Self { path: path.into(), inside: true, ..Self::default() }
     }
 
     /// A path that is anywhere else, or that leads nobody knows where.
     #[must_use]
     pub fn outside(path: impl Into<String>) -> Self {
-        Self { path: path.into(), from_workspace: None, inside: false }
+        Self { path: path.into(), ..Self::default() }
+    }
+
+    /// A path that leads elsewhere for the agent than for whoever follows it here.
+    #[must_use]
+    pub fn unclear(path: impl Into<String>) -> Self {
+        Self { path: path.into(), unclear: true, ..Self::default() }
+    }
+
+    /// The same for a file with further names: those in the workspace, and whether there are more.
+    #[must_use]
+    pub fn linked(mut self, other_names: Vec<String>, has_unknown_names: bool) -> Self {
+        self.hard_linked = true;
+        (self.other_names, self.has_unknown_names) = (other_names, has_unknown_names);
+        self
     }
 }
 
@@ -107,6 +134,10 @@ impl PathPattern {
 
     /// Whether a permission covers where a path really leads.
     pub(super) fn permits(&self, at: &Resolved) -> bool {
+        // A file with several names is also one that the pattern may not mean.
+        if at.unclear || at.hard_linked {
+            return false;
+        }
         if self.absolute {
             return self.glob.fits(&slashes(&at.path), false);
         }
@@ -117,6 +148,12 @@ impl PathPattern {
     pub(super) fn refuses(&self, at: &Resolved, spelled: &Resolved) -> bool {
         // Where the system takes upper and lower case for the same, so does a refusal.
         let fold = cfg!(any(windows, target_os = "macos"));
+        if at.unclear || (at.has_unknown_names && (self.absolute || self.anywhere)) {
+            return true;
+        }
+        if !self.absolute && at.other_names.iter().any(|name| self.glob.fits(name, fold)) {
+            return true;
+        }
         [at, spelled].into_iter().any(|place| {
             let whole = (self.absolute || self.anywhere).then_some(place.path.as_str());
             let part = place.from_workspace.as_deref().filter(|_| !self.absolute);

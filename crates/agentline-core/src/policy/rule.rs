@@ -1,7 +1,7 @@
 //! One rule of a policy: which uses of which tools it meets, and how closely.
 
 use super::{
-    command::Command,
+    command::{Command, Part},
     glob::Glob,
     place::{PathPattern, Places, Resolved},
 };
@@ -44,7 +44,15 @@ pub(crate) struct Rank {
     /// How many characters of the name stand for themselves.
     name: usize,
     /// On a tie what is refused stays refused.
-    pub(super) says: Says,
+    pub(crate) says: Says,
+}
+
+/// How a rule meets a target.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Met {
+    pub(super) rank: Rank,
+    /// Only because it cannot be told which program runs, or with which arguments.
+    pub(super) undeterminable: bool,
 }
 
 /// One thing that a use of a tool touches. Each is judged for itself.
@@ -53,7 +61,7 @@ pub(super) enum Target<'a> {
     /// A file: where it really is, and where its spelling points.
     Path { at: Resolved, spelled: Resolved },
     /// A part of a command.
-    Command { whole: &'a Command, part: &'a str },
+    Command { whole: &'a Command, part: &'a Part },
     /// A host on the web.
     Host(String),
     /// Nobody knows what.
@@ -137,11 +145,23 @@ impl Compiled {
     }
 
     /// How closely it meets one target of a use, if at all.
-    pub(super) fn meets(&self, ask: &PermissionAsk, target: &Target<'_>) -> Option<Rank> {
-        let (named, name) = self.meets_tool(ask)?;
+    pub(super) fn meets(&self, ask: &PermissionAsk, target: &Target<'_>) -> Option<Met> {
+        self.meets_target(ask, self.meets_tool(ask)?, target)
+    }
+
+    /// The same where it is known that, and how closely, it meets the tool.
+    pub(super) fn meets_target(
+        &self,
+        ask: &PermissionAsk,
+        (named, name): (bool, usize),
+        target: &Target<'_>,
+    ) -> Option<Met> {
         let whole = Rank { pattern: false, length: 0, literal: false, named, name, says: self.says };
-        let Some(pattern) = self.rule.pattern.as_deref() else { return Some(whole) };
+        let Some(pattern) = self.rule.pattern.as_deref() else {
+            return Some(Met { rank: whole, undeterminable: false });
+        };
         let permits = self.says == Says::Allow;
+        let mut undeterminable = false;
         let length = match target {
             // A permission must be sure, a refusal need not be.
             Target::Unknown if permits => return None,
@@ -151,16 +171,28 @@ impl Compiled {
                 let fits = if permits { path.permits(at) } else { path.refuses(at, spelled) };
                 fits.then_some(path.length)?
             }
-            Target::Command { whole, part } => {
-                let fits = self.meets_command(ask, whole, part, permits);
-                fits.then(|| self.command_head.chars().filter(|c| *c != '*').count())?
+            Target::Command { whole, part } if permits => {
+                self.permits_command(ask, whole, &part.text).then(|| self.command_length())?
+            }
+            Target::Command { part, .. } => {
+                undeterminable = !self.refuses_command(ask, part);
+                if undeterminable {
+                    (part.undeterminable || self.may_refuse_command(part)).then_some(0)?
+                } else {
+                    self.command_length()
+                }
             }
             Target::Host(host) => {
                 let domain = pattern.strip_prefix("domain:").unwrap_or(pattern).trim();
                 fits_host(domain, host).then_some(domain.len())?
             }
         };
-        Some(Rank { pattern: true, length, literal: is_literal(pattern), ..whole })
+        let rank = Rank { pattern: true, length, literal: is_literal(pattern) && !undeterminable, ..whole };
+        Some(Met { rank, undeterminable })
+    }
+
+    fn command_length(&self) -> usize {
+        self.command_head.chars().filter(|c| *c != '*').count()
     }
 
     /// Whether its pattern is a path from the root, which alone permits to write outside the workspace.
@@ -174,7 +206,7 @@ impl Compiled {
     }
 
     /// Whether it is about this tool: by its full name, and how long that is.
-    fn meets_tool(&self, ask: &PermissionAsk) -> Option<(bool, usize)> {
+    pub(super) fn meets_tool(&self, ask: &PermissionAsk) -> Option<(bool, usize)> {
         let length = self.rule.tool.chars().filter(|c| *c != '*').count();
         let known = NAMES_OF_KINDS
             .iter()
@@ -194,17 +226,36 @@ impl Compiled {
         servers(ask).any(|server| self.name.fits(&server, false)).then_some((false, length + 2))
     }
 
-    fn meets_command(&self, ask: &PermissionAsk, whole: &Command, part: &str, permits: bool) -> bool {
-        let fits = |text: &str| self.command.iter().any(|glob| glob.fits(text, false));
+    /// Whether a text fits the pattern.
+    fn fits_command(&self, ask: &PermissionAsk, text: &str, fold: bool) -> bool {
         // An agent's own form without `*` means every command that begins so.
         let own = self.rule.tool == ask.native_tool && ask.native_tool != ask.tool;
         let begins = own && !self.command_head.contains('*');
-        let longer = |text: &str| begins && Glob::words(&self.command_head).and_more().fits(text, false);
-        if permits {
-            let same = self.rule.pattern.as_deref().is_some_and(|p| !p.contains('*') && p == part);
-            return same || (whole.plain && (fits(part) || longer(part)));
-        }
-        whole.forms(part).iter().any(|form| fits(form) || longer(form))
+        self.command.iter().any(|glob| glob.fits(text, fold))
+            || (begins && Glob::words(&self.command_head).and_more().fits(text, fold))
+    }
+
+    fn permits_command(&self, ask: &PermissionAsk, whole: &Command, part: &str) -> bool {
+        let same = self.rule.pattern.as_deref().is_some_and(|p| !p.contains('*') && p == part);
+        same || (whole.plain && self.fits_command(ask, part, false))
+    }
+
+    fn refuses_command(&self, ask: &PermissionAsk, part: &Part) -> bool {
+        // Where the system takes upper and lower case for the same, so does a refusal.
+        let fold = cfg!(any(windows, target_os = "macos"));
+        part.forms.iter().any(|(form, _)| self.fits_command(ask, form, fold))
+    }
+
+    /// Whether a command of which only the first words are known may be one that the pattern covers.
+    fn may_refuse_command(&self, part: &Part) -> bool {
+        let (sure, star) = match self.command_head.split_once('*') {
+            Some((before, _)) => (before, true),
+            None => (self.command_head.as_str(), false),
+        };
+        let may_become = |form: &str| {
+            sure.starts_with(form) || sure == form.trim_end() || (star && form.starts_with(sure))
+        };
+        part.forms.iter().any(|(form, open)| *open && may_become(form))
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::talk::{Told, calling, command, in_mode, say, stage, write};
 use agentline::{
-    Judge, Kind, PermissionAsk, PermissionMode as Mode, Permit, Phase, RunOptions, Surface, ToolStatus,
-    Verdict,
+    Judge, Kind, PermissionAsk, PermissionMode as Mode, Permit, Phase, RunOptions, RunRequest, Surface,
+    ToolStatus, Verdict,
 };
 use agentline_mock::gemini::{Script, Step};
 use agentline_tests::needs_real_gemini;
@@ -105,9 +105,9 @@ async fn rules_stand_before_the_mode_and_the_border_before_both() {
         ("rules", calling([write("src/a.txt"), write("other.txt"), command("touch ok"), command("rm ok")])),
         ("outside", calling([write("../outside.txt")])),
     ]);
-    let session = stage.agentline().session(in_mode(&stage, Mode::Default)).await.unwrap();
     let request =
         in_mode(&stage, Mode::Default).allow("Write(src/**)").allow("Bash(touch *)").deny("Bash(rm *)");
+    let session = stage.agentline().session(request.clone()).await.unwrap();
     let told = say(&session, request, "rules").await;
     assert_eq!(
         told.decisions(),
@@ -127,6 +127,12 @@ async fn rules_stand_before_the_mode_and_the_border_before_both() {
     let told = say(&session, in_mode(&stage, Mode::Auto), "outside").await;
     assert_eq!(told.ends().len(), 1, "{}", told.shown());
     assert!(!stage.outside().join("outside.txt").exists(), "{}", told.shown());
+
+    // The agent is told when it starts which commands it has to ask about.
+    let late = in_mode(&stage, Mode::Auto).deny("Read(secret/**)").deny("Grep");
+    let refused =
+        session.prompt_with(RunRequest { prompt: "rules".into(), ..late }).await.unwrap_err().to_string();
+    assert!(refused.contains("`Read(secret/**)`") && refused.contains("`Grep`"), "{refused}");
 
     // Planning was not offered to this process, and going on in a mode that permits more would be worse than failing.
     let told = say(&session, in_mode(&stage, Mode::Plan), "rules").await;

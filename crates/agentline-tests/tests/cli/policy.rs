@@ -25,8 +25,9 @@ fn a_policy_is_explained_for_each_surface() {
     };
     assert_eq!(row("Write(src/new.txt)"), ["ask", "mode", "agentline"]);
     assert_eq!(row("Write(../outside.txt)"), ["deny", "agentline", "agent"]);
-    assert_eq!(row("Bash(rm -rf build)"), ["deny", "rule", "agent"]);
-    assert_eq!(row("Bash(git status)"), ["allow", "agent", "agent"]);
+    assert_eq!(row("Bash(rm -rf build)"), ["deny", "rule", "agentline"]);
+    assert_eq!(row("Bash(git status)"), ["ask", "mode", "agentline"]);
+    assert!(done.out.contains("would not begin: `deny`: `Bash(rm *)` cannot be enforced"), "{}", done.out);
     assert_eq!(row("mcp__agentline__tool"), ["allow", "agentline", "agentline"]);
 }
 

@@ -1,1 +1,212 @@
 //! No spelling of a refused command or path evades its rule.
+
+mod generated;
+
+use agentline::{
+    PermissionAsk, PermissionMode as Mode, Policy, RunRequest, Surface, ToolKind, ToolStatus, Verdict,
+};
+use agentline_mock::gemini::{Script, Step};
+use agentline_tests::{Stage, Told, needs_real_gemini};
+use generated::Numbers;
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+/// Spellings of one refused command, collected by attacking it.
+const SPELLINGS: &str = include_str!("../../../agentline-core/tests/data/spellings.json");
+
+#[derive(serde::Deserialize)]
+struct Spelling {
+    name: String,
+    command: String,
+    /// Whether it runs `rm` at all. What deletes by other means is not covered by a rule about `rm`.
+    runs_rm: bool,
+}
+
+/// What became of each call of a turn, by its number.
+fn ends(told: &Told) -> BTreeMap<usize, ToolStatus> {
+    let number = |id: &str| id.rsplit('_').next().and_then(|number| number.parse().ok());
+    let of = |record: &agentline::Record| match &record.event {
+        agentline::Event::ToolResult { tool_use_id, status, .. } => Some((number(tool_use_id)?, *status)),
+        _ => None,
+    };
+    told.records.iter().filter_map(of).collect()
+}
+
+fn shell(command: &str) -> (&'static str, Value) {
+    ("run_shell_command", json!({"command": command, "description": "d"}))
+}
+
+/// All spellings in one turn of the real agent. Each has its own victim, so that one that is deleted is found.
+#[tokio::test]
+async fn no_spelling_of_a_refused_command_runs_in_gemini() {
+    needs_real_gemini!();
+    let spellings: Vec<Spelling> = serde_json::from_str(SPELLINGS).unwrap();
+    let of = |at: usize| format!("victim{at}");
+    // A few run as well that the rule leaves alone, so that it is seen that commands run at all.
+    let calls = spellings.iter().enumerate().map(|(at, s)| shell(&s.command.replace("victim", &of(at))));
+    let calls = calls.chain([shell("echo one"), shell("touch made")]);
+    let stage = Stage::new(Script::new([Step::calls(calls), Step::text("said")]));
+    for at in 0..spellings.len() {
+        stage.file(&of(at), "x");
+    }
+    let request = stage.request("go").permission_mode(Mode::Bypass).deny("Bash(rm *)");
+    let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+    assert_eq!(told.outcome.surface, Surface::Acp, "{}", told.shown());
+    assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
+    let ends = ends(&told);
+    for (at, spelling) in spellings.iter().enumerate().filter(|(_, spelling)| spelling.runs_rm) {
+        assert!(stage.read(&of(at)).is_some(), "{} deleted its file\n{}", spelling.name, told.shown());
+        assert_eq!(ends.get(&at), Some(&ToolStatus::Denied), "{}\n{}", spelling.name, told.shown());
+    }
+    let tail = [spellings.len(), spellings.len() + 1].map(|at| ends.get(&at).copied());
+    assert_eq!(tail, [Some(ToolStatus::Ok); 2], "{}", told.shown());
+    assert!(stage.read("made").is_some(), "{}", told.shown());
+    let reasons = |reason: &str| told.outcome.denied.iter().filter(|d| d.reason == reason).count();
+    assert!(reasons("rule") >= 25 && reasons("undeterminable_command") >= 8, "{:#?}", told.outcome.denied);
+    assert!(told.outcome.denied.iter().all(|denial| denial.rule.as_deref() == Some("Bash(rm *)")));
+}
+
+/// Commands that the agent takes for harmless are asked about too, however they are spelled; so are reads.
+#[tokio::test]
+async fn what_gemini_would_do_without_asking_obeys_rules_too() {
+    needs_real_gemini!();
+    let read = |path: &str| ("read_file", json!({"file_path": path}));
+    let write = |path: &str| ("write_file", json!({"file_path": path, "content": "new"}));
+    let cases: Vec<((&str, Value), ToolStatus)> = vec![
+        (shell("echo refused"), ToolStatus::Denied),
+        (shell("'echo' refused"), ToolStatus::Denied),
+        (shell("cat open.txt"), ToolStatus::Ok),
+        (read("open.txt"), ToolStatus::Ok),
+        (read("secret/key.txt"), ToolStatus::Denied),
+        (read("./secret/../secret/key.txt"), ToolStatus::Denied),
+        (read("way-in/key.txt"), ToolStatus::Denied),
+        (read("alias.txt"), ToolStatus::Denied),
+        (write("src/made.txt"), ToolStatus::Ok),
+        (write("other.txt"), ToolStatus::Denied),
+        (write("src/way-out/made.txt"), ToolStatus::Denied),
+        (write("src/hard.txt"), ToolStatus::Denied),
+        (write("src/../other.txt"), ToolStatus::Denied),
+    ];
+    let stage = Stage::new(Script::new([
+        Step::calls(cases.iter().map(|(call, _)| call.clone())),
+        Step::text("said"),
+    ]));
+    let at = |path: &str| stage.workspace().join(path);
+    for path in ["open.txt", "secret/key.txt", "src/here.txt", "elsewhere/here.txt", "precious.txt"] {
+        stage.file(path, "old");
+    }
+    symlink(at("secret"), at("way-in")).unwrap();
+    symlink(at("elsewhere"), at("src/way-out")).unwrap();
+    fs::hard_link(at("secret/key.txt"), at("alias.txt")).unwrap();
+    fs::hard_link(at("precious.txt"), at("src/hard.txt")).unwrap();
+    let request = stage.request("go").permission_mode(Mode::Default).allow("Write(src/**)");
+    let request =
+        request.deny("Read(secret/**)").deny("Bash(echo *)").allow("Bash(cat *)").allow("Read(open.txt)");
+    let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+    let ends = ends(&told);
+    for (at, (call, status)) in cases.iter().enumerate() {
+        assert_eq!(ends.get(&at), Some(status), "{call:?}\n{}", told.shown());
+    }
+    for path in ["precious.txt", "secret/key.txt"] {
+        assert_eq!(stage.read(path).as_deref(), Some("old"), "{path}");
+    }
+    assert!(stage.read("elsewhere/made.txt").is_none() && stage.read("other.txt").is_none());
+}
+
+/// Rules that an agent cannot be held to start nothing, and the message says which, where and what to do.
+#[tokio::test]
+async fn a_rule_that_cannot_be_enforced_starts_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let here = agentline::detect::Here::new(BTreeMap::new(), dir.path().to_owned(), dir.path().to_owned());
+    let agentline = agentline::Agentline::new(here);
+    for (agent, surface, mode, key, rule) in [
+        ("gemini", Some(Surface::StreamJson), Mode::Bypass, "deny", "Bash(rm *)"),
+        ("gemini", Some(Surface::Json), Mode::Bypass, "deny", "Read(secret/**)"),
+        ("gemini", Some(Surface::StreamJson), Mode::Default, "allow", "Write(src/**)"),
+        ("claude", None, Mode::Auto, "deny", "Read(secret/**)"),
+        ("claude", None, Mode::Auto, "ask", "Grep"),
+        ("claude", None, Mode::Auto, "deny", "Bash(cat *)"),
+        ("claude", None, Mode::Auto, "deny", "*"),
+        ("codex", None, Mode::Bypass, "deny", "Bash(rm *)"),
+        ("codex", None, Mode::Bypass, "deny", "Write(src/**)"),
+        ("codex", None, Mode::Auto, "deny", "Bash(rm *)"),
+        ("codex", None, Mode::Default, "deny", "Bash"),
+        ("codex", None, Mode::Default, "ask", "Read"),
+        ("opencode", None, Mode::Auto, "deny", "Read(secret/**)"),
+        ("opencode", None, Mode::Auto, "deny", "*"),
+    ] {
+        let mut request = RunRequest::new("go").agent(agent).permission_mode(mode).working_dir(dir.path());
+        request.surface = surface;
+        let request = match key {
+            "deny" => request.deny(rule),
+            "ask" => request.ask(rule),
+            _ => request.allow(rule),
+        };
+        let error = agentline.run(request).await.map(|_| ()).unwrap_err().to_string();
+        for word in [format!("`{key}`"), format!("`{rule}`"), "hint:".to_owned()] {
+            assert!(error.contains(&word), "{agent} {rule}: {word} is missing in {error}");
+        }
+        assert!(error.contains("cannot be enforced"), "{agent} {rule}: {error}");
+    }
+}
+
+/// A folder with a program called `rm` that only leaves a mark, for commands that name nothing outside of it.
+fn folder() -> tempfile::TempDir {
+    let dir = tempfile::Builder::new().prefix("agentline-rules-").tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir(at("bin")).unwrap();
+    fs::write(at("bin/rm"), format!("#!/bin/sh\n: > {}\n", at("marker").display())).unwrap();
+    fs::set_permissions(at("bin/rm"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(at("names"), "victim\n").unwrap();
+    fs::write(at("names0"), "victim\0").unwrap();
+    dir
+}
+
+/// Runs a command in bash and tells whether the program `rm` ran.
+fn runs_rm(command: &str, dir: &Path) -> bool {
+    fs::write(dir.join("victim"), "x").unwrap();
+    let marker = dir.join("marker");
+    let _ = fs::remove_file(&marker);
+    let status = Command::new("timeout")
+        .args(["-k", "1", "5", "bash", "-c", command])
+        .current_dir(dir)
+        .env_clear()
+        .env("PATH", format!("{}/bin:/usr/bin:/bin", dir.display()))
+        .env("HOME", dir)
+        .envs([("R", "rm"), ("RR", "R"), ("V", "victim")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    status.expect("bash and timeout are here");
+    marker.exists()
+}
+
+/// Searches for spellings that nobody thought of: whatever runs `rm` in bash must be refused. With
+/// `AGENTLINE_RULES_SEED` and `AGENTLINE_RULES_COUNT`, other ones and more of them.
+#[test]
+fn no_generated_command_that_runs_a_refused_program_is_permitted() {
+    let number =
+        |name: &str, default: u64| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default);
+    let mut numbers = Numbers::new(number("AGENTLINE_RULES_SEED", 1));
+    let dir = folder();
+    let request = RunRequest::new("x").permission_mode(Mode::Bypass).deny("Bash(rm *)");
+    let policy = Policy::new(&request, dir.path()).unwrap();
+    let (mut ran, count) = (0, number("AGENTLINE_RULES_COUNT", 400));
+    for _ in 0..count {
+        let command = generated::command(&mut numbers);
+        let mut ask = PermissionAsk::default();
+        (ask.tool, ask.kind, ask.command) = ("Bash".into(), ToolKind::Shell, Some(command.clone()));
+        let refused = policy.decide(&ask, &|path| policy.resolve(path)).name() == "deny";
+        let runs = runs_rm(&command, dir.path());
+        assert!(refused || !runs, "{command:?} runs `rm` and is permitted");
+        ran += u64::from(runs);
+    }
+    assert!(ran * 2 > count, "only {ran} of {count} commands ran anything");
+}

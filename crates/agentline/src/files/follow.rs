@@ -37,6 +37,12 @@ pub(super) fn follow(path: &Path) -> io::Result<PathBuf> {
     Ok(real)
 }
 
+/// Whether a path leads elsewhere for another process: through `/proc/self`, a file descriptor or the like.
+pub(super) fn depends_on_process(path: &Path) -> bool {
+    let below = |folder: &str| path.starts_with(folder);
+    below("/proc") || below("/dev/fd") || ["/dev/stdin", "/dev/stdout", "/dev/stderr"].into_iter().any(below)
+}
+
 /// The names of a path, the last one first. What stands before them becomes the place to begin at.
 fn reversed(path: &Path, start: &mut PathBuf) -> Vec<OsString> {
     let mut names = Vec::new();

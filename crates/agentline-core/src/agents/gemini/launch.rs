@@ -52,7 +52,7 @@ pub(super) fn check(request: &RunRequest, surface: Surface) -> Vec<Problem> {
     if request.extensions.iter().flatten().any(|e| e.is_empty() || e.starts_with('-')) {
         problems.push(Problem::new("extensions", "holds a name that cannot be given to Gemini CLI"));
     }
-    problems.extend(policy::compile(request, &[]).err().unwrap_or_default());
+    problems.extend(policy::compile(request, surface).err().unwrap_or_default());
     problems
 }
 
@@ -71,10 +71,7 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
     });
     let text = text(plan, &ground.cwd, look).map_err(&mut keep).unwrap_or_default();
     let mut servers = settings::servers(plan, &ground.cwd, look).map_err(&mut keep).unwrap_or_default();
-    let cwd = ground.cwd.to_string_lossy();
-    let spelled = request.working_dir.as_ref().filter(|w| w.is_absolute()).map(|w| w.to_string_lossy());
-    let roots: Vec<&str> = std::iter::once(&*cwd).chain(spelled.as_deref().filter(|s| *s != cwd)).collect();
-    let policy = policy::compile(request, &roots)
+    let policy = policy::compile(request, plan.surface)
         .map_err(|found| found.into_iter().for_each(&mut keep))
         .unwrap_or_default();
     let policy = policy.and_then(|p| p.to_toml().map_err(&mut keep).ok());

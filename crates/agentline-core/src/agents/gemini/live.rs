@@ -4,7 +4,10 @@
 //! environment and the files, so that one process can serve many sessions. What does not is the same for all sessions
 //! of a process: rules, include directories, extensions, trust, limits, a replaced system prompt, the sign-in.
 
-use super::versions::{self, has};
+use super::{
+    policy::{decides_here, has_patterns},
+    versions::{self, has},
+};
 use crate::{
     Launch, McpServer, Millis, ModeWish, ModelValidation, ModelWish, Notice, PermissionMode, Plan, Problem,
     Rule, RunRequest, Sandbox, Surface, Version, Words,
@@ -18,6 +21,10 @@ const QUIET: Millis = 500;
 /// Modes and rules that ask are understood without a conversation, too: what would be asked is refused there. And who
 /// wants to see the reasoning sees what there is.
 const UNDERSTOOD_HEADLESS: &[&str] = &["ask", "permission_mode", "emit_thoughts"];
+
+/// What a run without a conversation has alone, where rules are the reason why it needs one.
+const NOT_WITH_RULES: &str =
+    "leave it out, or use rules for whole tools: a pattern is enforced over ACP alone";
 
 /// Names under which rules mean the tool that starts commands, or every tool.
 const SHELL_NAMES: &[&str] = &["Bash", "Shell", "ShellTool", "run_shell_command", "*"];
@@ -53,7 +60,8 @@ pub(super) fn choose(request: &RunRequest) -> Surface {
     let headless_only =
         request.sandbox != Sandbox::Off || request.session_id.is_some() || request.file_references;
     let needed = needed_for(request).any(|key| !(headless_only && UNDERSTOOD_HEADLESS.contains(&key)));
-    if needed { Surface::Acp } else { Surface::StreamJson }
+    // Rules that agentline has to decide on itself need a conversation whatever else is asked for.
+    if needed || has_patterns(request) { Surface::Acp } else { Surface::StreamJson }
 }
 
 /// What cannot be had on the surface.
@@ -78,23 +86,26 @@ pub(super) fn check(request: &RunRequest, surface: Surface) -> Vec<Problem> {
                 "sandbox",
                 "cannot be used over ACP: Gemini CLI never answers from inside its sandbox",
             )
-            .hint("leave the sandbox out, or use the surface `stream-json` with what it can do"),
+            .hint(with_rules(
+                request,
+                "leave the sandbox out, or use the surface `stream-json` with what it can do",
+            )),
         );
     }
     if request.session_id.is_some() {
         problems.push(
             Problem::new("session_id", "cannot be chosen over ACP: the agent names its sessions itself")
-                .hint("leave it out, or use the surface `stream-json`"),
+                .hint(with_rules(request, "leave it out, or use the surface `stream-json`")),
         );
     }
-    if request.mode_id.as_deref() == Some("autoEdit") && !(request.deny.is_empty() && request.ask.is_empty())
-    {
+    let ruled = !request.deny.is_empty() || decides_here(request);
+    if let Some(mode @ ("autoEdit" | "yolo")) = request.mode_id.as_deref().filter(|_| ruled) {
         problems.push(
             Problem::new(
                 "mode_id",
-                "`autoEdit` cannot be held to rules: over ACP, Gemini CLI then edits past its policies",
+                format!("`{mode}` cannot be held to rules: over ACP, Gemini CLI then acts without asking"),
             )
-            .hint("use `permission_mode = \"accept-edits\"`, which permits edits within the rules"),
+            .hint("use `permission_mode` with `accept-edits` or `bypass`, which permit the same within the rules"),
         );
     }
     if request.file_references {
@@ -103,10 +114,14 @@ pub(super) fn check(request: &RunRequest, surface: Surface) -> Vec<Problem> {
                 "file_references",
                 "cannot be used over ACP, where Gemini CLI leaves `@file` as it stands",
             )
-            .hint("send files with `--attach`, or use the surface `stream-json`"),
+            .hint(with_rules(request, "send files with `--attach`, or use the surface `stream-json`")),
         );
     }
     problems
+}
+
+fn with_rules(request: &RunRequest, other: &'static str) -> &'static str {
+    if has_patterns(request) { NOT_WITH_RULES } else { other }
 }
 
 /// The prompt, so that it reaches the model. Over ACP the CLI takes `/about` and `$about` for a command of its own,
@@ -176,7 +191,8 @@ pub(super) fn fill(launch: &mut Launch, plan: &Plan, version: Option<Version>) {
 /// ACP, not even its policy files, and fetches from the web unasked as well.
 pub(super) fn mode(request: &RunRequest) -> ModeWish {
     let own = match request.permission_mode {
-        PermissionMode::Bypass => "yolo",
+        // Where rules have to be asked about, what they leave open is permitted by our answer.
+        PermissionMode::Bypass if !decides_here(request) => "yolo",
         PermissionMode::Plan => "plan",
         _ => "default",
     };

@@ -52,6 +52,7 @@ fn only_what_a_process_shares_makes_another_start() {
     assert!(same(plain(), live(other)));
     for request in [
         RunRequest::new("hi").deny("Bash"),
+        RunRequest::new("hi").deny("Bash(rm *)"),
         RunRequest::new("hi").include_dir("/lib"),
         RunRequest::new("hi").env("A", "b"),
         RunRequest::new("hi").trust(Trust::Full),
@@ -152,6 +153,15 @@ fn the_surface_follows_from_what_is_asked() {
         assert_eq!(chosen(&request), Surface::Acp, "{request:?}");
     }
     assert_eq!(chosen(&auto().sandbox(Sandbox::On)), Surface::StreamJson);
+    // Rules with patterns are enforced over ACP alone, whatever else is asked for.
+    assert_eq!(chosen(&RunRequest::new("x").deny("Bash")), Surface::StreamJson);
+    for request in [
+        RunRequest::new("x").deny("Bash(rm *)"),
+        RunRequest::new("x").allow("Write(src/**)"),
+        RunRequest::new("x").deny("Read(secret/**)").sandbox(Sandbox::On),
+    ] {
+        assert_eq!(chosen(&request), Surface::Acp, "{request:?}");
+    }
     let keys = |request: &RunRequest, surface| {
         check(request, surface).into_iter().map(|p| p.key.to_string()).collect::<Vec<_>>()
     };
@@ -160,6 +170,11 @@ fn the_surface_follows_from_what_is_asked() {
     assert_eq!(keys(&RunRequest::new("x").session_id("a"), Surface::Acp), ["session_id"]);
     assert_eq!(keys(&RunRequest::new("x").mode_id("autoEdit").deny("Bash"), Surface::Acp), ["mode_id"]);
     assert!(keys(&auto(), Surface::Json).is_empty());
+    let ruled = RunRequest::new("x").deny("Bash(rm *)");
+    assert_eq!(keys(&ruled, Surface::StreamJson), ["deny"]);
+    assert_eq!(keys(&ruled.clone().mode_id("yolo"), Surface::Acp), ["mode_id"]);
+    let sandboxed = check(&ruled.sandbox(Sandbox::On), Surface::Acp);
+    assert!(sandboxed[0].hint.as_deref().is_some_and(|hint| hint.contains("whole tools")), "{sandboxed:?}");
 }
 
 #[test]

@@ -5,25 +5,23 @@
 //! it drops, as [`BROKEN`]; and the last rule of the file names a tool that cannot exist, which the CLI reports as
 //! [`PROOF`] only after it has read and accepted the whole file.
 //!
+//! A rule with a pattern is not written into the file: a regular expression over the arguments can be evaded by quotes,
+//! wrappers and links. Instead the file makes the CLI ask about every use of that tool, and [`crate::Policy`] answers.
+//! That is possible over ACP alone; on the other surfaces such a rule is refused before anything starts. The CLI runs
+//! commands that it takes for harmless without asking, unless the rule that says `ask_user` has a pattern of its own.
+//!
 //! The file comes beside the user's own policies. What is permitted has the rank of the CLI's own `--allowed-tools`,
 //! so a stronger rule of the user still refuses; what is refused has the highest rank that a user's rule can have. Only
 //! where a rule that permits is more specific than one that refuses do all of ours stand at the top, in the order in
 //! which [`crate::Policy`] prefers them.
 //!
-//! Known limits: commands that the CLI takes for harmless, such as `echo`, run without the question that a rule of
-//! `--ask` wants; links are not followed; `replace` corrects a relative path that does not exist to the one file that
-//! ends so; a refused command can hide behind another program (`env rm`); what `Read` is refused can still be searched.
-
-use super::{
-    pattern::{self, Lean},
-    refusal::RULE_MARK,
-    tools,
-};
+use super::{refusal::RULE_MARK, tools};
 use crate::{
-    PermissionMode, Problem, Rule, RunRequest, nearest,
-    policy::{Rank, rank},
+    PermissionMode, Problem, Rule, RunRequest, Surface, nearest,
+    policy::{Rank, Says, rank},
 };
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The name of the file; the CLI names it when it speaks of it.
 pub(super) const FILE: &str = "agentline-run.toml";
@@ -36,18 +34,23 @@ pub(super) const BROKEN: &str = "[USER] Policy file error in agentline-run.toml:
 const CANARY: &str = "agentline__was_read";
 const ALLOW_RANK: u16 = 300;
 const ASK_RANK: u16 = 600;
-const DENY_RANK: u16 = 999;
+const DENY_RANK: u16 = 998;
+/// Above all others: these uses are decided by our answer.
+const ANSWERED_RANK: u16 = 999;
+/// A pattern that every use fits. With one, the CLI asks about harmless commands too.
+const EVERY_USE: &str = ".";
 /// The modes in which permissions count. Planning stays planning.
 const WORKING_MODES: &[&str] = &["default", "autoEdit", "yolo"];
 
 const SHELL: &str = "run_shell_command";
 
-/// The rules that may name a path: how they begin, the tool, and the argument that holds its path.
-const PATHS: &[(&str, &str, &str)] = &[
-    ("Write", "write_file", "file_path"),
-    ("Edit", "replace", "file_path"),
-    ("Read", "read_file", "file_path"),
-    ("", "list_directory", "dir_path"),
+/// The tools whose uses can be judged by a pattern: their names, and whether they only look.
+const JUDGED: &[(&str, bool)] = &[
+    (SHELL, false),
+    ("write_file", false),
+    ("replace", false),
+    ("read_file", true),
+    ("read_many_files", true),
 ];
 
 /// Names that other documents use for tools.
@@ -85,19 +88,68 @@ struct Entry {
     deny_message: Option<String>,
 }
 
-/// The policy of a request, or `None` when the mode alone says everything. `roots` are spellings of the workspace.
-pub(super) fn compile(request: &RunRequest, roots: &[&str]) -> Result<Option<Policy>, Vec<Problem>> {
+/// Whether there are rules with patterns, on which agentline has to decide itself.
+pub(super) fn has_patterns(request: &RunRequest) -> bool {
+    let mut rules = request.deny.iter().chain(&request.ask).chain(&request.allow);
+    rules.any(|text| Rule::parse("", text).is_ok_and(|rule| rule.pattern.is_some()))
+}
+
+/// Whether agentline has to decide on uses of some tools itself: there are rules with patterns, or rules that ask.
+pub(super) fn decides_here(request: &RunRequest) -> bool {
+    !request.ask.is_empty() || has_patterns(request)
+}
+
+/// The tools about every use of which the CLI is made to ask.
+pub(super) fn answered_tools(request: &RunRequest) -> BTreeSet<&'static str> {
+    let lists = [("deny", &request.deny), ("ask", &request.ask), ("allow", &request.allow)];
+    let rules = lists.into_iter().flat_map(|(key, rules)| rules.iter().map(move |text| (key, text)));
+    let answered = rules.filter_map(|(key, text)| Rule::parse(key, text).ok().map(|rule| (key, rule)));
+    let answered = answered.filter(|(key, rule)| rule.pattern.is_some() || *key == "ask");
+    answered.flat_map(|(_, rule)| tools::TOOLS.natives(common_name(&rule.tool)).collect::<Vec<_>>()).collect()
+}
+
+/// The rules of a prompt that need a policy file which the session was not opened with. About changes of files and the
+/// web, the CLI asks anyway.
+pub(super) fn unenforced_in_session(opened: &RunRequest, prompt: &RunRequest) -> Vec<Problem> {
+    const ALWAYS_ASKED: &[&str] = &["write_file", "replace", "web_fetch"];
+    let known: BTreeSet<&String> = opened.deny.iter().chain(&opened.ask).collect();
+    let asked = answered_tools(opened);
+    let mut problems = Vec::new();
+    for (key, text) in
+        prompt.deny.iter().map(|text| ("deny", text)).chain(prompt.ask.iter().map(|text| ("ask", text)))
+    {
+        let Ok(rule) = Rule::parse(key, text) else { continue };
+        let mut natives = tools::TOOLS.natives(common_name(&rule.tool));
+        if !known.contains(text) && natives.any(|tool| !ALWAYS_ASKED.contains(&tool) && !asked.contains(tool))
+        {
+            let message =
+                format!("`{text}` cannot be enforced in a session that was opened without such a rule");
+            problems.push(Problem::new(key, message).hint("give the rule when the session is opened"));
+        }
+    }
+    problems
+}
+
+/// The policy of a request on a surface, or `None` when the mode alone says everything.
+pub(super) fn compile(request: &RunRequest, surface: Surface) -> Result<Option<Policy>, Vec<Problem>> {
+    let live = surface == Surface::Acp;
+    let answered = if live { answered_tools(request) } else { BTreeSet::new() };
     let mut ranked: Vec<(Rank, Vec<Entry>)> = Vec::new();
     let mut problems = Vec::new();
     let kinds = [("deny", &request.deny), ("ask", &request.ask), ("allow", &request.allow)];
     for (key, rules) in kinds {
         for text in rules {
             let read = Rule::parse(key, text).and_then(|rule| {
-                let found = entries_of(&rule, key, text, roots)?;
-                let is_command = found.iter().any(|entry| entry.tool_name == SHELL);
-                Ok((rank(key, text, roots, is_command)?, found))
+                let mut found = entries_of(&rule, key, text)?;
+                if rule.pattern.is_some() && !live {
+                    return Err(unenforceable(key, text, surface));
+                }
+                found
+                    .retain(|entry| entry.mcp_name.is_some() || !answered.contains(entry.tool_name.as_str()));
+                Ok((rank(key, text, &[], false)?, found))
             });
             match read {
+                Ok(found) if found.1.is_empty() => {}
                 Ok(found) => ranked.push(found),
                 Err(problem) => problems.push(problem),
             }
@@ -106,7 +158,8 @@ pub(super) fn compile(request: &RunRequest, roots: &[&str]) -> Result<Option<Pol
     if !problems.is_empty() {
         return Err(problems);
     }
-    let mut entries = in_order(ranked);
+    let mut entries: Vec<Entry> = answered.into_iter().map(Entry::answered).collect();
+    entries.extend(in_order(ranked));
     let plans = request.permission_mode == PermissionMode::Plan || request.mode_id.as_deref() == Some("plan");
     for name in request.own_tools.iter().filter(|_| plans) {
         // In plan mode the CLI offers no tool of a server, and would leave out the one by which a value is handed in.
@@ -128,24 +181,77 @@ pub(super) fn compile(request: &RunRequest, roots: &[&str]) -> Result<Option<Pol
 
 /// The entries of all rules. Where the lists alone would not make the most specific rule win, each gets a place of its own.
 fn in_order(mut ranked: Vec<(Rank, Vec<Entry>)>) -> Vec<Entry> {
-    let priority = |entries: &[Entry]| entries.first().map_or(0, |entry| entry.priority);
-    let meet = |a: &[Entry], b: &[Entry]| a.iter().any(|a| b.iter().any(|b| a.may_meet(b)));
-    let is_upset = |(a, ours): &(Rank, Vec<Entry>)| {
-        ranked.iter().any(|(b, theirs)| a < b && priority(ours) > priority(theirs) && meet(ours, theirs))
-    };
-    if ranked.iter().any(is_upset) {
-        let order: Vec<Rank> = {
-            let mut order: Vec<Rank> = ranked.iter().map(|(rank, _)| *rank).collect();
-            order.sort_unstable();
-            order
-        };
+    if is_upset(&ranked) {
+        let mut order: Vec<Rank> = ranked.iter().map(|(rank, _)| *rank).collect();
+        order.sort_unstable();
         for (rank, entries) in &mut ranked {
-            let above = order.iter().filter(|other| *other > rank).count();
+            let above = order.len() - order.partition_point(|other| other <= rank);
             let priority = DENY_RANK.saturating_sub(u16::try_from(above).unwrap_or(u16::MAX)).max(ALLOW_RANK);
             entries.iter_mut().for_each(|entry| entry.priority = priority);
         }
     }
     ranked.into_iter().flat_map(|(_, entries)| entries).collect()
+}
+
+/// How specific the rules about one tool are: the least specific of those that refuse or ask, and the most specific of
+/// those that ask or permit.
+#[derive(Clone, Copy, Debug, Default)]
+struct Extremes {
+    denies: Option<Rank>,
+    asks: Option<Rank>,
+    most_asks: Option<Rank>,
+    allows: Option<Rank>,
+}
+
+impl Extremes {
+    fn add(&mut self, rank: Rank) {
+        let lower = |kept: &mut Option<Rank>| *kept = Some(kept.map_or(rank, |kept| kept.min(rank)));
+        let higher = |kept: &mut Option<Rank>| *kept = Some(kept.map_or(rank, |kept| kept.max(rank)));
+        match rank.says {
+            Says::Deny => lower(&mut self.denies),
+            Says::Ask => {
+                lower(&mut self.asks);
+                higher(&mut self.most_asks);
+            }
+            Says::Allow => higher(&mut self.allows),
+        }
+    }
+
+    /// Whether a rule of the others that says less is more specific than one of these.
+    fn is_upset_by(&self, others: &Self) -> bool {
+        let below =
+            |one: Option<Rank>, other: Option<Rank>| one.zip(other).is_some_and(|(one, other)| one < other);
+        below(self.denies, others.most_asks)
+            || below(self.denies, others.allows)
+            || below(self.asks, others.allows)
+    }
+}
+
+/// Whether a less specific rule would win by its list, among rules that one use can meet.
+fn is_upset(ranked: &[(Rank, Vec<Entry>)]) -> bool {
+    // By tool, by server, those that reach every tool, and all.
+    let mut tools: BTreeMap<(Option<&str>, &str), Extremes> = BTreeMap::new();
+    let mut servers: BTreeMap<&str, (Extremes, Extremes)> = BTreeMap::new();
+    let (mut wide, mut all) = (Extremes::default(), Extremes::default());
+    for (rank, entry) in
+        ranked.iter().flat_map(|(rank, entries)| entries.iter().map(move |entry| (*rank, entry)))
+    {
+        tools.entry((entry.mcp_name.as_deref(), &entry.tool_name)).or_default().add(rank);
+        all.add(rank);
+        if let Some(server) = &entry.mcp_name {
+            let (whole, every) = servers.entry(server).or_default();
+            every.add(rank);
+            if entry.tool_name == "*" {
+                whole.add(rank);
+            }
+        } else if entry.tool_name == "*" || entry.tool_name.starts_with("mcp_") {
+            wide.add(rank);
+        }
+    }
+    let upset = |one: &Extremes, other: &Extremes| one.is_upset_by(other) || other.is_upset_by(one);
+    tools.values().any(|tool| tool.is_upset_by(tool))
+        || servers.values().any(|(whole, every)| upset(whole, every))
+        || upset(&wide, &all)
 }
 
 impl Policy {
@@ -158,16 +264,16 @@ impl Policy {
 }
 
 impl Entry {
-    /// Whether one use can be met by both.
-    fn may_meet(&self, other: &Self) -> bool {
-        let same = self.tool_name == other.tool_name || self.tool_name == "*" || other.tool_name == "*";
-        let reaches_servers = |entry: &Self| entry.tool_name == "*" || entry.tool_name.starts_with("mcp_");
-        match (&self.mcp_name, &other.mcp_name) {
-            (Some(a), Some(b)) => a == b && same,
-            (None, None) => same,
-            (Some(_), None) => reaches_servers(other),
-            (None, Some(_)) => reaches_servers(self),
+    /// A tool about every use of which the CLI asks.
+    fn answered(tool: &str) -> Self {
+        let looks = JUDGED.iter().any(|(name, looks)| *name == tool && *looks);
+        let mut entry =
+            Self { priority: ANSWERED_RANK, args_pattern: Some(EVERY_USE.into()), ..Self::ask(tool) };
+        if looks {
+            // Planning reads too; all that it does not do it refuses by itself.
+            entry.modes = None;
         }
+        entry
     }
 
     fn deny(tool: &str) -> Self {
@@ -176,7 +282,8 @@ impl Entry {
 
     /// Headless there is nobody to be asked, and the CLI refuses.
     fn ask(tool: &str) -> Self {
-        Self { decision: "ask_user".into(), priority: ASK_RANK, ..Self::allow(tool) }
+        let args_pattern = (tool == SHELL).then(|| EVERY_USE.to_owned());
+        Self { decision: "ask_user".into(), priority: ASK_RANK, args_pattern, ..Self::allow(tool) }
     }
 
     fn allow(tool: &str) -> Self {
@@ -192,9 +299,7 @@ impl Entry {
 }
 
 /// What one rule becomes.
-fn entries_of(rule: &Rule, key: &str, text: &str, roots: &[&str]) -> Result<Vec<Entry>, Problem> {
-    // What is unclear is rather refused or asked than permitted.
-    let lean = if key == "allow" { Lean::Narrow } else { Lean::Wide };
+fn entries_of(rule: &Rule, key: &str, text: &str) -> Result<Vec<Entry>, Problem> {
     let new = |tool: &str| match key {
         "allow" => Entry::allow(tool),
         "ask" => Entry::ask(tool),
@@ -225,10 +330,7 @@ fn entries_of(rule: &Rule, key: &str, text: &str, roots: &[&str]) -> Result<Vec<
     if outside && rule.pattern.is_none() && !rule.tool.contains("__") {
         return Ok(vec![new(&rule.tool)]);
     }
-    let name = OTHER_NAMES
-        .iter()
-        .find(|(other, _)| *other == rule.tool)
-        .map_or(rule.tool.as_str(), |(_, name)| *name);
+    let name = common_name(&rule.tool);
     let natives = tools::TOOLS.natives(name).collect::<Vec<_>>();
     if natives.is_empty() {
         let meant = nearest(&rule.tool, tools::TOOLS.names()).map(|n| format!("did you mean `{n}`? "));
@@ -236,43 +338,29 @@ fn entries_of(rule: &Rule, key: &str, text: &str, roots: &[&str]) -> Result<Vec<
         return Err(Problem::new(key, format!("`{text}`: Gemini CLI has no tool `{}`", rule.tool))
             .hint(format!("{}known: {common}, and Gemini's own names", meant.unwrap_or_default())));
     }
-    let Some(glob) = &rule.pattern else {
-        let whole = |tool: &&str| {
-            let all = *tool == SHELL && lean == Lean::Narrow;
-            Entry { allow_redirection: all.then_some(true), ..new(tool) }
-        };
-        return Ok(natives.iter().map(whole).collect());
-    };
-    let on_path = PATHS.iter().find(|(canonical, native, _)| *canonical == name || *native == name);
-    let tool = on_path.map_or(natives[0], |(_, native, _)| native);
-    let patterns = match on_path {
-        _ if tool == SHELL => {
-            // Gemini's own form, `run_shell_command(git)`, means every command that begins so.
-            let own = name == SHELL && !glob.contains('*');
-            vec![pattern::command(&if own { format!("{glob} *") } else { glob.clone() }, lean)]
-        }
-        Some(_) if glob.split(['/', '\\']).any(|part| part == "..") => {
-            return Err(cannot(
-                "its path climbs with `..`",
-                "write the path from the workspace or from the root",
-            ));
-        }
-        Some((.., argument)) if lean == Lean::Wide => {
-            vec![pattern::path(argument, glob, roots, lean), pattern::unclear_path(argument)]
-        }
-        Some((.., argument)) => vec![pattern::path(argument, glob, roots, lean)],
-        None => {
-            return Err(cannot(
-                "Gemini CLI can only be told to refuse or permit this tool as a whole",
-                &format!("write `{}` without brackets", rule.tool),
-            ));
-        }
-    };
-    if let Some(long) = patterns.iter().find(|p| !pattern::is_taken(p)) {
-        let why = format!("its pattern comes to {} characters, of {} at most", long.len(), pattern::LONGEST);
-        return Err(cannot(&why, "shorten it, or write several rules"));
+    if rule.pattern.is_some() && !natives.iter().all(|native| JUDGED.iter().any(|(tool, _)| tool == native)) {
+        return Err(cannot(
+            "Gemini CLI can only be told to refuse or permit this tool as a whole",
+            &format!("write `{}` without brackets", rule.tool),
+        ));
     }
-    Ok(patterns.into_iter().map(|p| Entry { args_pattern: Some(p), ..new(tool) }).collect())
+    let whole = |tool: &&str| {
+        let all = *tool == SHELL && key == "allow";
+        Entry { allow_redirection: all.then_some(true), ..new(tool) }
+    };
+    Ok(natives.iter().map(whole).collect())
+}
+
+/// The name under which our table has a tool.
+fn common_name(tool: &str) -> &str {
+    OTHER_NAMES.iter().find(|(other, _)| *other == tool).map_or(tool, |(_, name)| *name)
+}
+
+fn unenforceable(key: &str, text: &str, surface: Surface) -> Problem {
+    let tool = text.split('(').next().unwrap_or(text);
+    let why = "only over ACP does Gemini CLI ask about every use";
+    Problem::new(key, format!("`{text}` cannot be enforced on the surface `{surface}`: {why}"))
+        .hint(format!("use the surface `acp` or `auto`, or a rule for the whole tool: `{tool}`"))
 }
 
 fn unwritable(why: &str) -> Problem {
@@ -281,122 +369,5 @@ fn unwritable(why: &str) -> Problem {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeMap;
-
-    fn compiled(request: &RunRequest) -> Vec<Entry> {
-        let policy = compile(request, &["/ws"]).unwrap().unwrap();
-        policy.to_toml().unwrap();
-        policy.rule
-    }
-
-    fn refused(key: &str, rule: &str) -> Problem {
-        let request = RunRequest::new("x");
-        let request = if key == "allow" { request.allow(rule) } else { request.deny(rule) };
-        compile(&request, &["/ws"]).unwrap_err().remove(0)
-    }
-
-    #[test]
-    fn without_rules_there_is_no_file() {
-        assert_eq!(compile(&RunRequest::new("x"), &[]).unwrap(), None);
-    }
-
-    #[test]
-    fn the_last_rule_proves_that_the_file_was_read() {
-        let entries = compiled(&RunRequest::new("x").allow("WebFetch"));
-        assert_eq!(entries.last().unwrap().tool_name, CANARY);
-        assert_eq!(entries.len(), 2);
-        assert!(PROOF.contains(FILE) && BROKEN.contains(FILE));
-    }
-
-    #[test]
-    fn refusals_outrank_permissions_and_permissions_do_not_reach_planning() {
-        let entries =
-            compiled(&RunRequest::new("x").allow("Write(src/**)").deny("Bash(rm *)").deny("Edit(a)"));
-        let by_tool: BTreeMap<&str, &Entry> = entries.iter().map(|e| (e.tool_name.as_str(), e)).collect();
-        assert_eq!((by_tool["write_file"].priority, by_tool[SHELL].priority), (300, 999));
-        assert_eq!(by_tool["write_file"].modes.as_deref().unwrap(), WORKING_MODES);
-        assert_eq!(by_tool[SHELL].modes, None);
-        assert_eq!(entries.iter().filter(|e| e.tool_name == "replace").count(), 2, "and paths that climb");
-    }
-
-    #[test]
-    fn the_more_specific_rule_stands_above() {
-        let places = |request: &RunRequest| -> Vec<(String, u16)> {
-            compiled(request).iter().map(|e| (e.decision.clone(), e.priority)).collect()
-        };
-        let rows = |rows: &[(&str, u16)]| -> Vec<(String, u16)> {
-            rows.iter().map(|(decision, priority)| ((*decision).to_owned(), *priority)).collect()
-        };
-        let request = RunRequest::new("x").deny("Bash").allow("Bash(git *)").ask("Bash(git push *)");
-        assert_eq!(places(&request), rows(&[("deny", 997), ("ask_user", 999), ("allow", 998), ("deny", 0)]));
-        let request = RunRequest::new("x").deny("mcp__a").allow("mcp__a__get");
-        assert_eq!(places(&request), rows(&[("deny", 998), ("allow", 999), ("deny", 0)]));
-        let request = RunRequest::new("x").deny("*").allow("WebFetch");
-        assert_eq!(places(&request), rows(&[("deny", 998), ("allow", 999), ("deny", 0)]));
-        // These agree with their lists already, or have nothing to do with each other.
-        for request in [
-            RunRequest::new("x").deny("Bash(rm *)").allow("Bash"),
-            RunRequest::new("x").deny("Bash").allow("WebFetch"),
-            RunRequest::new("x").deny("mcp__a").allow("mcp__b__get"),
-        ] {
-            let found = compiled(&request);
-            assert_eq!((found[0].priority, found[1].priority), (DENY_RANK, ALLOW_RANK));
-        }
-    }
-
-    #[test]
-    fn servers_native_names_and_whole_tools() {
-        let request = RunRequest::new("x").allow("mcp__my-srv__get").allow("mcp__other").allow("Bash");
-        let entries = compiled(&request.allow("run_shell_command(git)").deny("mcp_a_b"));
-        let row = |e: &Entry| (e.tool_name.clone(), e.mcp_name.clone(), e.allow_redirection);
-        assert_eq!(row(&entries[1]), ("get".into(), Some("my-srv".into()), None));
-        assert_eq!(row(&entries[2]), ("*".into(), Some("other".into()), None));
-        assert_eq!(row(&entries[3]), (SHELL.into(), None, Some(true)));
-        assert_eq!(
-            entries[4].args_pattern.as_deref(),
-            Some(pattern::command("git *", Lean::Narrow).as_str())
-        );
-        assert_eq!(row(&entries[0]), ("mcp_a_b".into(), None, None));
-    }
-
-    #[test]
-    fn planning_cannot_be_left() {
-        let request = RunRequest::new("x").permission_mode(PermissionMode::Plan);
-        assert_eq!(compiled(&request)[0].tool_name, "exit_plan_mode");
-    }
-
-    #[test]
-    fn tools_of_the_caller_may_be_used_while_planning() {
-        let mut request = RunRequest::new("x").permission_mode(PermissionMode::Plan);
-        request.own_tools = vec!["mcp__shop__count".into()];
-        let own = &compiled(&request)[0];
-        assert_eq!((own.tool_name.as_str(), own.decision.as_str()), ("mcp_shop_count", "allow"));
-        assert_eq!(own.modes.as_deref(), Some(&["plan".to_owned()][..]));
-        // Everywhere else nothing refuses them, and no file is needed.
-        request.permission_mode = PermissionMode::Default;
-        assert_eq!(compile(&request, &[]).unwrap(), None);
-    }
-
-    #[test]
-    fn what_cannot_be_held_is_refused_with_the_way_out() {
-        for (key, rule, word) in [
-            ("allow", "WebFetch(domain:x.org)", "as a whole"),
-            ("deny", "Grep(secret)", "as a whole"),
-            ("deny", "Glob(secret)", "as a whole"),
-            ("allow", "Write(../x)", "climbs"),
-            ("allow", "mcp__s__t(x)", "arguments"),
-            ("deny", "mcp____t", "name"),
-            ("allow", "Wirte(src)", "no tool"),
-            ("deny", "Bash(git", "bracket"),
-        ] {
-            let problem = refused(key, rule);
-            assert_eq!(problem.key, key);
-            assert!(problem.message.contains(word), "{rule}: {problem}");
-            assert!(problem.hint.is_some(), "{rule}");
-        }
-        assert!(refused("allow", "Writ").hint.unwrap().contains("did you mean `Write`?"));
-        assert!(refused("allow", &format!("Write({})", "a".repeat(3000))).message.contains("2048"));
-    }
-}
+#[path = "policy_tests.rs"]
+mod tests;

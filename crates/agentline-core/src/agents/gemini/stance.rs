@@ -1,9 +1,10 @@
 //! What Gemini CLI does by itself with a tool: what it runs without asking, and what it does not even offer.
 //!
 //! Measured on 0.61.0. Without a conversation nobody can be asked, so that tools which would ask are not offered to the
-//! model. Rules are held by the CLI itself on every surface, by the policy file that is written for the run.
+//! model. Rules for whole tools are enforced by the CLI itself, by the policy file that is written for the run. Over ACP, that
+//! file also makes it ask about every use of a tool for which there is a rule with a pattern.
 
-use super::live;
+use super::{live, policy, tools};
 use crate::{Decision, PermissionMode, Prospect, RunRequest, Stance, Surface, ToolKind};
 
 const BY_FILE: &str = "by the policy file that is written for the run";
@@ -31,12 +32,19 @@ pub(super) fn stance(request: &RunRequest, surface: Surface, prospect: &Prospect
         return Stance::Refuses(CONFINED);
     }
     let harmless = ask.command.as_deref().is_some_and(is_harmless);
+    let answered = policy::answered_tools(request);
+    if live && tools::TOOLS.natives(&ask.tool).any(|native| answered.contains(native)) {
+        return if live::mode(request).id == "plan" && !prospect.looks_at_files() {
+            Stance::Refuses(PLANS)
+        } else {
+            Stance::Asks
+        };
+    }
     if prospect.by_rule() {
         return match prospect.decision {
             Decision::Deny(_) => Stance::Refuses(BY_FILE),
             Decision::Allow(_) => Stance::Runs(BY_FILE),
             Decision::Ask(_) if !live => Stance::Refuses(NOT_OFFERED),
-            Decision::Ask(_) if harmless => Stance::Runs(HARMLESS),
             Decision::Ask(_) => Stance::Asks,
         };
     }
@@ -156,11 +164,19 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_held_by_the_agent() {
+    fn whole_tools_are_enforced_by_the_agent() {
+        let request = RunRequest::new("x").allow("Write").deny("Bash").deny("WebFetch");
+        assert_eq!(row(&request, Surface::StreamJson), "+ - + - - - - +");
+        assert_eq!(row(&request, Surface::Acp), "+ - + - - - ?! +!");
+    }
+
+    #[test]
+    fn patterns_are_enforced_by_our_answer() {
         let request =
             RunRequest::new("x").allow("Write(a)").deny("Bash(rm *)").ask("Bash(git *)").ask("WebFetch");
-        assert_eq!(row(&request, Surface::StreamJson), "+ - + - - - - +");
-        assert_eq!(row(&request, Surface::Acp), "+ - + +~ - ?! ?! +!");
+        assert_eq!(row(&request, Surface::Acp), "+! - + ?! -! ?! ?! +!");
+        let bypass = request.permission_mode(PermissionMode::Bypass);
+        assert_eq!(row(&bypass, Surface::Acp), "+! - + ?! -! ?! +! +!");
     }
 
     #[test]

@@ -1,0 +1,179 @@
+//! What becomes of rules in the policy file.
+
+use super::*;
+
+fn compiled(request: &RunRequest) -> Vec<Entry> {
+    let policy = compile(request, Surface::Acp).unwrap().unwrap();
+    policy.to_toml().unwrap();
+    policy.rule
+}
+
+fn refused(key: &str, rule: &str, surface: Surface) -> Problem {
+    let request = RunRequest::new("x");
+    let request = if key == "allow" { request.allow(rule) } else { request.deny(rule) };
+    compile(&request, surface).unwrap_err().remove(0)
+}
+
+#[test]
+fn without_rules_there_is_no_file() {
+    assert_eq!(compile(&RunRequest::new("x"), Surface::Acp).unwrap(), None);
+}
+
+#[test]
+fn the_last_rule_proves_that_the_file_was_read() {
+    let entries = compiled(&RunRequest::new("x").allow("WebFetch"));
+    assert_eq!(entries.last().unwrap().tool_name, CANARY);
+    assert_eq!(entries.len(), 2);
+    assert!(PROOF.contains(FILE) && BROKEN.contains(FILE));
+}
+
+#[test]
+fn refusals_outrank_permissions_and_permissions_do_not_reach_planning() {
+    let entries = compiled(&RunRequest::new("x").allow("Write").deny("Bash").deny("Edit"));
+    let by_tool: BTreeMap<&str, &Entry> = entries.iter().map(|e| (e.tool_name.as_str(), e)).collect();
+    assert_eq!((by_tool["write_file"].priority, by_tool[SHELL].priority), (ALLOW_RANK, DENY_RANK));
+    assert_eq!(by_tool["write_file"].modes.as_deref().unwrap(), WORKING_MODES);
+    assert_eq!(by_tool[SHELL].modes, None);
+}
+
+#[test]
+fn every_use_of_a_tool_with_a_pattern_is_asked_about() {
+    let row = |e: &Entry| (e.tool_name.clone(), e.decision.clone(), e.priority, e.args_pattern.clone());
+    let asked =
+        |tool: &str| (tool.to_owned(), "ask_user".to_owned(), ANSWERED_RANK, Some(EVERY_USE.to_owned()));
+    for rules in [
+        RunRequest::new("x").deny("Bash(rm *)"),
+        RunRequest::new("x").allow("Bash(git *)").deny("Bash"),
+        RunRequest::new("x").allow("Bash").deny("run_shell_command(rm)"),
+        RunRequest::new("x").ask("Bash"),
+    ] {
+        let found: Vec<_> = compiled(&rules).iter().map(row).collect();
+        assert_eq!(found[..found.len() - 1], [asked(SHELL)], "{rules:?}");
+    }
+    let reads = compiled(&RunRequest::new("x").deny("Read(secret/**)").deny("*").allow("Write(src/**)"));
+    let found: Vec<_> = reads.iter().map(row).collect();
+    assert_eq!(found[..3], [asked("read_file"), asked("read_many_files"), asked("write_file")]);
+    assert_eq!(reads[0].modes, None, "planning reads too");
+    assert_eq!((&*reads[3].tool_name, reads[3].priority), ("*", DENY_RANK));
+}
+
+#[test]
+fn the_more_specific_rule_stands_above() {
+    let places = |request: &RunRequest| -> Vec<(String, u16)> {
+        compiled(request).iter().map(|e| (e.decision.clone(), e.priority)).collect()
+    };
+    let rows = |rows: &[(&str, u16)]| -> Vec<(String, u16)> {
+        rows.iter().map(|(decision, priority)| ((*decision).to_owned(), *priority)).collect()
+    };
+    let request = RunRequest::new("x").deny("mcp__a").allow("mcp__a__get");
+    assert_eq!(places(&request), rows(&[("deny", 997), ("allow", 998), ("deny", 0)]));
+    let request = RunRequest::new("x").deny("*").allow("WebFetch");
+    assert_eq!(places(&request), rows(&[("deny", 997), ("allow", 998), ("deny", 0)]));
+    // These agree with their lists already, or have nothing to do with each other.
+    for request in [
+        RunRequest::new("x").deny("Bash").allow("*"),
+        RunRequest::new("x").deny("Bash").allow("WebFetch"),
+        RunRequest::new("x").deny("mcp__a").allow("mcp__b__get"),
+        RunRequest::new("x").deny("mcp__a__get").allow("mcp__a__put"),
+    ] {
+        let found = compiled(&request);
+        assert_eq!((found[0].priority, found[1].priority), (DENY_RANK, ALLOW_RANK), "{request:?}");
+    }
+}
+
+#[test]
+fn servers_native_names_and_whole_tools() {
+    let request = RunRequest::new("x").allow("mcp__my-srv__get").allow("mcp__other").allow("Bash");
+    let entries = compiled(&request.deny("mcp_a_b"));
+    let row = |e: &Entry| (e.tool_name.clone(), e.mcp_name.clone(), e.allow_redirection);
+    assert_eq!(row(&entries[1]), ("get".into(), Some("my-srv".into()), None));
+    assert_eq!(row(&entries[2]), ("*".into(), Some("other".into()), None));
+    assert_eq!(row(&entries[3]), (SHELL.into(), None, Some(true)));
+    assert_eq!(row(&entries[0]), ("mcp_a_b".into(), None, None));
+}
+
+#[test]
+fn planning_cannot_be_left() {
+    let request = RunRequest::new("x").permission_mode(PermissionMode::Plan);
+    assert_eq!(compiled(&request)[0].tool_name, "exit_plan_mode");
+}
+
+#[test]
+fn tools_of_the_caller_may_be_used_while_planning() {
+    let mut request = RunRequest::new("x").permission_mode(PermissionMode::Plan);
+    request.own_tools = vec!["mcp__shop__count".into()];
+    let own = &compiled(&request)[0];
+    assert_eq!((own.tool_name.as_str(), own.decision.as_str()), ("mcp_shop_count", "allow"));
+    assert_eq!(own.modes.as_deref(), Some(&["plan".to_owned()][..]));
+    // Everywhere else nothing refuses them, and no file is needed.
+    request.permission_mode = PermissionMode::Default;
+    assert_eq!(compile(&request, Surface::Acp).unwrap(), None);
+}
+
+#[test]
+fn what_cannot_be_enforced_is_refused_with_the_way_out() {
+    for (key, rule, word) in [
+        ("allow", "WebFetch(domain:x.org)", "as a whole"),
+        ("deny", "Grep(secret)", "as a whole"),
+        ("deny", "Glob(secret)", "as a whole"),
+        ("deny", "LS(secret)", "as a whole"),
+        ("allow", "Write(*/../x)", "climbs"),
+        ("allow", "mcp__s__t(x)", "arguments"),
+        ("deny", "mcp____t", "name"),
+        ("allow", "Wirte(src)", "no tool"),
+        ("deny", "Bash(git", "bracket"),
+    ] {
+        let problem = refused(key, rule, Surface::Acp);
+        assert_eq!(problem.key, key);
+        assert!(problem.message.contains(word), "{rule}: {problem}");
+        assert!(problem.hint.is_some(), "{rule}");
+    }
+    assert!(refused("allow", "Writ", Surface::Acp).hint.unwrap().contains("did you mean `Write`?"));
+    for surface in [Surface::Json, Surface::StreamJson] {
+        for (key, rule) in [("deny", "Bash(rm *)"), ("allow", "Write(src/**)"), ("deny", "Read(secret/**)")] {
+            let problem = refused(key, rule, surface);
+            assert!(problem.message.contains(rule) && problem.message.contains(surface.name()), "{problem}");
+            assert!(problem.hint.unwrap().contains("`acp`"), "{rule}");
+        }
+    }
+}
+
+/// Seven thousand rules and ten times as many; a loaded machine slows both down alike.
+#[test]
+fn many_rules_take_time_in_proportion() {
+    let rules = |count: usize| {
+        let mut request = RunRequest::new("x").deny("mcp__s0");
+        for number in 0..count / 7 {
+            request = request
+                .deny(format!("Bash(program{number} *)"))
+                .allow(format!("Write(src/file{number}/**)"))
+                .deny(format!("Read(secret/{number})"))
+                .ask(format!("Bash(other{number} x *)"))
+                .allow(format!("mcp__s{number}__get"))
+                .deny(format!("mcp__s{number}__put"))
+                .deny(format!("Edit(gen/{number}.rs)"));
+        }
+        request
+    };
+    let time = |count: usize, times: usize| {
+        let request = rules(count);
+        let times = (0..times).map(|_| {
+            let begun = std::time::Instant::now();
+            compile(&request, Surface::Acp).unwrap().unwrap().to_toml().unwrap();
+            let policy = crate::Policy::new(&request, std::path::Path::new("/ws")).unwrap();
+            let policy = policy.also_at(std::path::Path::new("/real/ws"));
+            let ask = crate::PermissionAsk {
+                tool: "Bash".into(),
+                kind: crate::ToolKind::Shell,
+                command: Some("git log; program77 x && ls".into()),
+                ..Default::default()
+            };
+            let decision = policy.decide(&ask, &|path| policy.resolve(path));
+            assert_eq!(decision.ruling().rule.as_deref(), Some("Bash(program77 *)"));
+            begun.elapsed()
+        });
+        times.min().unwrap()
+    };
+    let (few, many) = (time(7_000, 3), time(70_000, 1));
+    assert!(many < few * 16, "{few:?} for 7,000 rules, {many:?} for 70,000");
+}

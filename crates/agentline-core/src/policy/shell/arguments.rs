@@ -1,0 +1,300 @@
+//! Reads the arguments of programs that start others in a way of their own: shells, `find`, `xargs` and builtins.
+
+use super::{
+    walk::{Input, Walk},
+    words::Word,
+};
+
+/// Programs that read a command from an argument, a script or standard input.
+const SHELLS: &[&str] =
+    &["ash", "bash", "dash", "ksh", "ksh93", "lksh", "mksh", "oksh", "rbash", "sh", "yash", "zsh"];
+/// Long options of shells without a value.
+const SHELL_FLAGS: &[&str] = &["login", "noprofile", "norc", "posix", "restricted", "verbose", "noediting"];
+/// Actions of `find` that start a program.
+const EXECUTING: &[&str] = &["-exec", "-execdir", "-ok", "-okdir"];
+/// Tests of `find` that take a value, which may be known only when it runs.
+const FIND_VALUES: &[&str] = &[
+    "-name",
+    "-iname",
+    "-path",
+    "-ipath",
+    "-wholename",
+    "-regex",
+    "-iregex",
+    "-newer",
+    "-mtime",
+    "-mmin",
+    "-size",
+    "-maxdepth",
+    "-mindepth",
+    "-type",
+    "-user",
+    "-group",
+    "-perm",
+];
+/// Options of `xargs` with a value, and without one.
+const XARGS_VALUES: &str = "adEILnPs";
+const XARGS_FLAGS: &str = "0rtpxo";
+const XARGS_LONG: &[&str] = &["null", "no-run-if-empty", "verbose", "interactive", "exit", "open-tty"];
+const XARGS_LONG_VALUES: &[&str] =
+    &["arg-file", "delimiter", "max-args", "max-lines", "max-procs", "max-chars"];
+/// Builtins that set variables named by their arguments.
+const ASSIGNING: &[&str] = &["read", "mapfile", "readarray", "getopts", "printf", "unset", "wait"];
+/// Builtins that declare variables.
+const DECLARING: &[&str] = &["declare", "typeset", "local", "readonly", "export"];
+
+impl Walk<'_> {
+    /// Follows what a program runs by its own reading of its arguments.
+    pub(super) fn arguments(&mut self, name: &str, arguments: &[Word], input: &Input) {
+        match name {
+            "find" => self.find(arguments, input),
+            "xargs" => self.xargs(arguments),
+            "trap" => self.trap(arguments),
+            "alias" => self.alias(arguments),
+            "source" | "." => self.source(arguments),
+            "let" => {
+                for argument in arguments {
+                    match argument.known_text() {
+                        Some(text) => self.arithmetic(text),
+                        None => self.undeterminable(),
+                    }
+                }
+            }
+            "test" | "[" => {
+                let by_name = arguments.iter().any(|word| matches!(word.known_text(), Some("-v" | "-R")));
+                if by_name
+                    && arguments.iter().any(|word| !word.known || word.text.contains('[') && word.text != "[")
+                {
+                    self.undeterminable();
+                }
+            }
+            name if ASSIGNING.contains(&name) => self.assigning(name, arguments),
+            name if DECLARING.contains(&name) => self.declaring(arguments),
+            shell if SHELLS.contains(&shell) => {
+                if self.shell(arguments, input).is_none() {
+                    self.undeterminable();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A shell: the text behind `-c`, a script, or standard input.
+    fn shell(&mut self, arguments: &[Word], input: &Input) -> Option<()> {
+        let mut rest = arguments;
+        let (mut takes_text, mut reads_input) = (false, false);
+        while let Some((first, after)) = rest.split_first() {
+            let option = first.known_text()?;
+            if option == "--" || option == "-" {
+                rest = after;
+                break;
+            }
+            if let Some(long) = option.strip_prefix("--") {
+                if !SHELL_FLAGS.contains(&long) {
+                    return None;
+                }
+                rest = after;
+                continue;
+            }
+            let Some(cluster) = option.strip_prefix(['-', '+']) else { break };
+            rest = after;
+            for letter in cluster.chars() {
+                match letter {
+                    'c' => takes_text = true,
+                    's' | 'i' => reads_input = true,
+                    // The name of an option follows.
+                    'o' | 'O' => {
+                        rest.first()?.known_text()?;
+                        rest = &rest[1..];
+                    }
+                    'a' | 'b' | 'e' | 'f' | 'h' | 'k' | 'l' | 'm' | 'n' | 'p' | 'r' | 't' | 'u' | 'v'
+                    | 'x' | 'B' | 'C' | 'E' | 'H' | 'P' | 'T' | 'D' => {}
+                    _ => return None,
+                }
+            }
+        }
+        if takes_text {
+            let text = rest.first()?;
+            self.text(text);
+            return Some(());
+        }
+        match rest.first() {
+            Some(script) if !reads_input => is_script(script).then_some(()),
+            _ => {
+                let text = input.text.as_ref()?;
+                self.text(text);
+                Some(())
+            }
+        }
+    }
+
+    fn find(&mut self, arguments: &[Word], input: &Input) {
+        let mut at = 0;
+        while let Some(word) = arguments.get(at) {
+            let takes_value = at > 0 && FIND_VALUES.contains(&arguments[at - 1].text.as_str());
+            let Some(text) = word.known_text() else {
+                if word.splits || !takes_value {
+                    return self.undeterminable();
+                }
+                at += 1;
+                continue;
+            };
+            at += 1;
+            if !EXECUTING.contains(&text) {
+                continue;
+            }
+            let ends = |word: &Word| matches!(word.known_text(), Some(";" | "+"));
+            let length = arguments[at..].iter().position(ends).unwrap_or(arguments.len() - at);
+            let command = &arguments[at..at + length];
+            at += length;
+            self.invoke(command.iter().map(|word| filled_in(word, "{}")).collect(), input);
+        }
+    }
+
+    fn xargs(&mut self, arguments: &[Word]) {
+        let mut rest = arguments;
+        let mut replaced = None;
+        while let Some((first, after)) = rest.split_first() {
+            let Some(option) = first.known_text() else { return self.undeterminable() };
+            if option == "--" {
+                rest = after;
+                break;
+            }
+            if !option.starts_with('-') || option == "-" {
+                break;
+            }
+            rest = after;
+            let takes_next = if let Some(long) = option.strip_prefix("--") {
+                let name = long.split_once('=').map_or(long, |(name, _)| name);
+                if !XARGS_LONG.contains(&long) && !XARGS_LONG_VALUES.contains(&name) {
+                    return self.undeterminable();
+                }
+                XARGS_LONG_VALUES.contains(&long)
+            } else {
+                let cluster = &option[1..];
+                let value = cluster.find(|c| XARGS_VALUES.contains(c));
+                if !cluster[..value.unwrap_or(cluster.len())].chars().all(|c| XARGS_FLAGS.contains(c)) {
+                    return self.undeterminable();
+                }
+                if value.is_some_and(|at| cluster[at..].starts_with('I')) {
+                    let attached = value.map(|at| &cluster[at + 1..]).filter(|text| !text.is_empty());
+                    let next = after.first().and_then(Word::known_text);
+                    replaced = attached.or(next).map(str::to_owned);
+                    if replaced.is_none() {
+                        return self.undeterminable();
+                    }
+                }
+                value.is_some_and(|at| at + 1 == cluster.len())
+            };
+            if takes_next {
+                match rest.split_first() {
+                    Some((value, after)) if !value.splits => rest = after,
+                    _ => return self.undeterminable(),
+                }
+            }
+        }
+        if rest.is_empty() {
+            return;
+        }
+        let mut words: Vec<Word> = match &replaced {
+            Some(text) => rest.iter().map(|word| filled_in(word, text)).collect(),
+            None => rest.to_vec(),
+        };
+        // What it reads becomes further arguments.
+        words.push(Word::unknown());
+        self.invoke(words, &Input::default());
+    }
+
+    fn trap(&mut self, arguments: &[Word]) {
+        let rest = match arguments.split_first() {
+            Some((first, rest)) if first.known_text() == Some("--") => rest,
+            _ => arguments,
+        };
+        match rest {
+            [] | [_] => {
+                if rest.iter().any(|word| !word.known) {
+                    self.undeterminable();
+                }
+            }
+            [action, ..] => match action.known_text() {
+                Some("-" | "" | "-p" | "-l") => {}
+                _ => self.text(action),
+            },
+        }
+    }
+
+    fn alias(&mut self, arguments: &[Word]) {
+        for word in arguments {
+            match word.known_text() {
+                Some(text) => {
+                    if let Some((_, value)) = text.split_once('=') {
+                        self.script(value);
+                    }
+                }
+                None => self.undeterminable(),
+            }
+        }
+    }
+
+    fn source(&mut self, arguments: &[Word]) {
+        if !arguments.first().is_some_and(is_script) {
+            self.undeterminable();
+        }
+    }
+
+    /// Builtins whose arguments name variables. An index in such a name is evaluated.
+    fn assigning(&mut self, name: &str, arguments: &[Word]) {
+        let names_variable = match name {
+            "printf" => arguments.iter().any(|word| word.text.starts_with("-v")),
+            "wait" => arguments.iter().any(|word| word.text.starts_with("-p")),
+            _ => true,
+        };
+        if !names_variable {
+            return;
+        }
+        let calls_back = matches!(name, "mapfile" | "readarray")
+            && arguments.iter().any(|word| word.text.starts_with('-') && word.text.contains('C'));
+        let is_unclear =
+            |word: &Word| (!word.known && word.splits) || (word.text.contains('[') && name != "printf");
+        let target = arguments.iter().position(|word| word.text == "-v").and_then(|at| arguments.get(at + 1));
+        let indexed = target.is_some_and(|word| !word.known || word.text.contains('['));
+        if calls_back || indexed || arguments.iter().any(is_unclear) {
+            self.undeterminable();
+        }
+        for word in arguments.iter().filter(|word| word.known && name != "unset") {
+            self.assigned(&word.text, &Word::unknown());
+        }
+        if name == "read" {
+            self.assigned("REPLY", &Word::unknown());
+        }
+    }
+
+    /// Declarations that make a shell evaluate values, or follow names.
+    fn declaring(&mut self, arguments: &[Word]) {
+        let evaluates = |word: &Word| {
+            let option = word.text.strip_prefix('-').unwrap_or_default();
+            option.contains(['i', 'n']) || (!word.known && !word.text.contains('='))
+        };
+        let indexed = |word: &Word| word.text.split('=').next().is_some_and(|name| name.contains('['));
+        if arguments.iter().any(|word| evaluates(word) || indexed(word)) {
+            self.undeterminable();
+        }
+    }
+}
+
+/// A word in which a placeholder is replaced when it runs.
+fn filled_in(word: &Word, placeholder: &str) -> Word {
+    match word.text.split_once(placeholder) {
+        Some((before, _)) => Word { text: before.to_owned(), known: false, splits: word.splits },
+        None => word.clone(),
+    }
+}
+
+/// Whether a word names a script on the disk. What a script runs is its own affair.
+fn is_script(word: &Word) -> bool {
+    let Some(path) = word.known_text() else { return false };
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let stream = name == "stdin" || name == "tty" || name.chars().all(|c| c.is_ascii_digit());
+    let device = path.split('/').any(|part| matches!(part, "dev" | "proc"));
+    !path.is_empty() && path != "-" && !stream && !device
+}

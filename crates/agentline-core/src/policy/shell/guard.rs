@@ -1,0 +1,236 @@
+//! Rejects text that would take the parser too long or too deep, before and after it is cut into tokens.
+//!
+//! The parser recurses once for each level of nesting. A command of a hostile model must not exhaust the stack, so the
+//! depth is estimated here in a way that never counts less than the parser descends.
+
+use brush_parser::{ParserOptions, SourceInfo, Token, ast::Program, parse_tokens, uncached_tokenize_str};
+use std::borrow::Cow;
+
+/// The longest command that is parsed, in bytes.
+pub(super) const MAX_LENGTH: usize = 64 << 10;
+/// How many expansions a command may hold that may nest.
+const MAX_EXPANSIONS: usize = 48;
+/// How deep compound commands may nest.
+const MAX_DEPTH: usize = 20;
+
+/// Words that open a compound command, and how many levels each may add.
+const OPENERS: &[(&str, usize)] =
+    &[("{", 1), ("if", 1), ("for", 1), ("while", 1), ("until", 1), ("case", 2), ("[[", 1), ("select", 1)];
+/// Words that close one, and how many levels each takes away.
+const CLOSERS: &[(&str, usize)] = &[("}", 1), ("fi", 1), ("done", 1), ("esac", 2), ("]]", 1)];
+/// Operators and words behind which a closing word is a closing word, and not an argument.
+const COMMAND_STARTS: &[&str] = &[
+    ";", "&", "\n", "(", ")", ";;", ";&", ";;&", "&&", "||", "then", "else", "do", "in", "{", "}", "fi",
+    "done", "esac", "]]",
+];
+
+/// Parses a command; `None` where it is too long, too deep, or not a command in this grammar.
+pub(super) fn parse(text: &str) -> Option<Program> {
+    let options = ParserOptions::default();
+    let tokens = tokens(text)?;
+    if depth(&tokens) > MAX_DEPTH {
+        return None;
+    }
+    parse_tokens(&tokens, &options, &SourceInfo::default()).ok()
+}
+
+/// The tokens of a text; `None` where it is too long, nests too many expansions, or ends inside of a quote.
+pub(super) fn tokens(text: &str) -> Option<Vec<Token>> {
+    if text.len() > MAX_LENGTH || expansions(text) > MAX_EXPANSIONS || has_nested_document(text) {
+        return None;
+    }
+    uncached_tokenize_str(text, &ParserOptions::default().tokenizer_options()).ok()
+}
+
+/// Counts expansions that may hold another one: all but `${NAME}` and a `$(…)` of plain words.
+fn expansions(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    (0..bytes.len()).filter(|at| opens_expansion(bytes, *at) && !is_plain_expansion(bytes, *at)).count()
+}
+
+/// Whether a here-document may stand inside of a substitution, whose end the parser then takes to be elsewhere than a
+/// shell does.
+fn has_nested_document(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let opens = |at: &usize| {
+        let substitutes =
+            opens_expansion(bytes, *at) && bytes[*at + 1] == b'(' && !is_plain_expansion(bytes, *at);
+        substitutes || bytes[*at] == b'`'
+    };
+    let here = |text: &str| text.replace("<<<", "   ").find("<<");
+    let Some(document) = here(text) else { return false };
+    let Some(first) = (0..bytes.len()).find(opens) else { return false };
+    // Behind a parenthesis, the parser is wrong about documents that hold substitutions.
+    here(&text[first..]).is_some() || text[..document].contains('(')
+}
+
+/// Leaves out the text of `$(cat <<'TAG' … TAG)`, by which agents write long messages: nothing in it runs. Other
+/// here-documents inside of a substitution stay, and are not parsed.
+pub(super) fn without_messages(text: &str) -> Cow<'_, str> {
+    fold_messages(text).map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
+fn fold_messages(text: &str) -> Option<String> {
+    const OPENING: &str = "$(cat <<'";
+    if !text.contains(OPENING) {
+        return None;
+    }
+    let (mut folded, mut at, mut quoted, mut before) = (String::new(), 0, false, ' ');
+    while let Some(c) = text[at..].chars().next() {
+        let rest = &text[at..];
+        let length = match c {
+            '\\' => 1 + rest[1..].chars().next()?.len_utf8(),
+            '\'' if !quoted => 2 + rest[1..].find('\'')?,
+            '"' => {
+                quoted = !quoted;
+                1
+            }
+            '$' if rest.starts_with(OPENING) => {
+                let (tag, body) = rest[OPENING.len()..].split_once("'\n")?;
+                let is_name = !tag.is_empty() && tag.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+                let line = format!("\n{tag}\n");
+                let end = if body.starts_with(&line[1..]) { 0 } else { body.find(&line)? + 1 };
+                let behind = body[end + tag.len()..].trim_start_matches('\n').strip_prefix(')');
+                if !is_name || behind.is_none() {
+                    return None;
+                }
+                folded.push_str("$(cat)");
+                at = text.len() - behind?.len();
+                before = ')';
+                continue;
+            }
+            // What is not certain to be understood here is left as it is.
+            '`' => return None,
+            '$' if rest[1..].starts_with(['(', '{', '\'']) => return None,
+            '#' if !quoted && (before.is_whitespace() || ";&|()".contains(before)) => return None,
+            '<' if !quoted && rest.starts_with("<<") => return None,
+            c => c.len_utf8(),
+        };
+        folded.push_str(&rest[..length]);
+        (at, before) = (at + length, c);
+    }
+    Some(folded)
+}
+
+fn opens_expansion(bytes: &[u8], at: usize) -> bool {
+    matches!(bytes.get(at..at + 2), Some(b"$(" | b"${" | b"<(" | b">(" | b"$["))
+}
+
+/// Whether an expansion holds plain words alone.
+fn is_plain_expansion(bytes: &[u8], at: usize) -> bool {
+    let close = if bytes[at + 1] == b'{' { b'}' } else { b')' };
+    let end = bytes[at + 2..].iter().position(|b| b"$`(){}<>\"'\\#\n".contains(b));
+    end.is_some_and(|end| bytes[at + 2 + end] == close)
+}
+
+/// An upper bound of how deep compound commands nest.
+fn depth(tokens: &[Token]) -> usize {
+    let (mut depth, mut deepest, mut negations, mut cases) = (0_usize, 0, 0, 0_usize);
+    let mut before = ";";
+    for (at, token) in tokens.iter().enumerate() {
+        let text = token.to_str();
+        match token {
+            Token::Operator(..) if text == "(" => depth += 1,
+            Token::Operator(..) if text == ")" => depth = depth.saturating_sub(1),
+            Token::Operator(..) => {}
+            Token::Word(..) => {
+                // A pattern of `case` may be spelled like a closing word.
+                let may_be_pattern =
+                    cases > 0 && tokens.get(at + 1).is_some_and(|next| matches!(next.to_str(), ")" | "|"));
+                if let Some((_, levels)) = OPENERS.iter().find(|(word, _)| *word == text) {
+                    depth += levels;
+                    cases += usize::from(text == "case");
+                } else if (COMMAND_STARTS.contains(&before) && !may_be_pattern) || text == "]]" {
+                    let closed =
+                        CLOSERS.iter().find(|(word, _)| *word == text).map_or(0, |(_, levels)| *levels);
+                    depth = depth.saturating_sub(closed);
+                    cases = cases.saturating_sub(usize::from(text == "esac"));
+                }
+            }
+        }
+        negations = if text == "!" { negations + 1 } else { 0 };
+        deepest = deepest.max(depth + negations);
+        before = text;
+    }
+    deepest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs on as little stack as the smallest thread on which a policy decides.
+    fn on_a_small_stack(act: impl FnOnce() + Send) {
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().stack_size(1 << 20).spawn_scoped(scope, act).unwrap();
+            thread.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn nesting_never_exhausts_the_stack() {
+        let nested = |open: &str, inner: &str, close: &str, levels: usize| {
+            format!("{}{inner}{}", open.repeat(levels), close.repeat(levels))
+        };
+        let forms = [
+            ("( ", "a", " )"),
+            ("(", "a", ")"),
+            ("{ ", "a", "; }"),
+            ("if a; then ", "a", "; fi"),
+            ("if a; then echo fi; ", "a", "; fi"),
+            ("if ", "a", "; then a; fi"),
+            ("for i in a; do ", "a", "; done"),
+            ("while a; do ", "a", "; done"),
+            ("case a in a) ", "a", ";; esac"),
+            ("case a in\nfi) if a; then ", "a", "; fi;; esac"),
+            ("case a in (fi) if a; then ", "a", "; fi;; esac"),
+            ("case a in\nesac) { ", "a", "; };; esac"),
+            ("echo $(", "a", ")"),
+            ("echo \"$(", "a", ")\""),
+            ("echo $(')' ", "a", ")"),
+            ("f() { ", "a", "; }"),
+            ("cat <(", "a", ")"),
+            ("[[ ( ", "a", " ) ]]"),
+            ("! ", "a", ""),
+            ("coproc ", "a", ""),
+        ];
+        on_a_small_stack(|| {
+            for (open, inner, close) in forms {
+                for levels in [1, 6, 20, 21, 48, 200, 2000] {
+                    let _ = parse(&nested(open, inner, close, levels));
+                }
+            }
+            let _ = parse(&format!("[[ {}a{} ]]", "( ".repeat(500), " )".repeat(500)));
+            let _ = parse(&format!("[[ {}a ]]", "! ".repeat(500)));
+            let _ = parse(&format!("[[ {}a ]]", "a && ".repeat(5000)));
+            let _ = parse(&format!("echo {}1{}", "$((".repeat(500), "))".repeat(500)));
+            let _ = parse(&format!("echo {}1{}", "${a:-".repeat(500), "}".repeat(500)));
+            let _ = parse(&format!("(( {}1{} ))", "(".repeat(500), ")".repeat(500)));
+        });
+    }
+
+    #[test]
+    fn only_messages_are_left_out() {
+        let message = "git commit -m \"$(cat <<'EOF'\nit's ) `here`\nEOF\n)\" && ls";
+        assert_eq!(without_messages(message), "git commit -m \"$(cat)\" && ls");
+        for same in [
+            // The quotes belong to the words here, so that what looks like a message is code.
+            "echo '$(cat <<'E'\n' ; rm x ; echo '\nE\n)'",
+            "# it's\necho $(cat <<'E'\nE\n)",
+            "echo $(sh <<'E'\nrm x\nE\n)",
+            "echo $(cat <<'E'\nE\nrm x)",
+            "cat <<A\n\"\nA\necho $(cat <<'E'\nE\n)",
+        ] {
+            assert_eq!(without_messages(same), same);
+        }
+    }
+
+    #[test]
+    fn ordinary_scripts_are_parsed() {
+        let loops = "for f in a b; do if [ -f \"$f\" ]; then cat \"$f\"; fi; done\n".repeat(200);
+        assert!(parse(&loops).is_some());
+        let page = format!("cat > page.js <<'EOF'\n{}EOF\n", "f(`${a}`, ${b.c}, { d: [1] });\n".repeat(500));
+        assert!(parse(&page).is_some());
+        assert!(parse(&"a".repeat(MAX_LENGTH + 1)).is_none());
+    }
+}

@@ -1,0 +1,414 @@
+//! Takes the words of a command apart: what a word is once its quotes are gone, and what runs inside of it.
+//!
+//! Where a word was cut from the text is known already. Whatever does not fit to that is reported as not understood.
+
+use super::guard;
+
+/// A word without its quotes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Word {
+    /// Its text, as far as it is known before it runs.
+    pub(super) text: String,
+    /// The text is all of it.
+    pub(super) known: bool,
+    /// It may become several words, or none.
+    pub(super) splits: bool,
+}
+
+impl Word {
+    /// A word of which nothing is known before it runs.
+    pub(super) fn unknown() -> Self {
+        Self { splits: true, ..Self::default() }
+    }
+
+    /// A word that stands for itself.
+    pub(super) fn literal(text: impl Into<String>) -> Self {
+        Self { text: text.into(), known: true, splits: false }
+    }
+
+    /// Its text where all of it is known.
+    pub(super) fn known_text(&self) -> Option<&str> {
+        self.known.then_some(self.text.as_str())
+    }
+}
+
+/// What a word holds.
+#[derive(Clone, Debug)]
+pub(super) struct Scanned {
+    pub(super) word: Word,
+    /// Commands of its substitutions.
+    pub(super) commands: Vec<String>,
+    /// Its arithmetic expressions.
+    pub(super) arithmetic: Vec<String>,
+    /// Text in single quotes, or that the shell evaluates once more when it prints a prompt.
+    pub(super) quoted: Vec<String>,
+    /// It is expanded like a prompt, which runs substitutions in the value of a variable.
+    pub(super) prompt: bool,
+}
+
+/// Scans a word. `quoted` is the inside of double quotes, or a here-document.
+pub(super) fn scan(text: &str, quoted: bool) -> Option<Scanned> {
+    let mut scanned = Scanned {
+        word: Word::literal(""),
+        commands: Vec::new(),
+        arithmetic: Vec::new(),
+        quoted: Vec::new(),
+        prompt: false,
+    };
+    scan_into(text, quoted, &mut scanned)?;
+    if !quoted && text.starts_with('~') && !scanned.word.text.contains('/') {
+        scanned.word.known = false;
+    }
+    Some(scanned)
+}
+
+fn scan_into(text: &str, quoted: bool, out: &mut Scanned) -> Option<()> {
+    let mut at = 0;
+    let forget = |out: &mut Scanned, splits: bool| {
+        out.word.known = false;
+        out.word.splits |= splits;
+    };
+    // What follows something unknown is of no use for a comparison from the front.
+    let push = |out: &mut Scanned, text: &str| {
+        if out.word.known {
+            out.word.text.push_str(text);
+        }
+    };
+    while let Some(c) = text[at..].chars().next() {
+        let after = at + c.len_utf8();
+        at = match c {
+            '\\' => {
+                let next = text[after..].chars().next();
+                match next {
+                    Some('\n') => {}
+                    Some(c) if !quoted || "$`\"\\".contains(c) => push(out, c.encode_utf8(&mut [0; 4])),
+                    Some(c) => push(out, &format!("\\{c}")),
+                    None if quoted => push(out, "\\"),
+                    None => return None,
+                }
+                after + next.map_or(0, char::len_utf8)
+            }
+            '\'' if !quoted => {
+                let end = after + text[after..].find('\'')?;
+                push(out, &text[after..end]);
+                out.quoted.push(text[after..end].to_owned());
+                end + 1
+            }
+            '"' if !quoted => {
+                let end = end_of_double_quote(text, after)?;
+                scan_into(&text[after..end], true, out)?;
+                end + 1
+            }
+            '`' => {
+                let end = end_of_backquote(text, after)?;
+                let body = text[after..end].replace("\\`", "`").replace("\\$", "$").replace("\\\\", "\\");
+                let body = if quoted { body.replace("\\\"", "\"") } else { body };
+                out.commands.push(body);
+                forget(out, !quoted);
+                end + 1
+            }
+            '$' => dollar(text, after, quoted, out)?,
+            c if c.is_control() && !(quoted && matches!(c, '\n' | '\t')) => return None,
+            ' ' | ';' | '&' | '|' | '<' | '>' | '(' | ')' if !quoted => return None,
+            '*' | '?' if !quoted => {
+                forget(out, true);
+                after
+            }
+            '[' if !quoted && text.len() > 1 => {
+                forget(out, true);
+                after
+            }
+            '{' if !quoted && is_brace_expansion(&text[after..]) => {
+                forget(out, true);
+                after
+            }
+            c => {
+                push(out, c.encode_utf8(&mut [0; 4]));
+                after
+            }
+        };
+    }
+    Some(())
+}
+
+/// Scans what begins with a dollar sign, and tells where it ends.
+fn dollar(text: &str, after: usize, quoted: bool, out: &mut Scanned) -> Option<usize> {
+    let Some(next) = text[after..].chars().next() else {
+        out.word.text.push('$');
+        return Some(after);
+    };
+    let mut forget = |splits: bool| {
+        out.word.known = false;
+        out.word.splits |= splits;
+    };
+    match next {
+        '\'' if !quoted => {
+            let end = end_of_ansi_quote(text, after + 1)?;
+            let inner = &text[after + 1..end];
+            if inner.contains('\\') {
+                forget(false);
+            } else if out.word.known {
+                out.word.text.push_str(inner);
+            }
+            out.quoted.push(inner.to_owned());
+            Some(end + 1)
+        }
+        '"' if !quoted => {
+            // A translation may say something else.
+            forget(false);
+            Some(after)
+        }
+        '(' => {
+            forget(!quoted);
+            if let Some(end) = end_of_arithmetic(text, after) {
+                out.arithmetic.push(text[after + 2..end - 1].to_owned());
+                return Some(end + 1);
+            }
+            let end = end_of_substitution(text, after)?;
+            out.commands.push(text[after + 1..end].to_owned());
+            Some(end + 1)
+        }
+        '{' => {
+            let end = end_of_brace(text, after + 1)?;
+            let body = &text[after + 1..end];
+            forget(!quoted || body.contains('@'));
+            out.prompt |= body.ends_with("@P");
+            let mut inner = scan(body, true)?;
+            out.commands.append(&mut inner.commands);
+            out.arithmetic.append(&mut inner.arithmetic);
+            out.prompt |= inner.prompt;
+            let computes =
+                body.split_once(':').is_some_and(|(_, rest)| !rest.starts_with(['-', '=', '+', '?']));
+            let indexes = body.contains('[') && !body.contains("[@]") && !body.contains("[*]");
+            if computes || indexes {
+                out.arithmetic.push(body.to_owned());
+            }
+            Some(end + 1)
+        }
+        '[' => None,
+        c if c.is_ascii_alphabetic() || c == '_' => {
+            forget(!quoted);
+            let name = text[after..].find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            Some(name.map_or(text.len(), |length| after + length))
+        }
+        c if c.is_ascii_digit() || "@*#?-$!".contains(c) => {
+            forget(!quoted || c == '@');
+            Some(after + 1)
+        }
+        _ => {
+            if out.word.known {
+                out.word.text.push('$');
+            }
+            Some(after)
+        }
+    }
+}
+
+/// Whether what follows an opening brace makes several words of one.
+fn is_brace_expansion(rest: &str) -> bool {
+    let inner = rest.rfind('}').map_or("", |end| &rest[..end]);
+    inner.contains(',') || inner.contains("..")
+}
+
+fn end_of_double_quote(text: &str, from: usize) -> Option<usize> {
+    let mut at = from;
+    while let Some(c) = text[at..].chars().next() {
+        at = match c {
+            '"' => return Some(at),
+            '\\' => skip_escape(text, at)?,
+            '`' => end_of_backquote(text, at + 1)? + 1,
+            '$' => skip_dollar(text, at, true)?,
+            c => at + c.len_utf8(),
+        };
+    }
+    None
+}
+
+fn end_of_backquote(text: &str, from: usize) -> Option<usize> {
+    let mut at = from;
+    while let Some(c) = text[at..].chars().next() {
+        at = match c {
+            '`' => return Some(at),
+            '\\' => skip_escape(text, at)?,
+            c => at + c.len_utf8(),
+        };
+    }
+    None
+}
+
+fn end_of_ansi_quote(text: &str, from: usize) -> Option<usize> {
+    let mut at = from;
+    while let Some(c) = text[at..].chars().next() {
+        at = match c {
+            '\'' => return Some(at),
+            '\\' => skip_escape(text, at)?,
+            c => at + c.len_utf8(),
+        };
+    }
+    None
+}
+
+/// Where `${…}` ends, from behind its opening brace.
+fn end_of_brace(text: &str, from: usize) -> Option<usize> {
+    let mut at = from;
+    while let Some(c) = text[at..].chars().next() {
+        at = match c {
+            '}' => return Some(at),
+            '\\' => skip_escape(text, at)?,
+            '"' => end_of_double_quote(text, at + 1)? + 1,
+            // Shells do not agree on what a single quote is in there.
+            '\'' => return None,
+            '`' => end_of_backquote(text, at + 1)? + 1,
+            '$' => skip_dollar(text, at, true)?,
+            c => at + c.len_utf8(),
+        };
+    }
+    None
+}
+
+/// Where `((…))` ends, at its last parenthesis, if it is one.
+fn end_of_arithmetic(text: &str, from: usize) -> Option<usize> {
+    if !text[from..].starts_with("((") {
+        return None;
+    }
+    let mut depth = 0_usize;
+    for (at, c) in text[from..].char_indices().map(|(at, c)| (from + at, c)) {
+        match c {
+            '(' => depth += 1,
+            ')' if depth == 2 => return text[at + 1..].starts_with(')').then_some(at + 1),
+            ')' => depth = depth.checked_sub(1)?,
+            '\'' | '"' | '\\' => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Where a `$(…)` ends, from its opening parenthesis. The parser must agree.
+fn end_of_substitution(text: &str, open: usize) -> Option<usize> {
+    let end = end_of_parentheses(text, open)?;
+    let whole = format!("${}", &text[open..=end]);
+    // The parser leaves comments out of the text.
+    let same = |token: &str| token == whole || (whole.contains('#') && token.ends_with(')'));
+    matches!(&*guard::tokens(&whole)?, [token] if same(token.to_str())).then_some(end)
+}
+
+fn end_of_parentheses(text: &str, open: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    let mut at = open;
+    let mut before = ' ';
+    while let Some(c) = text[at..].chars().next() {
+        let starts_word = before.is_whitespace() || ";&|()".contains(before);
+        before = c;
+        at = match c {
+            '(' => {
+                depth += 1;
+                at + 1
+            }
+            ')' => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some(at);
+                }
+                at + 1
+            }
+            '\\' => skip_escape(text, at)?,
+            '\'' => at + 2 + text[at + 1..].find('\'')?,
+            '"' => end_of_double_quote(text, at + 1)? + 1,
+            '`' => end_of_backquote(text, at + 1)? + 1,
+            '$' => skip_dollar(text, at, false)?,
+            '#' if starts_word => at + text[at..].find('\n')?,
+            // A pattern of `case` holds a parenthesis that closes nothing.
+            'c' if starts_word && text[at..].starts_with("case") => return None,
+            '<' if text[at..].starts_with("<<<") => at + 3,
+            '<' if text[at..].starts_with("<<") => return None,
+            c => at + c.len_utf8(),
+        };
+    }
+    None
+}
+
+fn skip_escape(text: &str, at: usize) -> Option<usize> {
+    Some(at + 1 + text[at + 1..].chars().next()?.len_utf8())
+}
+
+fn skip_dollar(text: &str, at: usize, quoted: bool) -> Option<usize> {
+    let after = at + 1;
+    match text[after..].chars().next() {
+        Some('(') => match end_of_arithmetic(text, after) {
+            Some(end) => Some(end + 1),
+            None => Some(end_of_parentheses(text, after)? + 1),
+        },
+        Some('{') => Some(end_of_brace(text, after + 1)? + 1),
+        Some('\'') if !quoted => Some(end_of_ansi_quote(text, after + 1)? + 1),
+        _ => Some(after),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_are_removed() {
+        for (text, expected) in [
+            ("rm", "rm"),
+            ("'rm'", "rm"),
+            ("r''m", "rm"),
+            ("\"r\"\\m", "rm"),
+            ("r\\\nm", "rm"),
+            ("$'rm'", "rm"),
+            ("'a b'", "a b"),
+            ("\"a\\n\\$b\"", "a\\n$b"),
+            ("{}", "{}"),
+            ("[", "["),
+            ("a=b", "a=b"),
+            ("~/bin/x", "~/bin/x"),
+        ] {
+            assert_eq!(scan(text, false).unwrap().word, Word::literal(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_only_when_it_runs_is_not_guessed() {
+        for (text, splits) in [
+            ("$X", true),
+            ("\"$X\"", false),
+            ("\"$@\"", true),
+            ("r${Y}m", true),
+            ("{rm,x}", true),
+            ("r[m]", true),
+            ("r?", true),
+            ("$'\\x72m'", false),
+            ("~", false),
+            ("$((1))", true),
+            ("\"`a`\"", false),
+        ] {
+            let word = scan(text, false).unwrap().word;
+            assert_eq!((word.known, word.splits), (false, splits), "{text}");
+        }
+    }
+
+    #[test]
+    fn substitutions_end_where_they_end() {
+        for (text, commands) in [
+            ("$(a)", &["a"][..]),
+            ("x$(a)y$(b)", &["a", "b"]),
+            ("\"$(a \")\")\"", &["a \")\""]),
+            ("$(a $(b))", &["a $(b)"]),
+            ("\"$(a # )\nrm x\n)\"", &["a # )\nrm x\n"]),
+            ("`a \\`b\\``", &["a `b`"]),
+            ("${x:-$(a)}", &["a"]),
+            ("$( (a) )", &[" (a) "]),
+        ] {
+            let scanned = scan(text, false).unwrap_or_else(|| panic!("{text} is not understood"));
+            assert_eq!(scanned.commands, commands, "{text}");
+        }
+        assert_eq!(scan("$((1 + (2)))", false).unwrap().arithmetic, ["1 + (2)"]);
+        for unclear in
+            ["$(case a in a) b;; esac)", "${x:-'}'}", "$[1]", "a\u{b}b", "\"open", "$(a", "$(a <<E\nE\n)"]
+        {
+            assert!(scan(unclear, false).is_none(), "{unclear}");
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! Programs that start the program named among their arguments.
+
+use super::words::Word;
+
+/// What a program does with the words behind its options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Runs {
+    /// It starts them as a program with its arguments.
+    Program,
+    /// It hands them to a shell as one text.
+    ShellText,
+}
+
+/// How a program that starts another one reads its arguments.
+#[derive(Clone, Copy, Debug)]
+struct Wrapper {
+    name: &'static str,
+    /// Short options without a value.
+    flags: &'static str,
+    /// Short options with a value.
+    values: &'static str,
+    /// Long options; with `=` at the end those that take a value.
+    long: &'static [&'static str],
+    /// Words between its options and the program.
+    operands: usize,
+    /// It takes `NAME=value` before the program.
+    assigns: bool,
+    /// A short option whose value is the text of a command.
+    text: Option<char>,
+    runs: Runs,
+}
+
+const fn wrapper(name: &'static str, flags: &'static str, values: &'static str) -> Wrapper {
+    Wrapper { name, flags, values, long: &[], operands: 0, assigns: false, text: None, runs: Runs::Program }
+}
+
+/// Every program whose options are known. One that has others counts as unknown.
+const WRAPPERS: &[Wrapper] = &[
+    Wrapper {
+        long: &["ignore-environment", "null", "debug", "unset=", "chdir="],
+        assigns: true,
+        ..wrapper("env", "i0v", "uC")
+    },
+    Wrapper { long: &["adjustment="], ..wrapper("nice", "0123456789", "n") },
+    wrapper("nohup", "", ""),
+    Wrapper {
+        long: &["foreground", "preserve-status", "verbose", "kill-after=", "signal="],
+        operands: 1,
+        ..wrapper("timeout", "vfp", "ks")
+    },
+    Wrapper {
+        long: &["append", "verbose", "portability", "format=", "output="],
+        ..wrapper("time", "apvq", "fo")
+    },
+    wrapper("command", "p", ""),
+    wrapper("builtin", "", ""),
+    wrapper("exec", "cl", "a"),
+    wrapper("coproc", "", ""),
+    wrapper("noglob", "", ""),
+    wrapper("nocorrect", "", ""),
+    wrapper("busybox", "", ""),
+    wrapper("toybox", "", ""),
+    Wrapper {
+        long: &[
+            "background",
+            "preserve-env",
+            "set-home",
+            "login",
+            "non-interactive",
+            "stdin",
+            "user=",
+            "group=",
+        ],
+        assigns: true,
+        ..wrapper("sudo", "AbEHiknPSs", "ugpCTrtUDRh")
+    },
+    wrapper("doas", "nsL", "uC"),
+    Wrapper { long: &["ctty", "fork", "wait"], ..wrapper("setsid", "cfw", "") },
+    Wrapper { long: &["input=", "output=", "error="], ..wrapper("stdbuf", "", "ioe") },
+    Wrapper { long: &["class=", "classdata=", "ignore"], ..wrapper("ionice", "t", "cn") },
+    Wrapper { long: &["groups=", "userspec=", "skip-chdir"], operands: 1, ..wrapper("chroot", "", "") },
+    Wrapper { operands: 1, ..wrapper("taskset", "ac", "") },
+    Wrapper { operands: 1, ..wrapper("chrt", "abdfiorRm", "") },
+    Wrapper {
+        long: &["beep", "color", "differences", "errexit", "chgexit", "no-title", "precise", "interval="],
+        runs: Runs::ShellText,
+        ..wrapper("watch", "bcdegptw", "n")
+    },
+    Wrapper {
+        long: &[
+            "mount",
+            "uts",
+            "ipc",
+            "net",
+            "pid",
+            "user",
+            "cgroup",
+            "time",
+            "fork",
+            "map-root-user",
+            "map-current-user",
+            "mount-proc",
+            "keep-caps",
+            "root=",
+            "wd=",
+            "setuid=",
+            "setgid=",
+        ],
+        ..wrapper("unshare", "muinpUCTfrc", "RwSG")
+    },
+    Wrapper {
+        long: &["command=", "quiet", "return", "flush", "append"],
+        text: Some('c'),
+        ..wrapper("script", "qefa", "")
+    },
+    Wrapper {
+        long: &["shared", "exclusive", "nonblock", "unlock", "close", "no-fork", "timeout=", "wait="],
+        operands: 1,
+        text: Some('c'),
+        ..wrapper("flock", "sxenuoF", "wE")
+    },
+    wrapper("strace", "cCdfFhikqrtTvVwxyYzZ", "abeEIoOpPsSuUX"),
+    wrapper("ltrace", "cCfhiLrStTV", "aAeFlnoDpsuwx"),
+];
+
+/// Programs that start others in ways that are not followed, and evaluators of text.
+const OPAQUE: &[&str] = &[
+    "eval",
+    "parallel",
+    "repeat",
+    "foreach",
+    "fc",
+    "bind",
+    "complete",
+    "compgen",
+    "enable",
+    "hash",
+    "emulate",
+    "zmodload",
+    "autoload",
+    "nsenter",
+    "setpriv",
+    "runuser",
+    "su",
+    "su-exec",
+    "gosu",
+    "systemd-run",
+    "bwrap",
+    "firejail",
+    "proot",
+    "fakeroot",
+    "fakechroot",
+    "faketime",
+    "prlimit",
+    "numactl",
+    "setarch",
+    "linux32",
+    "linux64",
+    "choom",
+    "chpst",
+    "softlimit",
+    "setuidgid",
+    "envdir",
+    "dumb-init",
+    "tini",
+    "catchsegv",
+    "valgrind",
+    "gdb",
+    "rlwrap",
+    "unbuffer",
+    "expect",
+    "entr",
+    "xvfb-run",
+    "dbus-run-session",
+    "dbus-launch",
+    "caffeinate",
+    "arch",
+    "cgexec",
+    "torsocks",
+    "proxychains",
+    "proxychains4",
+    "tsocks",
+    "fish",
+    "csh",
+    "tcsh",
+    "pwsh",
+    "powershell",
+    "nu",
+    "elvish",
+    "xonsh",
+    "screen",
+    "tmux",
+    "at",
+    "batch",
+    "crontab",
+    "start-stop-daemon",
+    "daemonize",
+    "pkexec",
+    "sg",
+    "newgrp",
+    "capsh",
+    "ld.so",
+    "ld-linux.so.2",
+    "ld-linux-x86-64.so.2",
+    "ld-linux-aarch64.so.1",
+    "run-parts",
+    "perf",
+    "nodemon",
+    "watchexec",
+    "hyperfine",
+    "cpulimit",
+    "chronic",
+    "ifne",
+    "pee",
+    "mispipe",
+    "lckdo",
+    "setlock",
+    "direnv",
+];
+
+/// What a program starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Started<'a> {
+    /// Nothing that is known to start others.
+    Nothing,
+    /// Another program.
+    Program(&'a [Word]),
+    /// The text of a command, for a shell.
+    Text(Word),
+    /// Something, but it cannot be told what.
+    Unknown,
+}
+
+/// What `name` starts when it is given these arguments.
+pub(super) fn started<'a>(name: &str, arguments: &'a [Word]) -> Started<'a> {
+    if OPAQUE.contains(&name) {
+        return Started::Unknown;
+    }
+    let Some(wrapper) = WRAPPERS.iter().find(|wrapper| wrapper.name == name) else { return Started::Nothing };
+    wrapper.start(arguments).unwrap_or(Started::Unknown)
+}
+
+impl Wrapper {
+    fn start<'a>(&self, mut rest: &'a [Word]) -> Option<Started<'a>> {
+        let mut operands = self.operands;
+        let mut options = true;
+        loop {
+            let Some((first, after)) = rest.split_first() else {
+                // A program that is missing is one that the caller adds, or none.
+                return Some(if self.runs_a_shell_by_itself() { Started::Unknown } else { Started::Nothing });
+            };
+            let text = first.known_text();
+            if options && text == Some("--") {
+                (options, rest) = (false, after);
+            } else if let Some(option) = text.filter(|t| options && t.len() > 1 && t.starts_with('-')) {
+                if self.name == "command" && matches!(option, "-v" | "-V") {
+                    return Some(Started::Nothing);
+                }
+                if let Some(command) = self.text_option(option, after)? {
+                    return Some(Started::Text(command));
+                }
+                rest = self.skip_option(option, after)?;
+            } else if self.name == "env" && text == Some("-") {
+                rest = after;
+            } else if self.assigns && text.is_some_and(is_assignment) {
+                rest = after;
+            } else if operands > 0 {
+                if first.splits {
+                    return None;
+                }
+                (operands, rest) = (operands - 1, after);
+                // Options of the program itself come behind, but `flock FILE -c TEXT` is one of ours.
+                options = self.text.is_some() && after.first().is_some_and(|w| w.text.starts_with('-'));
+            } else if self.runs == Runs::ShellText {
+                return Some(Started::Text(joined(rest)));
+            } else if self.name == "script" {
+                return None;
+            } else {
+                return Some(Started::Program(rest));
+            }
+        }
+    }
+
+    /// The text behind an option such as `-c`; the outer `None` is one that cannot be told.
+    fn text_option(&self, option: &str, after: &[Word]) -> Option<Option<Word>> {
+        let Some(letter) = self.text else { return Some(None) };
+        if let Some(value) = option.strip_prefix("--command=") {
+            return Some(Some(Word::literal(value)));
+        }
+        if option == "--command" {
+            return after.first().cloned().map(Some);
+        }
+        let Some(cluster) = option.strip_prefix('-').filter(|o| !o.starts_with('-')) else {
+            return Some(None);
+        };
+        match cluster.split_once(letter) {
+            None => Some(None),
+            Some((flags, "")) if flags.chars().all(|c| self.flags.contains(c)) => {
+                after.first().cloned().map(Some)
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// The words behind an option and its value; `None` where the option is not known.
+    fn skip_option<'a>(&self, option: &str, after: &'a [Word]) -> Option<&'a [Word]> {
+        let value = |after: &'a [Word]| {
+            let (value, rest) = after.split_first()?;
+            (!value.splits).then_some(rest)
+        };
+        if let Some(long) = option.strip_prefix("--") {
+            return match long.split_once('=') {
+                Some((name, _)) => self.long.contains(&format!("{name}=").as_str()).then_some(after),
+                None if self.long.contains(&long) => Some(after),
+                None if self.long.contains(&format!("{long}=").as_str()) => value(after),
+                None => None,
+            };
+        }
+        let cluster = &option[1..];
+        for (at, letter) in cluster.char_indices() {
+            if self.values.contains(letter) {
+                let attached = at + letter.len_utf8() < cluster.len();
+                return if attached { Some(after) } else { value(after) };
+            }
+            if !self.flags.contains(letter) {
+                return None;
+            }
+        }
+        Some(after)
+    }
+
+    /// Whether it starts a shell where no program is named.
+    fn runs_a_shell_by_itself(&self) -> bool {
+        matches!(self.name, "script" | "unshare" | "chroot" | "sudo" | "doas")
+    }
+}
+
+/// Words as one text, for a shell.
+pub(super) fn joined(words: &[Word]) -> Word {
+    let known = words.iter().all(|word| word.known);
+    let text = words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
+    Word { text, known, splits: false }
+}
+
+/// Whether a word is `NAME=value`.
+pub(super) fn is_assignment(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(name, _)| {
+        !name.is_empty()
+            && !name.starts_with(|c: char| c.is_ascii_digit())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> String {
+        let words: Vec<Word> = text
+            .split(' ')
+            .map(|word| if word == "$X" { Word::unknown() } else { Word::literal(word) })
+            .collect();
+        match started(&words[0].text, &words[1..]) {
+            Started::Nothing => "-".into(),
+            Started::Program(rest) => rest.iter().map(|w| w.text.clone()).collect::<Vec<_>>().join(" "),
+            Started::Text(word) => format!("'{}'", word.text),
+            Started::Unknown => "?".into(),
+        }
+    }
+
+    #[test]
+    fn the_program_is_found_behind_the_options() {
+        for (text, expected) in [
+            ("ls -l", "-"),
+            ("env rm x", "rm x"),
+            ("env -i A=1 -u B rm x", "rm x"),
+            ("env -uB --unset=C -- rm x", "rm x"),
+            ("env - rm x", "rm x"),
+            ("env -S rm", "?"),
+            ("env --split-string=rm", "?"),
+            ("env $X rm x", " rm x"),
+            ("env", "-"),
+            ("nice -n 5 rm x", "rm x"),
+            ("nice -10 rm x", "rm x"),
+            ("timeout -k 5 --signal=KILL 5 rm x", "rm x"),
+            ("timeout --foreground 5 rm -rf x", "rm -rf x"),
+            ("timeout $X rm x", "?"),
+            ("command -p rm x", "rm x"),
+            ("command -v rm", "-"),
+            ("exec -a ls rm x", "rm x"),
+            ("sudo -u root -E A=1 rm x", "rm x"),
+            ("sudo -s", "?"),
+            ("sudo --new-option rm x", "?"),
+            ("stdbuf -oL rm x", "rm x"),
+            ("chroot --userspec=a / rm x", "rm x"),
+            ("watch -n 1 rm x", "'rm x'"),
+            ("script -qc $X /dev/null", "''"),
+            ("script -q /dev/null", "?"),
+            ("flock -n lock rm x", "rm x"),
+            ("flock lock -c rm", "'rm'"),
+            ("unshare -Ur rm x", "rm x"),
+            ("strace -f -o out rm x", "rm x"),
+            ("eval rm x", "?"),
+            ("parallel rm ::: x", "?"),
+        ] {
+            assert_eq!(of(text), expected, "{text}");
+        }
+    }
+}
