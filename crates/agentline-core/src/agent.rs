@@ -1,7 +1,7 @@
 //! What every agent tells about itself. One folder under `agents` implements it; nobody else knows an agent's facts.
 
 use crate::{
-    Dialogue, Failure, Ground, Launch, Look, Millis, Plan, Problem, ProjectRef, Prospect, SavedForm,
+    Dialogue, Failure, Ground, Launch, Look, Millis, Plan, Problem, ProjectRef, Prospect, RunRequest, SavedForm,
     SessionFile, SessionFold, SessionRoot, Stance, Surface, ToolTable, Version, Words,
 };
 use serde::{Deserialize, Serialize};

@@ -117,6 +117,12 @@ impl Policy {
         self.mode
     }
 
+    /// Whether there are rules for some paths and not for others.
+    #[must_use]
+    pub fn has_path_patterns(&self) -> bool {
+        self.rules.iter().any(Compiled::has_path_pattern)
+    }
+
     /// Where a path leads if there were no links: for whoever cannot see the disk.
     #[must_use]
     pub fn resolve(&self, path: &str) -> Resolved {

@@ -251,8 +251,14 @@ impl Answerer {
 
     async fn decide(&self, ask: &PermissionAsk) -> Decision {
         let (policy, files, ask) = (self.policy.clone(), self.files.clone(), ask.clone());
-        let decided =
-            tokio::task::spawn_blocking(move || policy.decide(&ask, &|path| files.resolve(path))).await;
+        let decided = tokio::task::spawn_blocking(move || {
+            if policy.has_path_patterns() {
+                policy.decide(&ask, &|path| files.resolve_with_names(path))
+            } else {
+                policy.decide(&ask, &|path| files.resolve(path))
+            }
+        });
+        let decided = decided.await;
         decided.unwrap_or_else(|_| Decision::Deny(Ruling::deny("agentline", "internal")))
     }
 

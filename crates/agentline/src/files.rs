@@ -126,14 +126,23 @@ impl Files {
         if follow::depends_on_process(&self.workspace().join(path)) || follow::depends_on_process(&real) {
             return Resolved::unclear(text(&real));
         }
-        let resolved = match self.root_of(&real) {
+        match self.root_of(&real) {
             Some((0, rest)) => Resolved::in_workspace(text(&real), text(rest)),
             Some(_) => Resolved::included(text(&real)),
             None => Resolved::outside(text(&real)),
-        };
-        match names::other_names(&real, self.roots.iter().map(|root| root.path.as_path())) {
+        }
+    }
+
+    /// The same with the other names of a file that has several. That takes a walk through the workspace.
+    #[must_use]
+    pub fn resolve_with_names(&self, path: &str) -> Resolved {
+        let resolved = self.resolve(path);
+        let folders = self.roots.iter().map(|root| root.path.as_path());
+        match names::other_names(Path::new(&resolved.path), folders) {
             Some(names) => {
-                let in_workspace = |name: &PathBuf| name.strip_prefix(self.workspace()).ok().map(text);
+                let in_workspace = |name: &PathBuf| {
+                    name.strip_prefix(self.workspace()).ok().map(|name| name.to_string_lossy().into_owned())
+                };
                 resolved.linked(names.found.iter().filter_map(in_workspace).collect(), !names.complete)
             }
             None => resolved,

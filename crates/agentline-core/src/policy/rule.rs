@@ -195,6 +195,11 @@ impl Compiled {
         self.command_head.chars().filter(|c| *c != '*').count()
     }
 
+    /// Whether it is for some paths of a tool.
+    pub(super) fn has_path_pattern(&self) -> bool {
+        self.path.is_some() && self.rule.tool != "Bash"
+    }
+
     /// Whether its pattern is a path from the root, which alone permits to write outside the workspace.
     pub(super) fn names_a_place_outside(&self) -> bool {
         self.path.as_ref().is_some_and(|path| path.absolute)

@@ -562,3 +562,26 @@ fn arguments_that_are_not_known_may_be_the_refused_ones() {
         assert_eq!(decided(&policy, &ask), expected, "{rules} {command}");
     }
 }
+
+#[test]
+fn a_file_with_several_names_is_judged_by_all_of_them() {
+    let linked = |path: &str, names: &[&str], more: bool| {
+        Resolved::in_workspace(format!("/ws/{path}"), path)
+            .linked(names.iter().map(|name| (*name).to_owned()).collect(), more)
+    };
+    for (rules, at, expected) in [
+        ("-Write(secret/**)", linked("a", &["secret/a"], false), "deny rule Write(secret/**)"),
+        ("-Write(secret/**)", linked("a", &["b"], false), "allow mode bypass"),
+        ("-Write(/srv/**)", linked("a", &[], true), "deny rule Write(/srv/**)"),
+        ("-Write(secret/**)", linked("a", &[], true), "allow mode bypass"),
+        ("-Write +Write(src/**)", linked("src/a", &["src/b"], false), "deny rule Write"),
+        ("-Write(secret/**)", Resolved::unclear("/proc/1/cwd/a"), "deny rule Write(secret/**)"),
+        ("-Write +Write(/proc/**)", Resolved::unclear("/proc/1/cwd/a"), "deny rule Write"),
+    ] {
+        let policy = policy(M::Bypass, rules);
+        let decision = policy.decide(&ask(File("Write", "a")), &|_| at.clone());
+        let ruling = decision.ruling();
+        let why = ruling.rule.clone().or_else(|| ruling.reason.clone()).unwrap_or_default();
+        assert_eq!(format!("{} {} {why}", decision.name(), ruling.by), expected, "{rules} {at:?}");
+    }
+}

@@ -2,8 +2,8 @@
 
 use crate::talk::{Told, calling, command, in_mode, say, stage, write};
 use agentline::{
-    Judge, Kind, PermissionAsk, PermissionMode as Mode, Permit, Phase, RunOptions, RunRequest, Surface,
-    ToolStatus, Verdict,
+    Judge, Kind, PermissionAsk, PermissionMode as Mode, Permit, Phase, RunOptions, Surface, ToolStatus,
+    Verdict,
 };
 use agentline_mock::gemini::{Script, Step};
 use agentline_tests::needs_real_gemini;
@@ -129,9 +129,9 @@ async fn rules_stand_before_the_mode_and_the_border_before_both() {
     assert!(!stage.outside().join("outside.txt").exists(), "{}", told.shown());
 
     // The agent is told when it starts which commands it has to ask about.
-    let late = in_mode(&stage, Mode::Auto).deny("Read(secret/**)").deny("Grep");
-    let refused =
-        session.prompt_with(RunRequest { prompt: "rules".into(), ..late }).await.unwrap_err().to_string();
+    let mut late = in_mode(&stage, Mode::Auto).deny("Read(secret/**)").deny("Grep");
+    late.prompt = "rules".into();
+    let refused = session.prompt_with(late).await.unwrap_err().to_string();
     assert!(refused.contains("`Read(secret/**)`") && refused.contains("`Grep`"), "{refused}");
 
     // Planning was not offered to this process, and going on in a mode that permits more would be worse than failing.

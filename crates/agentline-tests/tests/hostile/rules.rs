@@ -57,7 +57,7 @@ async fn no_spelling_of_a_refused_command_runs_in_gemini() {
     }
     let request = stage.request("go").permission_mode(Mode::Bypass).deny("Bash(rm *)");
     let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
-    assert_eq!(told.outcome.surface, Surface::Acp, "{}", told.shown());
+    assert_eq!(told.outcome.surface, Some(Surface::Acp), "{}", told.shown());
     assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
     let ends = ends(&told);
     for (at, spelling) in spellings.iter().enumerate().filter(|(_, spelling)| spelling.runs_rm) {

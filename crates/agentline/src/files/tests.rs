@@ -407,3 +407,27 @@ mod links {
         assert!(good > 0 && refused > 0, "the race did not take place: {good} {refused}");
     }
 }
+
+#[test]
+#[cfg(unix)]
+fn other_names_of_a_file_are_found_and_ways_through_a_process_are_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |path: &str| dir.path().join(path);
+    std::fs::create_dir(at("ws")).unwrap();
+    std::fs::create_dir(at("ws/deep")).unwrap();
+    for name in ["ws/one", "outside"] {
+        std::fs::write(at(name), "x").unwrap();
+    }
+    std::fs::hard_link(at("ws/one"), at("ws/deep/two")).unwrap();
+    std::fs::hard_link(at("outside"), at("ws/from-outside")).unwrap();
+    let files = Files::new(&at("ws"), []).unwrap();
+    let two = files.resolve_with_names("deep/two");
+    assert_eq!(
+        (two.hard_linked, two.other_names, two.has_unknown_names),
+        (true, vec!["one".to_owned()], false)
+    );
+    let outside = files.resolve_with_names("from-outside");
+    assert!(outside.hard_linked && outside.other_names.is_empty() && outside.has_unknown_names);
+    assert!(files.resolve("/proc/self/cwd/one").unclear && files.resolve("/dev/fd/0").unclear);
+    assert!(!files.resolve("one").unclear);
+}
