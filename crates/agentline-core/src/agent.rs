@@ -1,8 +1,8 @@
 //! What every agent tells about itself. One folder under `agents` implements it; nobody else knows an agent's facts.
 
 use crate::{
-    Dialogue, Failure, Ground, Launch, Look, Millis, Plan, Problem, ProjectRef, Prospect, RunRequest, SavedForm,
-    SessionFile, SessionFold, SessionRoot, Stance, Surface, ToolTable, Version, Words,
+    Dialogue, Failure, Ground, Launch, Look, Millis, Plan, Problem, ProjectRef, Prospect, RunRequest,
+    SavedForm, SessionFile, SessionFold, SessionRoot, Stance, Surface, ToolTable, Version, Words,
 };
 use serde::{Deserialize, Serialize};
 use std::{

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     Agent, Card, Dialogue, Failure, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Prospect,
-    Repertoire, Rule, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance, Surface, Talk,
-    ToolTable, Trust, Words, acp::Acp,
+    Repertoire, Rule, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance, Surface,
+    Talk, ToolTable, Trust, Words, acp::Acp,
 };
 use std::{collections::BTreeMap, path::Path};
 
