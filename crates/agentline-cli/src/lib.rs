@@ -24,6 +24,8 @@ use ui::Ui;
 pub fn main_impl() -> ExitCode {
     // Our own program is also the one that clears up after a run; this must come before any thread.
     agentline::process::supervisor_main_if_asked();
+    // All of its children are the library's.
+    agentline::process::adopt_orphans();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(Ui::default().usage(&error)),

@@ -18,8 +18,8 @@ mod words;
 mod tests;
 
 use crate::{
-    Notice, PermissionMode, PriceTable, Problem, Problems, RunRequest, Trust, agents, naming::snake_case,
-    nearest,
+    Isolation, Notice, PermissionMode, PriceTable, Problem, Problems, RunRequest, Trust, agents,
+    naming::snake_case, nearest,
 };
 use check::{Findings, Given, disagreement};
 use keys::Place;
@@ -77,6 +77,8 @@ pub struct Config {
     pub prices_file: Option<PathBuf>,
     /// The program that ends an agent's processes when this one dies.
     pub supervisor: Option<PathBuf>,
+    /// Whether agents get a pid namespace of their own.
+    pub isolation: Isolation,
     /// What was wrong but not fatal: keys that are not known, may not stand where they stand, or do nothing yet.
     pub notices: Vec<Notice>,
     /// The layer that each setting came from, by the key's name; entries of tables have their own (`env.NODE_ENV`).
@@ -182,6 +184,7 @@ impl Config {
             prices: PriceTable::default(),
             prices_file: None,
             supervisor: None,
+            isolation: Isolation::Auto,
             notices: Vec::new(),
             origins: BTreeMap::new(),
             agent_bin: None,

@@ -28,6 +28,7 @@ mod failure;
 mod hint;
 mod id;
 mod input;
+mod isolation;
 mod launch;
 mod ledger;
 mod line;
@@ -78,6 +79,7 @@ pub use input::{
     Answer, Ask, Attachment, AttachmentContent, Clocks, Diff, Disk, Exit, Input, ModeWish, ModelWish, Order,
     PermissionAsk, Ruling, Side, Stream, Want, What, Who,
 };
+pub use isolation::Isolation;
 pub use launch::{Ground, Launch, Look, NewFile, Notice, Plan, Program, Proof, Words};
 pub use line::{LineSplitter, Piece};
 pub use line_veil::LineVeil;

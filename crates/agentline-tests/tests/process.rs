@@ -15,7 +15,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use agentline::process::{Exit, Happening, Process, Signal, Spawn, SpawnError, Std, Supervisor, Via};
+use agentline::process::{
+    Exit, Happening, Isolation, Process, Signal, Spawn, SpawnError, Std, Supervisor, Via,
+};
 
 const HOST: &str = env!("CARGO_BIN_EXE_supervised-host");
 
@@ -279,10 +281,20 @@ fn panic_of_the_host_leaves_nobody() {
     case.assert_no_survivors();
 }
 
-/// The supervisor of a process, found as the parent of its root.
-fn supervisor_of(process: &Process) -> i32 {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", process.pid().unwrap())).unwrap();
+/// The parent of a process.
+fn parent_of(pid: i32) -> i32 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     stat.rsplit(')').next().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// The init of an agent, which is its parent.
+fn init_of(process: &Process) -> i32 {
+    parent_of(process.pid().unwrap() as i32)
+}
+
+/// The supervisor of an agent, which is the parent of its init.
+fn supervisor_of(process: &Process) -> i32 {
+    parent_of(init_of(process))
 }
 
 #[tokio::test]
@@ -306,9 +318,9 @@ async fn the_supervisor_is_small_and_holds_nothing() {
     let supervisor = supervisor_of(&process);
     let open = || fs::read_dir(format!("/proc/{supervisor}/fd")).unwrap().flatten();
     let targets: Vec<PathBuf> = open().filter_map(|fd| fs::read_link(fd.path()).ok()).collect();
-    // Two views of the socket, two ends of the signal pipe, and nothing twice.
+    // Two views of the socket, two ends of the signal pipe, the socket to the init, and nothing twice.
     let named = |path: &Path| path.to_str().is_some_and(|path| path.starts_with('/') && path != "/dev/null");
-    assert!(targets.len() <= 6 && !targets.iter().any(|path| named(path)), "{targets:?}");
+    assert!(targets.len() <= 7 && !targets.iter().any(|path| named(path)), "{targets:?}");
     assert_eq!(fs::read_link(format!("/proc/{supervisor}/cwd")).unwrap(), Path::new("/"));
     process.close_stdin();
     // The end of stdin arrives only if nobody else, the supervisor above all, holds it open.
@@ -317,6 +329,28 @@ async fn the_supervisor_is_small_and_holds_nothing() {
     let cpu = process.ended().unwrap().supervisor_cpu;
     println!("processor time of the supervisor: {cpu:?} (unoptimised build: {})", cfg!(debug_assertions));
     assert!(cpu < Duration::from_millis(200));
+}
+
+#[tokio::test]
+async fn zz_cost() {
+    let mut all: [Vec<(Duration, Duration)>; 4] = Default::default();
+    for _ in 0..100 {
+        for (n, isolation) in [Isolation::Auto, Isolation::None].into_iter().enumerate() {
+            let case = Case::new();
+            let mut spawn = case.spawn("exec true", supervised());
+            spawn.isolation = isolation;
+            let from = Instant::now();
+            let mut process = Process::spawn(spawn).unwrap();
+            let started = from.elapsed();
+            finish(&mut process).await;
+            all[n].push((started, from.elapsed()));
+        }
+    }
+    for times in &mut all[..2] {
+        times.sort_by_key(|t| t.1);
+        let (a, b) = times[50];
+        println!("start {a:?} whole {b:?}");
+    }
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use crate::{
     link::{Bell, link},
     live::LiveHandle,
     options::RunOptions,
-    process::Supervisor,
+    process::{Isolation, Supervisor},
     ready::{not_ready_in_time, not_started, preparation_time, stopped_before},
     run::{Launched, Run},
     seat::Tell,
@@ -36,6 +36,7 @@ pub(crate) struct Inner {
     pub(crate) roster: Roster,
     pub(crate) prices: Arc<PriceTable>,
     pub(crate) supervisor: Supervisor,
+    pub(crate) isolation: Isolation,
     /// What makes it cheap to find out that a run is known.
     pub(crate) memory: Arc<Memory>,
 }
@@ -68,6 +69,7 @@ impl Agentline {
             roster: Roster::default(),
             prices: Arc::new(PriceTable::built_in()),
             supervisor: Supervisor::default(),
+            isolation: Isolation::default(),
             memory: Arc::default(),
         };
         Self { inner: Arc::new(inner) }
@@ -91,6 +93,13 @@ impl Agentline {
     #[must_use]
     pub fn supervisor(mut self, supervisor: Supervisor) -> Self {
         Arc::make_mut(&mut self.inner).supervisor = supervisor;
+        self
+    }
+
+    /// Sets whether agents get a pid namespace of their own; [`Isolation::Auto`] by default.
+    #[must_use]
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        Arc::make_mut(&mut self.inner).isolation = isolation;
         self
     }
 

@@ -45,6 +45,9 @@ impl Agentline {
         if let Some(program) = &config.supervisor {
             self = self.supervisor(Supervisor::Path(program.clone()));
         }
+        if config.origins.get("isolation").is_some_and(|origin| origin != "default") {
+            self = self.isolation(config.isolation);
+        }
         // The caller's own prices stand unless the settings have some.
         if config.origins.keys().any(|key| key.starts_with("prices.")) {
             self = self.prices(config.prices.clone());

@@ -176,6 +176,7 @@ impl Inner {
         let env: BTreeMap<OsString, OsString> =
             self.here.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
         let mut offer = Offer::new().cwd(&asked.cwd).env(env).supervisor(self.supervisor.clone());
+        offer = offer.isolation(self.isolation);
         offer = offer.added_arguments(asked.agent.added_arguments());
         for (name, server) in foreign {
             offer = offer.server(name, server.clone());

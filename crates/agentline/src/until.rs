@@ -1,6 +1,6 @@
 //! Whether a task is complete, by the caller's own check: a function, or a command that must succeed.
 
-use crate::process::{Exit, Happening, Process, Spawn, Supervisor};
+use crate::process::{Exit, Happening, Isolation, Process, Spawn, Supervisor};
 use agentline_core::{Failure, Kind};
 use futures_util::FutureExt;
 use serde_json::Value;
@@ -151,6 +151,8 @@ impl Command {
         spawn.args = vec![flag.into(), self.line.clone().into()];
         spawn.env = self.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
         spawn.supervisor = self.supervisor.clone();
+        // The command is the caller's own, and may look for processes of theirs.
+        spawn.isolation = Isolation::None;
         let mut process = Process::spawn(spawn).map_err(|why| {
             Failure::new(Kind::Spawn, format!("the check `{}` could not be started: {why}", self.line))
         })?;

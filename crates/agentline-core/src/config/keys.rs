@@ -8,7 +8,7 @@ use super::{
     words::show_duration,
 };
 use crate::{
-    McpServer, ModelValidation, PermissionMode, PriceTable, Sandbox, Surface, SystemMode, Trust,
+    Isolation, McpServer, ModelValidation, PermissionMode, PriceTable, Sandbox, Surface, SystemMode, Trust,
     naming::snake_case,
 };
 use serde::Serialize;
@@ -177,6 +177,7 @@ impl Place for Vec<PathBuf> {}
 impl Place for SystemMode {}
 impl Place for ModelValidation {}
 impl Place for Trust {}
+impl Place for Isolation {}
 
 impl Place for u32 {
     fn restrict(&mut self, by: &Self) -> Restriction {
@@ -453,6 +454,8 @@ keys! {
         "A TOML file with prices of yours, `[models.\"ID\"]`; a row of `prices` counts before one of it.";
     supervisor () None, tables::program r#""/opt/agentline/bin/agentline""# => supervisor {}
         "The program that ends an agent's processes when this one dies; for programs that use the library.";
+    isolation () None, read::isolation r#""none""# => isolation {}
+        "Whether the agent runs in a pid namespace of its own (Linux): `auto` for root only, `namespace` for every user, `none`; see docs/limits.md.";
     agent_bin () None, tables::program r#""/opt/gemini/bin/gemini""# => agent_bin {}
         "The program of the run's agent: a short form of `program` in `[agents.NAME]`.";
     agent_args () None, read::words r#"["--acp"]"# => request.agent_args { is_for_acp: true }

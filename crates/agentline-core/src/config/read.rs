@@ -5,7 +5,8 @@ use super::{
     words::{comma_list, duration_in},
 };
 use crate::{
-    ModelValidation, PermissionMode, Sandbox, Surface, SystemMode, Trust, moment::rfc3339, naming::snake_case,
+    Isolation, ModelValidation, PermissionMode, Sandbox, Surface, SystemMode, Trust, moment::rfc3339,
+    naming::snake_case,
 };
 use serde_json::Value;
 use std::{path::PathBuf, time::Duration};
@@ -37,6 +38,7 @@ pub(super) const KINDS: &[(&str, &str)] = &[
     ("validation", "`warn`, `strict`"),
     ("moment", "RFC 3339 such as `\"2030-01-01T00:00:00Z\"`, or seconds since 1970"),
     ("trust", "`run`, `full`, `no`"),
+    ("isolation", "`auto`, `namespace`, `none`"),
     ("sandbox", "`true`, `false`, or the name of a program such as `docker`"),
     ("variables", "table, or list of `\"NAME=VALUE\"`"),
     ("servers", "table, or list of `\"name=URL\"` and `\"name=command args…\"`"),
@@ -332,6 +334,11 @@ pub(super) fn trust(given: &Given<'_>, findings: &mut Findings) -> Option<Trust>
         "no" => Some(Trust::No),
         _ => None,
     })
+}
+
+/// Whether agents get a pid namespace.
+pub(super) fn isolation(given: &Given<'_>, findings: &mut Findings) -> Option<Isolation> {
+    choice(given, findings, &Isolation::ALL.map(Isolation::name), Isolation::from_name)
 }
 
 /// A sandbox: a boolean, or the name of the program that makes it. Which programs there are is a fact of the agent.

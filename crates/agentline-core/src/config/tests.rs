@@ -134,7 +134,7 @@ fn every_key_of_a_run_sets_the_field_of_its_name_and_no_other() {
     }
     let as_json = |config: &Config| serde_json::to_value(&config.request).unwrap();
     let nothing = as_json(&Config::build(&[]).unwrap());
-    let elsewhere = ["agents", "prices", "prices_file", "supervisor", "agent_bin"];
+    let elsewhere = ["agents", "prices", "prices_file", "supervisor", "isolation", "agent_bin"];
     for key in KEYS {
         let fields = changed("", &nothing, &as_json(&from_json(json!({ key.name: example(key) }))));
         if elsewhere.contains(&key.name) {

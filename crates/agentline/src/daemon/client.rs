@@ -151,6 +151,7 @@ impl Client {
             programs: inner.programs.clone(),
             agents: inner.roster.settings(),
             prices: (*inner.prices != PriceTable::built_in()).then(|| PriceTable::clone(&inner.prices)),
+            isolation: inner.isolation,
             request,
         };
         let asked = order.request.clone();

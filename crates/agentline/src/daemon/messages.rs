@@ -1,7 +1,7 @@
 //! What daemon and caller say to each other, a line each. Events travel as the lines that `--output events` prints.
 
 use crate::{detect::Here, pool::PoolStatus, run::Launched};
-use agentline_core::{PriceTable, Problem, RunRequest, config::AgentSettings};
+use agentline_core::{Isolation, PriceTable, Problem, RunRequest, config::AgentSettings};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -33,6 +33,9 @@ pub(super) struct RunOrder {
     pub(super) agents: BTreeMap<String, AgentSettings>,
     /// Where they are not those that come with this version.
     pub(super) prices: Option<PriceTable>,
+    /// Whether the agent gets a pid namespace.
+    #[serde(default)]
+    pub(super) isolation: Isolation,
     pub(super) request: RunRequest,
 }
 

@@ -214,6 +214,7 @@ impl Daemon {
         let _at_work = AtWork::begin(&self.work);
         let mut agentline = Agentline::new(order.here())
             .supervisor(self.options.supervisor.clone())
+            .isolation(order.isolation)
             .agents(Roster::of(&order.agents))
             .prices(order.prices.unwrap_or_else(PriceTable::built_in));
         for (agent, program) in order.programs {

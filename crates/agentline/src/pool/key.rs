@@ -10,7 +10,7 @@ use crate::{
     options::RunOptions,
     ready::{Asked, NotBegun},
 };
-use agentline_core::{Launch, RunRequest, Words};
+use agentline_core::{Isolation, Launch, RunRequest, Words};
 use std::{fmt::Write as _, sync::Arc};
 
 /// Stands for the private folder of a process that may not exist yet.
@@ -64,7 +64,7 @@ pub(super) fn prepare(
 
 /// All that a process is started with. What belongs to a session is left out: workspace, prompt, mode, model, servers.
 /// But a run that wants no model must not find itself with the one that a process was started with.
-pub(super) fn of_process(asked: &Asked, launch: &Launch) -> Key {
+pub(super) fn of_process(asked: &Asked, launch: &Launch, isolation: Isolation) -> Key {
     let Launch { program, args, env, files, links, folders, copy_back, proof, talk, agent_home, .. } = launch;
     let mut text = Digester::default();
     text.paths([program, agent_home]);
@@ -89,7 +89,7 @@ pub(super) fn of_process(asked: &Asked, launch: &Launch) -> Key {
     // Writing to a digest cannot fail.
     let _ = write!(
         text,
-        "{}\0{:?}\0{proof:?}\0{talk:?}\0{:?}\0{}",
+        "{}\0{:?}\0{proof:?}\0{talk:?}\0{:?}\0{}\0{isolation:?}",
         asked.agent.card().id,
         asked.program.version,
         asked.plan.request.max_line_bytes,

@@ -11,7 +11,7 @@ use crate::{
     run::Launched,
     seen::Seen,
 };
-use agentline_core::{Agent, Launch, Plan, Problems, Program, Veil, Words};
+use agentline_core::{Agent, Isolation, Launch, Plan, Problems, Program, Veil, Words};
 use std::{
     collections::{BTreeMap, VecDeque},
     mem::take,
@@ -36,6 +36,7 @@ struct Known {
     cwd: PathBuf,
     home: PathBuf,
     env: BTreeMap<String, String>,
+    isolation: Isolation,
     /// The user's files.
     seen: Seen,
     fit: Arc<Fit>,
@@ -96,7 +97,7 @@ impl Launches {
         let launch = inner.launch_by(asked, Path::new(PRIVATE), NO_SESSION, &look)?;
         let veil = Veil::new(&launch.secrets);
         let fit = Arc::new(Fit {
-            key: key::of_process(asked, &launch),
+            key: key::of_process(asked, &launch, inner.isolation),
             session: key::of_session(asked, &launch),
             shares: asked.agent.shares(&asked.plan),
             launched: Launched::of(&launch, &veil),
@@ -112,6 +113,7 @@ impl Launches {
                 cwd: asked.cwd.clone(),
                 home: inner.here.home.clone(),
                 env: inner.here.env.clone(),
+                isolation: inner.isolation,
                 // The workspace was resolved for the run.
                 seen: seen.without_place_of(&asked.cwd),
                 fit: Arc::clone(&fit),
@@ -139,6 +141,7 @@ impl Known {
             && self.plan.request == asked.plan.request
             && self.home == inner.here.home
             && self.env == inner.here.env
+            && self.isolation == inner.isolation
     }
 }
 

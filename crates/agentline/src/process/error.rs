@@ -53,6 +53,14 @@ pub enum SpawnError {
         /// What went wrong.
         source: io::Error,
     },
+    /// The pid namespace that `isolation = "namespace"` asks for cannot be made here.
+    #[error(
+        "`isolation = \"namespace\"`: this system refuses a pid namespace: {source}; use `auto` or `none`"
+    )]
+    NoNamespace {
+        /// What the system said.
+        source: io::Error,
+    },
     /// There is no tokio runtime here.
     #[error("an agent can only be started inside a tokio runtime")]
     NoRuntime,

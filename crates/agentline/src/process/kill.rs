@@ -15,6 +15,8 @@ use super::unix;
 pub(super) struct Listed {
     pub(super) pid: i32,
     pub(super) parent: i32,
+    /// Its session; 0 where the system does not tell it.
+    pub(super) session: i32,
     /// It is dead and waits to be reaped by its parent.
     pub(super) zombie: bool,
 }
@@ -27,6 +29,8 @@ pub(super) struct Hunt {
     ancestor: i32,
     /// The process that the hunter started, as long as it was not reaped: it dies even where nothing can be listed.
     root: Option<i32>,
+    /// A process that is left alone: the init, which ends by itself.
+    spared: Option<i32>,
     killed: BTreeSet<i32>,
     /// Processes of another user, which the system does not let us kill.
     refused: BTreeSet<i32>,
@@ -39,9 +43,26 @@ impl Hunt {
             mark: mark.into(),
             ancestor,
             root: Some(root),
+            spared: None,
             killed: BTreeSet::new(),
             refused: BTreeSet::new(),
         }
+    }
+
+    /// Leaves a process alone, though not what descends from it.
+    pub(super) fn sparing(mut self, pid: i32) -> Self {
+        self.spared = Some(pid);
+        self
+    }
+
+    /// Whether this process is left alone.
+    pub(super) fn spares(&self, pid: i32) -> bool {
+        self.spared == Some(pid)
+    }
+
+    /// The spared process is gone.
+    pub(super) fn spares_nobody(&mut self) {
+        self.spared = None;
     }
 
     /// A hunt for what carries `mark`, when nothing is known of its descent.
@@ -84,6 +105,22 @@ impl Hunt {
         self.kill(targets, &listed)
     }
 
+    /// Kills what came to this process as an orphan, with its descendants, and says how many there were.
+    ///
+    /// An orphan of a run is a child in another session: every supervisor opens a session of its own, and what descends
+    /// from it is never in ours. `kept` are children that are no orphans.
+    pub(super) fn kill_adopted(&mut self, kept: &BTreeSet<i32>) -> usize {
+        let (own, session) = (unix::own_pid(), unix::own_session());
+        let listed = os::processes();
+        let is_orphan = |process: &&Listed| {
+            process.parent == own && process.session != session && !kept.contains(&process.pid)
+        };
+        let mut targets: BTreeSet<i32> = listed.iter().filter(is_orphan).map(|process| process.pid).collect();
+        targets.iter().for_each(|pid| unix::reap_if_dead(*pid));
+        targets.extend(descendants(&listed, &targets));
+        if targets.is_empty() { 0 } else { self.kill(targets, &listed) }
+    }
+
     /// How many different processes were killed.
     pub(super) fn killed(&self) -> u32 {
         u32::try_from(self.killed.len()).unwrap_or(u32::MAX)
@@ -96,7 +133,8 @@ impl Hunt {
 
     fn kill(&mut self, mut targets: BTreeSet<i32>, listed: &[Listed]) -> usize {
         let above = ancestors(listed, unix::own_pid());
-        targets.retain(|pid| !above.contains(pid) && !self.refused.contains(pid));
+        targets
+            .retain(|pid| !above.contains(pid) && !self.refused.contains(pid) && self.spared != Some(*pid));
         for process in listed.iter().filter(|process| process.zombie) {
             targets.remove(&process.pid);
         }
@@ -155,7 +193,9 @@ mod tests {
     use super::*;
 
     fn listed(rows: &[(i32, i32)]) -> Vec<Listed> {
-        rows.iter().map(|(pid, parent)| Listed { pid: *pid, parent: *parent, zombie: false }).collect()
+        let row =
+            |(pid, parent): &(i32, i32)| Listed { pid: *pid, parent: *parent, session: 0, zombie: false };
+        rows.iter().map(row).collect()
     }
 
     #[test]

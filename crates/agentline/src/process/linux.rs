@@ -4,17 +4,22 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tokio::io::unix::AsyncFd;
 
 use super::kill::Listed;
+
+#[path = "namespace.rs"]
+pub(super) mod namespace;
 
 /// With a subreaper, "no children left" means "nothing that descends from us is left".
 pub(super) const ORPHANS_COME_TO_US: bool = true;
@@ -27,13 +32,28 @@ pub(super) fn own_program() -> io::Result<PathBuf> {
     Ok("/proc/self/exe".into())
 }
 
-/// Makes orphans below us our children, whatever session they are in, and takes a name that `ps` can show.
+/// Makes orphans below us our children, whatever session they are in.
 pub(super) fn adopt_orphans() {
-    // SAFETY: the first takes plain numbers, the second reads a string that ends in NUL.
-    unsafe {
-        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-        libc::prctl(libc::PR_SET_NAME, c"agentline-super".as_ptr(), 0, 0, 0);
-    }
+    // SAFETY: prctl with this option takes plain numbers.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+}
+
+/// Gives this process a name that `ps` can show, of at most 15 bytes.
+pub(super) fn name_process(name: &CStr) {
+    // SAFETY: the name ends in NUL and outlives the call.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
+}
+
+/// Has the kernel kill what this command starts when we die. For a process with one thread.
+pub(super) fn end_with_us(command: &mut Command) {
+    let parent = super::unix::own_pid();
+    let before_exec = move || {
+        namespace::die_with_parent();
+        // SAFETY: getppid takes no arguments.
+        if unsafe { libc::getppid() } == parent { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
+    };
+    // SAFETY: the closure makes two system calls and allocates nothing.
+    unsafe { command.pre_exec(before_exec) };
 }
 
 /// Closes every descriptor above stderr. For a process with one thread that uses none of them.
@@ -69,6 +89,15 @@ fn numbers_in(folder: &str) -> Vec<i32> {
 pub(super) fn processes() -> Vec<Listed> {
     let mut stat = Vec::with_capacity(1024);
     pids().into_iter().filter_map(|pid| listed(pid, read_proc(pid, "stat", &mut stat)?)).collect()
+}
+
+/// Whether this process is there and not dead.
+pub(super) fn lives(pid: i32) -> bool {
+    let mut stat = Vec::with_capacity(1024);
+    pid > 0
+        && read_proc(pid, "stat", &mut stat)
+            .and_then(|stat| listed(pid, stat))
+            .is_some_and(|process| !process.zombie)
 }
 
 /// The lists of the children of some processes, one a thread. They stay open between two looks, because to open them is
@@ -252,8 +281,9 @@ fn after_name(stat: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
 fn listed(pid: i32, stat: &[u8]) -> Option<Listed> {
     let mut words = after_name(stat)?;
     let zombie = matches!(words.next()?, b"Z" | b"X");
-    let parent = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;
-    Some(Listed { pid, parent, zombie })
+    let mut number = || std::str::from_utf8(words.next()?).ok()?.parse().ok();
+    let (parent, _group, session) = (number()?, number()?, number()?);
+    Some(Listed { pid, parent, session, zombie })
 }
 
 /// Asks something about the environment that a process was started with; `false` if we may not see it.

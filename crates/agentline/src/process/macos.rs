@@ -6,11 +6,13 @@
 #![expect(unsafe_code, reason = "system calls; each is a few lines with its own argument")]
 
 use std::collections::BTreeSet;
+use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
+use std::process::Command;
 use std::ptr::null_mut;
 
 use super::kill::Listed;
@@ -28,6 +30,72 @@ pub(super) fn own_program() -> io::Result<PathBuf> {
 
 /// Nothing can be done here.
 pub(super) fn adopt_orphans() {}
+
+/// A process keeps its name here.
+pub(super) fn name_process(_name: &CStr) {}
+
+/// There is no parent-death signal here.
+pub(super) fn end_with_us(_command: &mut Command) {}
+
+/// There are no pid namespaces here; a process has the same pid for everybody.
+pub(super) mod namespace {
+    use super::super::Isolation;
+    use std::io::{self, Read as _, Write as _};
+    use std::os::fd::{BorrowedFd, RawFd};
+    use std::os::unix::net::UnixStream;
+
+    /// Cannot be made.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(in super::super) enum Namespace {}
+
+    /// Returns none.
+    pub(in super::super) fn candidates(_isolation: Isolation) -> Vec<Namespace> {
+        Vec::new()
+    }
+
+    /// Forks this process, which has one thread.
+    pub(in super::super) fn fork(_namespace: Option<Namespace>) -> io::Result<Option<i32>> {
+        // SAFETY: there is one thread, so that the child can go on as the parent would.
+        match unsafe { libc::fork() } {
+            0 => Ok(None),
+            pid if pid > 0 => Ok(Some(pid)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Cannot be called.
+    pub(in super::super) fn enter(namespace: Namespace) -> io::Result<()> {
+        match namespace {}
+    }
+
+    /// There is no parent-death signal here.
+    pub(in super::super) fn die_with_parent() {}
+
+    /// No pids come with messages here.
+    pub(in super::super) fn receive_pids(_socket: &UnixStream) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Sends bytes alone.
+    pub(in super::super) fn send_with_pid(
+        mut socket: &UnixStream,
+        bytes: &[u8],
+        _pid: i32,
+    ) -> io::Result<()> {
+        socket.write_all(bytes)
+    }
+
+    /// Receives bytes alone.
+    pub(in super::super) fn receive_with_pid(
+        socket: RawFd,
+        bytes: &mut [u8],
+    ) -> io::Result<(usize, Option<i32>)> {
+        // SAFETY: the caller holds the socket open.
+        let socket = unsafe { BorrowedFd::borrow_raw(socket) };
+        let mut socket = UnixStream::from(socket.try_clone_to_owned()?);
+        Ok((socket.read(bytes)?, None))
+    }
+}
 
 /// Closes every descriptor above stderr. For a process with one thread that uses none of them.
 pub(super) fn close_other_files() {
@@ -73,7 +141,12 @@ fn listed(pid: i32) -> Option<Listed> {
         (filled == SIZE).then_some(info)?
     };
     let parent = i32::try_from(info.pbi_ppid).ok()?;
-    Some(Listed { pid, parent, zombie: info.pbi_status == libc::SZOMB })
+    Some(Listed { pid, parent, session: 0, zombie: info.pbi_status == libc::SZOMB })
+}
+
+/// Whether this process is there and not dead.
+pub(super) fn lives(pid: i32) -> bool {
+    listed(pid).is_some_and(|process| !process.zombie)
 }
 
 /// Nothing is kept between two looks here.

@@ -31,6 +31,8 @@ use std::time::Duration;
 
 mod error;
 #[cfg(unix)]
+mod init;
+#[cfg(unix)]
 mod kill;
 #[cfg(unix)]
 mod killer;
@@ -59,6 +61,7 @@ mod unix;
 #[cfg(unix)]
 mod wire;
 
+pub use agentline_core::Isolation;
 pub use error::SpawnError;
 #[cfg(unix)]
 pub(crate) use killer::Killer;
@@ -81,7 +84,11 @@ const BURST: u32 = 16;
 /// How long a drop may take.
 const DROP: Duration = Duration::from_secs(1);
 
+/// How the names of directories begin that a host makes for a run.
+pub const PRIVATE_PREFIXES: [&str; 2] = ["agentline-run-", "agentline-workspace-"];
+
 static OWN_PROGRAM_IS_READY: AtomicBool = AtomicBool::new(false);
+static ADOPTS_ORPHANS: AtomicBool = AtomicBool::new(false);
 
 /// Makes this process a supervisor if it was started to be one, and does not return then.
 ///
@@ -93,6 +100,23 @@ pub fn supervisor_main_if_asked() {
         std::process::exit(i32::from(supervisor::run().is_err()));
     }
     OWN_PROGRAM_IS_READY.store(true, Ordering::Relaxed);
+}
+
+/// Makes this process adopt what a supervisor that was killed leaves behind, and kill it then. Linux only.
+///
+/// For programs all of whose children are started by this library, such as `agentline`: when a supervisor is lost, every
+/// child in a session other than this program's own is taken for an orphan of a run. Call it first in `main`.
+pub fn adopt_orphans() {
+    #[cfg(unix)]
+    if os::ORPHANS_COME_TO_US {
+        os::adopt_orphans();
+        ADOPTS_ORPHANS.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(unix)]
+fn adopts_orphans() -> bool {
+    ADOPTS_ORPHANS.load(Ordering::Relaxed)
 }
 
 /// What to start.
@@ -114,6 +138,11 @@ pub struct Spawn {
     pub stdout: Via,
     /// Who clears up after the host's sudden death.
     pub supervisor: Supervisor,
+    /// Whether the agent gets a pid namespace. Without a supervisor it gets none.
+    pub isolation: Isolation,
+    /// Directories that the supervisor removes if the host dies suddenly. Only those whose names begin with one of
+    /// [`PRIVATE_PREFIXES`] are removed.
+    pub remove_on_host_death: Vec<PathBuf>,
 }
 
 impl Spawn {
@@ -127,6 +156,8 @@ impl Spawn {
             mark: mark.into(),
             stdout: Via::default(),
             supervisor: Supervisor::default(),
+            isolation: Isolation::default(),
+            remove_on_host_death: Vec::new(),
         }
     }
 }
@@ -252,6 +283,11 @@ impl Process {
     /// Whether a supervisor watches over this run.
     pub const fn is_supervised(&self) -> bool {
         self.tree.is_supervised()
+    }
+
+    /// Whether the agent runs in a pid namespace of its own, so that the kernel ends what is left of it.
+    pub const fn has_namespace(&self) -> bool {
+        self.tree.has_namespace()
     }
 
     /// The next thing that happens: bytes, appended to `buf`, or the exit.

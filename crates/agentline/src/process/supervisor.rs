@@ -1,26 +1,30 @@
 //! The supervisor: a small process of its own that starts the agent, outlives the host and leaves nothing behind.
 //!
 //! It is our own program, executed again. Its stdin is a socket to the host, which is also its lifeline: when the host
-//! dies, however it dies, the socket ends.
+//! dies, however it dies, the socket ends. The agent is a child of an init (`init.rs`), and that is a child of the
+//! supervisor: whichever of the three is killed, another one ends the rest.
 
 use std::ffi::OsStr;
 use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::init::{Init, Message};
 use super::kill::Hunt;
 use super::unix::{self, Reaped};
-use super::wire::Report;
-use super::{Ended, Exit, Signal, Spawn, os};
+use super::wire::{Report, Started};
+use super::{Ended, Exit, PRIVATE_PREFIXES, Signal, Spawn, os};
 
 /// The first argument that turns a program into a supervisor.
 pub(super) const ARGUMENT: &str = "__supervise";
 
 /// How long the supervisor tries to kill what does not die.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long an init may take to end before it is killed.
+const INIT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long it waits between two looks at what is left, unless a death wakes it.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -35,32 +39,44 @@ pub(super) fn run() -> io::Result<()> {
     unix::new_session();
     os::close_other_files();
     os::adopt_orphans();
+    os::name_process(c"agentline-super");
     std::env::set_current_dir("/")?;
     let mut host = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let (plan, started) = start(&mut host)?;
     let signals = unix::signals_as_pipe(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
-    let (mark, started) = start(&mut host)?;
+    let errno = |error: &io::Error| error.raw_os_error().unwrap_or(libc::EIO);
     let report = match &started {
-        Ok(pid) => Report::Started(*pid),
-        Err(error) => Report::Refused(error.raw_os_error().unwrap_or(libc::EIO)),
+        Ok(Ok(init)) => Report::Started(Started {
+            agent: init.agent.cast_unsigned(),
+            init: init.pid.cast_unsigned(),
+            has_namespace: init.has_namespace,
+        }),
+        Ok(Err(error)) => Report::Refused(errno(error)),
+        Err(error) => Report::NoNamespace(errno(error)),
     };
     // A host that is gone cannot be told, but what it started must still be ended.
     let _ = host.write_all(&report.encode());
-    let Ok(root) = started else { return Ok(()) };
-    let root = root.cast_signed();
+    let Ok(Ok(init)) = started else { return Ok(()) };
     let mut watch = Watch {
-        hunt: Hunt::new(&mark, unix::own_pid(), root),
-        root,
+        hunt: Hunt::new(&plan.mark, unix::own_pid(), init.agent).sparing(init.pid),
+        root: init.agent,
+        init,
         exit: None,
+        has_children: true,
         host,
         signals,
         host_gone: false,
     };
     watch.until_the_end();
     watch.clear_up();
+    if watch.host_gone {
+        plan.remove_on_host_death.iter().for_each(|path| remove_private_directory(path));
+    }
+    let left = if watch.init.has_namespace { 0 } else { watch.hunt.refused() };
     let ended = Ended {
         exit: watch.exit.unwrap_or(Exit::Lost),
         killed: watch.hunt.killed(),
-        left: watch.hunt.refused() + u32::from(watch.exit.is_none()),
+        left: left + u32::from(watch.exit.is_none()),
         supervisor_cpu: unix::own_cpu(),
     };
     let _ = watch.host.write_all(&Report::Done(ended).encode());
@@ -68,31 +84,38 @@ pub(super) fn run() -> io::Result<()> {
 }
 
 /// Receives the plan and starts the agent. The agent's files are ours only for as long as that takes.
-fn start(host: &mut UnixStream) -> io::Result<(String, io::Result<u32>)> {
+fn start(host: &mut UnixStream) -> io::Result<(Spawn, io::Result<io::Result<Init>>)> {
     let mut length = [0; 8];
-    let (received, [stdin, stdout, stderr]) = unix::receive_streams(host, &mut length)?;
+    let (received, streams) = unix::receive_streams(host, &mut length)?;
     host.read_exact(&mut length[received..])?;
     let mut bytes = Vec::new();
     host.take(u64::from_le_bytes(length)).read_to_end(&mut bytes)?;
     let plan = Spawn::decode(&bytes).ok_or(io::ErrorKind::InvalidData)?;
-    let started = Command::new(&plan.program)
-        .args(&plan.args)
-        .env_clear()
-        .envs(&plan.env)
-        .current_dir(&plan.cwd)
-        .process_group(0)
-        .stdin(Stdio::from(stdin))
-        .stdout(Stdio::from(stdout))
-        .stderr(Stdio::from(stderr))
-        .spawn();
-    Ok((plan.mark, started.map(|child| child.id())))
+    let started = Init::start(&plan, streams, host.as_raw_fd());
+    Ok((plan, started))
+}
+
+/// Removes a directory that the host made for the run and cannot remove any more. Links are removed, not followed.
+fn remove_private_directory(path: &Path) {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    let is_private = PRIVATE_PREFIXES.iter().any(|prefix| name.starts_with(prefix.as_bytes()));
+    let is_plain = !path.components().any(|part| part == std::path::Component::ParentDir);
+    let is_directory = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+    if path.is_absolute() && is_plain && is_private && is_directory {
+        // What cannot be removed is left for the next run, which looks for such directories.
+        let _ = std::fs::remove_dir_all(path);
+    }
 }
 
 /// The supervisor while the agent runs, and while it is cleared away.
 struct Watch {
     hunt: Hunt,
+    /// The agent.
     root: i32,
+    init: Init,
     exit: Option<Exit>,
+    /// Whether the init has any children.
+    has_children: bool,
     host: UnixStream,
     host_gone: bool,
     signals: PipeReader,
@@ -102,18 +125,33 @@ impl Watch {
     /// Waits until the agent has exited, or the host wants it killed, or nobody is there to want anything.
     fn until_the_end(&mut self) {
         loop {
-            let (told, signalled) = self.wait(None);
-            let end = (told && self.follow_orders()) || (signalled && self.asked_to_leave());
-            self.reap();
+            let [told, signalled, reported] = self.wait(None);
+            // The agent's pid is the agent's only until it is reaped, so this comes before any order to signal it.
+            let lost = reported && self.listen_to_init();
+            let end = (told && self.follow_orders()) || (signalled && self.asked_to_leave()) || lost;
             if end || self.exit.is_some() {
                 return;
             }
         }
     }
 
-    fn wait(&self, time: Option<Duration>) -> (bool, bool) {
+    fn wait(&self, time: Option<Duration>) -> [bool; 3] {
         let host: RawFd = if self.host_gone { -1 } else { self.host.as_raw_fd() };
-        unix::wait_readable(host, self.signals.as_raw_fd(), time)
+        unix::wait_readable([host, self.signals.as_raw_fd(), self.init.descriptor()], time)
+    }
+
+    /// Takes what the init tells, and says whether it is gone.
+    fn listen_to_init(&mut self) -> bool {
+        match self.init.receive() {
+            Ok((Message::Exited(exit), _)) => {
+                self.exit = Some(exit);
+                self.hunt.root_reaped();
+            }
+            Ok((Message::Alone, _)) => self.has_children = false,
+            Ok(_) => {}
+            Err(_) => return true,
+        }
+        false
     }
 
     /// Does what the host wants, and says whether that is the end.
@@ -124,6 +162,7 @@ impl Watch {
         let mut end = self.host_gone;
         for order in orders[..count].iter().filter_map(|order| Signal::from_order(*order)) {
             match order {
+                _ if self.exit.is_some() => {}
                 Signal::Interrupt => unix::signal_group(self.root, libc::SIGINT),
                 Signal::Terminate => unix::signal_group(self.root, libc::SIGTERM),
                 Signal::KillTree => end = true,
@@ -132,52 +171,101 @@ impl Watch {
         end
     }
 
-    /// Whether somebody told the supervisor itself to end: a shutdown, or a user with `kill`.
+    /// Whether the supervisor itself was told to end: by a shutdown, or by a user with `kill`.
     fn asked_to_leave(&mut self) -> bool {
         let mut numbers = [0; 64];
         let mut leave = false;
         while let Ok(count @ 1..) = self.signals.read(&mut numbers) {
             leave |= numbers[..count].iter().any(|number| i32::from(*number) != libc::SIGCHLD);
         }
+        // An agent may have stopped its init, and nobody would learn of the agent's exit.
+        unix::resume_if_stopped(self.init.pid);
         leave
-    }
-
-    /// Reaps all that is dead, and says whether anything may be left that is not.
-    fn reap(&mut self) -> bool {
-        loop {
-            match unix::reap() {
-                Reaped::Child(pid, exit) if pid == self.root && self.exit.is_none() => {
-                    self.exit = Some(exit);
-                    self.hunt.root_reaped();
-                }
-                Reaped::Child(..) => {}
-                Reaped::AllAlive => return true,
-                Reaped::NoChildren => return !os::ORPHANS_COME_TO_US,
-            }
-        }
     }
 
     /// Kills what is left, first by descent, then by the mark.
     fn clear_up(&mut self) {
         let patience = Instant::now() + PATIENCE;
-        let mut quiet_rounds = 0;
+        self.hear_init_out();
         if !os::ORPHANS_COME_TO_US {
             unix::kill_group(self.root);
         }
-        // Three rounds without a find: what is left are processes that we may not kill.
-        while self.reap() && quiet_rounds < 3 && Instant::now() < patience {
-            quiet_rounds = if self.hunt.kill_descendants() == 0 { quiet_rounds + 1 } else { 0 };
+        // A process that was started while we looked is missed here; the end of the init ends that one too.
+        while self.has_children && self.hunt.kill_descendants() > 0 && Instant::now() < patience {
             self.pause();
         }
+        self.end_init(patience);
         while self.hunt.kill_marked() > 0 && Instant::now() < patience {
             self.pause();
         }
         self.reap();
     }
 
+    /// Ends the init, and what it leaves to us if it could not end that itself.
+    fn end_init(&mut self, patience: Instant) {
+        self.collect_exit();
+        self.init.release();
+        unix::resume(self.init.pid);
+        let init_patience = Instant::now() + INIT_PATIENCE;
+        let mut quiet_rounds = 0;
+        // Three rounds without a find: what is left are processes that we may not kill.
+        while self.reap() && quiet_rounds < 3 && Instant::now() < patience {
+            if self.hunt.spares(self.init.pid) {
+                if Instant::now() > init_patience {
+                    let _ = unix::kill(self.init.pid);
+                }
+            } else {
+                quiet_rounds = if self.hunt.kill_descendants() == 0 { quiet_rounds + 1 } else { 0 };
+            }
+            self.pause();
+        }
+    }
+
+    /// Waits for the news of the agent's exit if the agent was just killed.
+    fn collect_exit(&mut self) {
+        let until = Instant::now() + INIT_PATIENCE;
+        while self.exit.is_none() && self.init.descriptor() >= 0 && Instant::now() < until {
+            let [reported] = unix::wait_readable([self.init.descriptor()], Some(PAUSE));
+            if reported {
+                self.listen_to_init();
+            }
+            unix::resume_if_stopped(self.init.pid);
+        }
+    }
+
+    /// Takes all that the init has told already.
+    fn hear_init_out(&mut self) {
+        while unix::wait_readable([self.init.descriptor()], Some(Duration::ZERO)) == [true] {
+            if self.listen_to_init() {
+                return;
+            }
+        }
+    }
+
+    /// Reaps all that is dead, and says whether anything may be left that is not.
+    fn reap(&mut self) -> bool {
+        loop {
+            match unix::reap() {
+                Reaped::Child(pid, _) if pid == self.init.pid => self.hunt.spares_nobody(),
+                Reaped::Child(pid, exit) if pid == self.root && self.exit.is_none() => {
+                    // It came to us because the init was killed.
+                    self.exit = Some(exit);
+                    self.hunt.root_reaped();
+                }
+                Reaped::Child(..) => {}
+                Reaped::AllAlive => return true,
+                Reaped::NoChildren => return false,
+            }
+        }
+    }
+
     /// A short rest that ends early when something dies.
     fn pause(&mut self) {
-        if self.wait(Some(PAUSE)).1 {
+        let [_, signalled, reported] = self.wait(Some(PAUSE));
+        if reported {
+            self.listen_to_init();
+        }
+        if signalled {
             self.asked_to_leave();
         } else if !self.host_gone {
             self.host_gone = self.host_closed();
@@ -186,7 +274,31 @@ impl Watch {
 
     /// Drops orders that come too late, so that they do not keep waking us.
     fn host_closed(&mut self) -> bool {
-        let (told, _) = unix::wait_readable(self.host.as_raw_fd(), -1, Some(Duration::ZERO));
+        let [told] = unix::wait_readable([self.host.as_raw_fd()], Some(Duration::ZERO));
         told && self.host.read(&mut [0; 64]).unwrap_or(0) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_private_directories_are_removed_and_links_are_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["agentline-run-1", "mine", "agentline-run-2/inner"] {
+            std::fs::create_dir_all(at(name)).unwrap();
+        }
+        std::fs::write(at("mine/kept"), "kept").unwrap();
+        std::os::unix::fs::symlink(at("mine"), at("agentline-run-2/link")).unwrap();
+        std::os::unix::fs::symlink(at("mine"), at("agentline-run-3")).unwrap();
+        for name in ["agentline-run-1", "mine", "agentline-run-2", "agentline-run-3", "agentline-run-9"] {
+            remove_private_directory(&at(name));
+        }
+        remove_private_directory(&at("agentline-run-1/../mine"));
+        remove_private_directory(Path::new("agentline-run-relative"));
+        assert!(at("mine/kept").exists() && at("agentline-run-3").exists());
+        assert!(!at("agentline-run-1").exists() && !at("agentline-run-2").exists());
     }
 }

@@ -1,11 +1,13 @@
 //! The host's hold on an agent and all that it starts: through a supervisor, or alone.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::io::Interest;
@@ -15,7 +17,7 @@ use super::kill::Hunt;
 use super::killer::Killer;
 use super::supervisor;
 use super::sweep::Sweeper;
-use super::wire::{REPORT, Report};
+use super::wire::{REPORT, Report, Started};
 use super::{Ended, Exit, Signal, Spawn, SpawnError, Supervisor, os, unix};
 
 /// How long a supervisor may take to start the agent before it is not one.
@@ -23,6 +25,12 @@ const START: Duration = Duration::from_secs(15);
 
 /// How long we try to kill what does not die, without a supervisor.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long we try to kill what a lost supervisor left.
+const LOST: Duration = Duration::from_secs(2);
+
+/// How often it is looked whether a supervisor was stopped.
+const STOP_CHECK: Duration = Duration::from_secs(1);
 
 /// The rest between two looks at what is left.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -69,7 +77,7 @@ impl Tree {
 
     pub(super) const fn pid(&self) -> u32 {
         match self {
-            Self::Supervised(tree) => tree.pid,
+            Self::Supervised(tree) => tree.started.agent,
             Self::Alone(tree) => tree.pid,
         }
     }
@@ -78,9 +86,15 @@ impl Tree {
         matches!(self, Self::Supervised(_))
     }
 
+    pub(super) const fn has_namespace(&self) -> bool {
+        matches!(self, Self::Supervised(tree) if tree.started.has_namespace)
+    }
+
     pub(super) fn sweeper(&self) -> Sweeper {
         match self {
-            Self::Supervised(tree) => Sweeper::new([tree.pid, tree.supervisor.id()], None),
+            Self::Supervised(tree) => {
+                Sweeper::new([tree.started.agent, tree.started.init, tree.supervisor.id()], None)
+            }
             Self::Alone(tree) => Sweeper::new([tree.pid], Some(tree.hunt.mark().to_owned())),
         }
     }
@@ -120,42 +134,49 @@ impl Tree {
     }
 }
 
+/// The supervisors of this process that live.
+static SUPERVISORS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+fn supervisors() -> MutexGuard<'static, BTreeSet<i32>> {
+    SUPERVISORS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A tree whose parent is a supervisor.
 #[derive(Debug)]
 pub(super) struct Supervised {
-    pid: u32,
+    started: Started,
     mark: String,
     supervisor: std::process::Child,
     socket: AsyncFd<UnixStream>,
     /// The part of a report that has arrived.
     partial: Vec<u8>,
+    /// When to look whether the supervisor was stopped.
+    next_check: tokio::time::Instant,
 }
 
 impl Supervised {
     fn start(spawn: &Spawn, plan: &[u8], streams: &Streams, program: &Path) -> Result<Self, SpawnError> {
         let failed = |source| SpawnError::Supervisor { program: program.into(), source };
         let (ours, theirs) = UnixStream::pair()?;
-        let mut supervisor = Command::new(program)
-            .arg0("agentline")
-            .arg(supervisor::ARGUMENT)
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(failed)?;
+        let mut supervisor = spawn_supervisor(program, theirs).map_err(failed)?;
         match introduce(&ours, plan, streams) {
-            Ok(Report::Started(pid)) => {
+            Ok(Report::Started(started)) => {
                 ours.set_nonblocking(true)?;
                 let socket = unix::readable_by_runtime(ours)?;
-                Ok(Self { pid, mark: spawn.mark.clone(), supervisor, socket, partial: Vec::new() })
+                let (mark, next_check) = (spawn.mark.clone(), tokio::time::Instant::now() + STOP_CHECK);
+                Ok(Self { started, mark, supervisor, socket, partial: Vec::new(), next_check })
             }
             Ok(Report::Refused(errno)) => {
-                let _ = supervisor.wait();
+                reap_supervisor(&mut supervisor);
                 Err(SpawnError::explain(spawn, io::Error::from_raw_os_error(errno)))
+            }
+            Ok(Report::NoNamespace(errno)) => {
+                reap_supervisor(&mut supervisor);
+                Err(SpawnError::NoNamespace { source: io::Error::from_raw_os_error(errno) })
             }
             other => {
                 let _ = supervisor.kill();
-                let _ = supervisor.wait();
+                reap_supervisor(&mut supervisor);
                 Err(failed(other.err().unwrap_or_else(|| io::ErrorKind::InvalidData.into())))
             }
         }
@@ -164,7 +185,7 @@ impl Supervised {
     fn signal(&mut self, signal: Signal) {
         // The socket has room for thousands of orders; if it is broken, `ended` finds out.
         let _ = self.socket.get_ref().write(&[signal.order()]);
-        // Somebody may have stopped the supervisor, as an agent can that stops every process it may. It leads its group.
+        // An agent can stop every process that it may signal, the supervisor too. It leads its group.
         if matches!(self.supervisor.try_wait(), Ok(None)) {
             unix::signal_group(self.supervisor.id().cast_signed(), libc::SIGCONT);
         }
@@ -173,11 +194,23 @@ impl Supervised {
     async fn ended(&mut self) -> Ended {
         loop {
             let mut bytes = [0; REPORT];
-            let read = self.socket.async_io(Interest::READABLE, |mut socket| socket.read(&mut bytes)).await;
+            let read = tokio::select! {
+                read = self.socket.async_io(Interest::READABLE, |mut socket| socket.read(&mut bytes)) => read,
+                () = tokio::time::sleep_until(self.next_check) => {
+                    self.resume_supervisor();
+                    continue;
+                }
+            };
             if let Some(ended) = self.take(&bytes[..read.unwrap_or(0)]) {
                 return ended;
             }
         }
+    }
+
+    /// Lets a supervisor go on that was stopped: it would not tell of the agent's exit.
+    fn resume_supervisor(&mut self) {
+        unix::resume_if_stopped(self.supervisor.id().cast_signed());
+        self.next_check = tokio::time::Instant::now() + STOP_CHECK;
     }
 
     /// Takes what came from the supervisor, where nothing means that it is dead.
@@ -190,16 +223,26 @@ impl Supervised {
             _ => return None,
         };
         // It has said its last word, or closed its socket by dying: this does not wait.
-        let _ = self.supervisor.wait();
+        reap_supervisor(&mut self.supervisor);
         Some(ended)
     }
 
-    /// Somebody killed the supervisor, so we do its work as well as we can from here.
-    fn kill_without_supervisor(&self) -> Ended {
+    /// Does the work of a supervisor that was killed. Its init ends the tree; without an init, what it started comes to
+    /// this process if that adopts orphans, and is found by its mark otherwise.
+    fn kill_without_supervisor(&mut self) -> Ended {
+        // Reaped, it is no parent any more.
+        reap_supervisor(&mut self.supervisor);
         let mut hunt = Hunt::by_mark(&self.mark);
-        let until = Instant::now() + Duration::from_secs(1);
-        while hunt.kill_marked() > 0 && Instant::now() < until {
-            std::thread::sleep(PAUSE);
+        let init = self.started.init.cast_signed();
+        let until = Instant::now() + LOST;
+        let mut is_over = false;
+        while !is_over && Instant::now() < until {
+            unix::reap_if_dead(init);
+            let orphans = if super::adopts_orphans() { hunt.kill_adopted(&supervisors()) } else { 0 };
+            is_over = hunt.kill_marked() + orphans == 0 && !os::lives(init);
+            if !is_over {
+                std::thread::sleep(PAUSE);
+            }
         }
         Ended {
             exit: Exit::Lost,
@@ -214,10 +257,12 @@ impl Supervised {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                // The supervisor goes on killing without us.
+                // It does not answer: something keeps stopping it, or the machine is slow. Its init ends the tree as well.
+                let _ = self.supervisor.kill();
+                self.kill_without_supervisor();
                 return;
             }
-            unix::wait_readable(self.socket.as_raw_fd(), -1, Some(left.min(Duration::from_millis(50))));
+            unix::wait_readable([self.socket.as_raw_fd()], Some(left.min(Duration::from_millis(50))));
             let mut bytes = [0; REPORT];
             match self.socket.get_ref().read(&mut bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -229,6 +274,25 @@ impl Supervised {
             }
         }
     }
+}
+
+/// Starts a supervisor. From the moment that it can open a session it is known to be no orphan.
+fn spawn_supervisor(program: &Path, socket: UnixStream) -> io::Result<std::process::Child> {
+    let mut known = supervisors();
+    let supervisor = Command::new(program)
+        .arg0("agentline")
+        .arg(supervisor::ARGUMENT)
+        .stdin(Stdio::from(OwnedFd::from(socket)))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    known.insert(supervisor.id().cast_signed());
+    Ok(supervisor)
+}
+
+fn reap_supervisor(supervisor: &mut std::process::Child) {
+    let _ = supervisor.wait();
+    supervisors().remove(&supervisor.id().cast_signed());
 }
 
 /// Hands the plan and the agent's files over, and waits for the first report.

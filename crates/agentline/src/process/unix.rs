@@ -105,6 +105,68 @@ pub(super) fn reap() -> Reaped {
     }
 }
 
+/// Waits until this child is dead, and reaps it.
+pub(super) fn reap_child(pid: i32) {
+    if pid > 1 {
+        // SAFETY: without a place for the status, waitpid takes plain numbers.
+        while unsafe { libc::waitpid(pid, null_mut(), 0) } < 0
+            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+        {}
+    }
+}
+
+/// Reaps this process if it is a dead child of ours.
+pub(super) fn reap_if_dead(pid: i32) {
+    if pid > 1 {
+        // SAFETY: as above.
+        unsafe { libc::waitpid(pid, null_mut(), libc::WNOHANG) };
+    }
+}
+
+/// Tells whether a child was stopped since the last call, and lets it go on if so.
+pub(super) fn resume_if_stopped(child: i32) -> bool {
+    if child <= 1 {
+        return false;
+    }
+    // SAFETY: siginfo_t is plain data, for which zero is a value; it outlives the call.
+    let stopped = unsafe {
+        let mut info: libc::siginfo_t = zeroed();
+        let options = libc::WSTOPPED | libc::WNOHANG;
+        libc::waitid(libc::P_PID, child.cast_unsigned() as libc::id_t, &raw mut info, options) == 0
+            && info.si_code == libc::CLD_STOPPED
+    };
+    if stopped {
+        signal_group(child, libc::SIGCONT);
+    }
+    stopped
+}
+
+/// Lets a stopped process go on.
+pub(super) fn resume(pid: i32) {
+    let _ = send(pid, libc::SIGCONT);
+}
+
+/// Ends this process at once. For a forked child, which must not run what its parent has set up for its own exit.
+pub(super) fn exit_now(code: i32) -> ! {
+    // SAFETY: _exit takes a number and does not return.
+    unsafe { libc::_exit(code) }
+}
+
+/// Closes `other`, and puts what standard output is in the place of standard input. For a forked child that uses neither.
+pub(super) fn close_standard_input_and(other: RawFd) {
+    // SAFETY: these take plain numbers, and nothing in this process uses either descriptor any more.
+    unsafe {
+        libc::dup2(libc::STDOUT_FILENO, libc::STDIN_FILENO);
+        libc::close(other);
+    }
+}
+
+/// The session of this process.
+pub(super) fn own_session() -> i32 {
+    // SAFETY: getsid takes a number.
+    unsafe { libc::getsid(0) }
+}
+
 static SIGNAL_PIPE: AtomicI32 = AtomicI32::new(-1);
 
 extern "C" fn note_signal(signal: libc::c_int) {
@@ -133,7 +195,7 @@ pub(super) fn signals_as_pipe(signals: &[libc::c_int]) -> io::Result<PipeReader>
         unsafe {
             let mut action: libc::sigaction = zeroed();
             action.sa_sigaction = note_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
-            action.sa_flags = libc::SA_RESTART | libc::SA_NOCLDSTOP;
+            action.sa_flags = libc::SA_RESTART;
             libc::sigemptyset(&raw mut action.sa_mask);
             check(libc::sigaction(*signal, &raw const action, null_mut()))?;
         }
@@ -141,16 +203,15 @@ pub(super) fn signals_as_pipe(signals: &[libc::c_int]) -> io::Result<PipeReader>
     Ok(reader)
 }
 
-/// Waits until one of the two can be read (or has ended), and says which; `None` as time waits for ever.
-pub(super) fn wait_readable(one: RawFd, two: RawFd, time: Option<Duration>) -> (bool, bool) {
-    let wanted = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let mut both = [wanted(one), wanted(two)];
+/// Waits until one of these can be read (or has ended), and says which; `None` as time waits for ever.
+pub(super) fn wait_readable<const N: usize>(descriptors: [RawFd; N], time: Option<Duration>) -> [bool; N] {
+    let mut polled = descriptors.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
     let millis = time.map_or(-1, |time| i32::try_from(time.as_millis()).unwrap_or(i32::MAX));
-    // SAFETY: the array has the two entries that we say it has. A negative descriptor is skipped by poll.
-    if unsafe { libc::poll(both.as_mut_ptr(), 2, millis) } <= 0 {
-        return (false, false);
+    // SAFETY: the array has as many entries as we say. A negative descriptor is skipped by poll.
+    if unsafe { libc::poll(polled.as_mut_ptr(), N as libc::nfds_t, millis) } <= 0 {
+        return [false; N];
     }
-    (both[0].revents != 0, both[1].revents != 0)
+    polled.map(|entry| entry.revents != 0)
 }
 
 /// Lets the runtime tell when `file` can be read.

@@ -134,6 +134,11 @@ impl Tree {
         true
     }
 
+    /// The job plays this part too.
+    pub(super) const fn has_namespace(&self) -> bool {
+        false
+    }
+
     pub(super) fn signal(&mut self, signal: Signal) {
         match signal {
             // There is one polite signal only. It reaches the agent if it shares our console.

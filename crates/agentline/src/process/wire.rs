@@ -4,12 +4,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Ended, Exit, Signal, Spawn, Supervisor, Via};
+use super::{Ended, Exit, Isolation, Signal, Spawn, Supervisor, Via};
 
 /// The plan starts with this word, so that two versions that do not understand each other part at once.
-const GREETING: &[u8] = b"agentline-supervisor-1";
+const GREETING: &[u8] = b"agentline-supervisor-2";
 
 impl Spawn {
     /// The plan for the supervisor, as fields that each end in NUL, which no field can contain; `None` if one does.
@@ -25,6 +26,11 @@ impl Spawn {
         whole &= field(&[self.mark.as_bytes()]);
         whole &= field(&[self.cwd.as_os_str().as_bytes()]);
         whole &= field(&[self.program.as_os_str().as_bytes()]);
+        whole &= field(&[self.isolation.name().as_bytes()]);
+        whole &= field(&[self.remove_on_host_death.len().to_string().as_bytes()]);
+        for path in &self.remove_on_host_death {
+            whole &= field(&[path.as_os_str().as_bytes()]);
+        }
         whole &= field(&[self.args.len().to_string().as_bytes()]);
         for arg in &self.args {
             whole &= field(&[arg.as_bytes()]);
@@ -44,11 +50,17 @@ impl Spawn {
         let mark = String::from_utf8(field()?.to_vec()).ok()?;
         let cwd = OsStr::from_bytes(field()?).into();
         let program = OsStr::from_bytes(field()?).into();
-        let count: usize = std::str::from_utf8(field()?).ok()?.parse().ok()?;
-        let args = (0..count).map(|_| field().map(owned)).collect::<Option<_>>()?;
+        let isolation = Isolation::from_name(std::str::from_utf8(field()?).ok()?)?;
+        let mut list = || -> Option<Vec<OsString>> {
+            let count: usize = std::str::from_utf8(field()?).ok()?.parse().ok()?;
+            (0..count).map(|_| field().map(owned)).collect()
+        };
+        let remove_on_host_death = list()?.into_iter().map(PathBuf::from).collect();
+        let args = list()?;
         let env = fields.map(variable).collect::<Option<_>>()?;
         // How the streams travel was the host's choice; a supervisor needs no supervisor.
-        Some(Self { mark, cwd, program, args, env, stdout: Via::TailedFile, supervisor: Supervisor::None })
+        let (stdout, supervisor) = (Via::TailedFile, Supervisor::None);
+        Some(Self { mark, cwd, program, args, env, isolation, remove_on_host_death, stdout, supervisor })
     }
 }
 
@@ -84,12 +96,25 @@ impl Signal {
 /// What the supervisor tells the host.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Report {
-    /// The agent runs under this process id.
-    Started(u32),
+    /// The agent runs.
+    Started(Started),
     /// The agent could not be started, with the system's error number.
     Refused(i32),
+    /// The pid namespace that was asked for could not be made, with the system's error number.
+    NoNamespace(i32),
     /// The agent has exited and its tree is dead.
     Done(Ended),
+}
+
+/// What the host is told of an agent that was started. The pids are those that the host knows the processes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Started {
+    /// The agent.
+    pub(super) agent: u32,
+    /// Its parent, between it and the supervisor.
+    pub(super) init: u32,
+    /// Whether the kernel kills everything when the init dies.
+    pub(super) has_namespace: bool,
 }
 
 /// The size of every report on the wire.
@@ -98,8 +123,9 @@ pub(super) const REPORT: usize = 6 * 4;
 impl Report {
     pub(super) fn encode(self) -> [u8; REPORT] {
         let words: [u32; 6] = match self {
-            Self::Started(pid) => [1, pid, 0, 0, 0, 0],
+            Self::Started(started) => [1, started.agent, started.init, started.has_namespace.into(), 0, 0],
             Self::Refused(errno) => [2, errno.cast_unsigned(), 0, 0, 0, 0],
+            Self::NoNamespace(errno) => [4, errno.cast_unsigned(), 0, 0, 0, 0],
             Self::Done(ended) => {
                 let (how, number) = match ended.exit {
                     Exit::Code(code) => (0, code),
@@ -124,7 +150,7 @@ impl Report {
         }
         let [kind, first, second, killed, left, micros] = words;
         Some(match kind {
-            1 => Self::Started(first),
+            1 => Self::Started(Started { agent: first, init: second, has_namespace: killed != 0 }),
             2 => Self::Refused(first.cast_signed()),
             3 => Self::Done(Ended {
                 exit: match first {
@@ -136,6 +162,7 @@ impl Report {
                 left,
                 supervisor_cpu: Duration::from_micros(micros.into()),
             }),
+            4 => Self::NoNamespace(first.cast_signed()),
             _ => return None,
         })
     }
@@ -151,13 +178,15 @@ mod tests {
         plan.args = vec!["".into(), "-p".into(), OsString::from_vec(vec![0xff, b'='])];
         plan.env = BTreeMap::from([("A".into(), "x=y".into()), ("EMPTY".into(), "".into())]);
         plan.supervisor = Supervisor::None;
+        plan.isolation = Isolation::None;
+        plan.remove_on_host_death = vec!["/tmp/agentline-run-1".into(), "/tmp/b c".into()];
         plan
     }
 
     #[test]
     fn a_plan_survives_the_wire() {
         assert_eq!(Spawn::decode(&plan().encode().unwrap()), Some(plan()));
-        let bare = Spawn { args: vec![], env: BTreeMap::new(), ..plan() };
+        let bare = Spawn { args: vec![], env: BTreeMap::new(), remove_on_host_death: vec![], ..plan() };
         assert_eq!(Spawn::decode(&bare.encode().unwrap()), Some(bare));
     }
 
@@ -174,8 +203,9 @@ mod tests {
     fn reports_survive_the_wire() {
         let ended = |exit| Ended { exit, killed: 3, left: 1, supervisor_cpu: Duration::from_micros(1234) };
         for report in [
-            Report::Started(42),
+            Report::Started(Started { agent: 42, init: 41, has_namespace: true }),
             Report::Refused(2),
+            Report::NoNamespace(1),
             Report::Done(ended(Exit::Code(173))),
             Report::Done(ended(Exit::Signal(9))),
             Report::Done(ended(Exit::Lost)),

@@ -15,7 +15,7 @@ use super::{
     side::Side,
     under_way::UnderWay,
 };
-use crate::process::{Spawn, Supervisor, Via};
+use crate::process::{Isolation, Spawn, Supervisor, Via};
 use agentline_core::McpServer;
 use command::CommandLink;
 use futures_util::stream;
@@ -44,6 +44,7 @@ pub(super) struct Ground {
     pub(super) cwd: PathBuf,
     pub(super) env: BTreeMap<OsString, OsString>,
     pub(super) supervisor: Supervisor,
+    pub(super) isolation: Isolation,
     /// How long a server may take to introduce itself or to list what it has.
     pub(super) patience: Duration,
 }
@@ -264,6 +265,7 @@ fn spawn(command: &str, args: &[String], env: &BTreeMap<String, String>, ground:
     spawn.env.extend(env.iter().map(|(name, value)| (name.into(), value.into())));
     spawn.stdout = Via::Pipe;
     spawn.supervisor = ground.supervisor.clone();
+    spawn.isolation = ground.isolation;
     spawn
 }
 

@@ -9,7 +9,10 @@ use super::{
     side::Side,
     tool::Tool,
 };
-use crate::{error::Error, process::Supervisor};
+use crate::{
+    error::Error,
+    process::{Isolation, Supervisor},
+};
 use agentline_core::{McpServer, Problems};
 use serde_json::{Value, json};
 use std::{
@@ -49,6 +52,7 @@ impl Offer {
             cwd: ".".into(),
             env: BTreeMap::new(),
             supervisor: Supervisor::default(),
+            isolation: Isolation::default(),
             patience: PATIENCE,
         };
         Self { structured: None, servers: BTreeMap::new(), added: &[], ground }
@@ -90,6 +94,12 @@ impl Offer {
     /// Who clears up the programs of foreign servers after the sudden death of this one.
     pub fn supervisor(mut self, supervisor: Supervisor) -> Self {
         self.ground.supervisor = supervisor;
+        self
+    }
+
+    /// Sets whether the programs of foreign servers get a pid namespace; [`Isolation::Auto`] by default.
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.ground.isolation = isolation;
         self
     }
 

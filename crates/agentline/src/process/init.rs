@@ -1,0 +1,341 @@
+//! The agent's parent: a minimal init between the supervisor and the agent.
+//!
+//! It starts the agent, reaps whatever is orphaned, and tells how the agent exited. Its socket to the supervisor is its
+//! lifeline. When the supervisor ends it or dies, nothing of the run is left:
+//!
+//! - In a pid namespace it is the first process. It exits, and the kernel kills the rest. It is also killed with the
+//!   supervisor, so nothing depends on it running.
+//! - Without one it is a subreaper, so that all that the agent started descends from it. It kills its descendants.
+
+use std::io::{self, PipeReader, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::kill::Hunt;
+use super::os::{self, namespace, namespace::Namespace};
+use super::unix::{self, Reaped};
+use super::{Exit, Isolation, Spawn};
+
+/// How long an init without a namespace tries to kill what does not die.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The rest between two looks at what is left.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// The size of every message.
+const MESSAGE: usize = 2 * 4;
+
+/// What the supervisor says before it closes the socket; a supervisor that was killed could not.
+const RELEASE: [u8; 1] = [b'r'];
+
+/// What an init tells the supervisor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Message {
+    /// The namespace, if one was wanted, is ready.
+    Ready,
+    /// The namespace could not be made, with the system's error number.
+    Unavailable(i32),
+    /// The agent runs. The pid is the one that the init knows it by.
+    Started(i32),
+    /// The agent could not be started, with the system's error number.
+    Refused(i32),
+    /// The agent exited.
+    Exited(Exit),
+    /// The init has no children any more.
+    Alone,
+}
+
+impl Message {
+    fn encode(self) -> [u8; MESSAGE] {
+        let (kind, value): (u32, i32) = match self {
+            Self::Ready => (1, 0),
+            Self::Unavailable(errno) => (2, errno),
+            Self::Started(pid) => (3, pid),
+            Self::Refused(errno) => (4, errno),
+            Self::Exited(Exit::Code(code)) => (5, code),
+            Self::Exited(Exit::Signal(signal)) => (6, signal),
+            Self::Exited(Exit::Lost) => (7, 0),
+            Self::Alone => (8, 0),
+        };
+        let mut bytes = [0; MESSAGE];
+        bytes[..4].copy_from_slice(&kind.to_le_bytes());
+        bytes[4..].copy_from_slice(&value.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: [u8; MESSAGE]) -> Option<Self> {
+        let [a, b, c, d, e, f, g, h] = bytes;
+        let value = i32::from_le_bytes([e, f, g, h]);
+        Some(match u32::from_le_bytes([a, b, c, d]) {
+            1 => Self::Ready,
+            2 => Self::Unavailable(value),
+            3 => Self::Started(value),
+            4 => Self::Refused(value),
+            5 => Self::Exited(Exit::Code(value)),
+            6 => Self::Exited(Exit::Signal(value)),
+            7 => Self::Exited(Exit::Lost),
+            8 => Self::Alone,
+            _ => return None,
+        })
+    }
+}
+
+/// The supervisor's hold on an init and its agent.
+#[derive(Debug)]
+pub(super) struct Init {
+    /// The init itself.
+    pub(super) pid: i32,
+    /// The agent, by the pid that the supervisor knows it by.
+    pub(super) agent: i32,
+    /// Whether the kernel kills all that is left when the init dies.
+    pub(super) has_namespace: bool,
+    socket: Option<UnixStream>,
+}
+
+impl Init {
+    /// Starts an init and the agent below it, in a namespace where that is wanted and works. `host` is closed in the init.
+    ///
+    /// The outer error says that there is no init, the inner one that it could not start the agent.
+    pub(super) fn start(plan: &Spawn, streams: [OwnedFd; 3], host: RawFd) -> io::Result<io::Result<Self>> {
+        let mut streams = Some(streams);
+        let mut refusal = io::Error::from(io::ErrorKind::Unsupported);
+        for namespace in namespace::candidates(plan.isolation) {
+            match Self::start_in(Some(namespace), plan, &mut streams, host) {
+                Ok(started) => return Ok(started),
+                Err(error) => refusal = error,
+            }
+        }
+        if plan.isolation == Isolation::Namespace {
+            return Err(refusal);
+        }
+        Self::start_in(None, plan, &mut streams, host)
+    }
+
+    fn start_in(
+        namespace: Option<Namespace>,
+        plan: &Spawn,
+        streams: &mut Option<[OwnedFd; 3]>,
+        host: RawFd,
+    ) -> io::Result<io::Result<Self>> {
+        let (ours, theirs) = UnixStream::pair()?;
+        if namespace.is_some() {
+            namespace::receive_pids(&ours)?;
+        }
+        let Some(pid) = namespace::fork(namespace)? else {
+            drop(ours);
+            let ended = streams.take().map(|streams| be_init(namespace, plan, streams, theirs, host));
+            unix::exit_now(i32::from(!matches!(ended, Some(Ok(())))));
+        };
+        drop(theirs);
+        let mut init = Self { pid, agent: 0, has_namespace: namespace.is_some(), socket: Some(ours) };
+        let failed = match init.receive() {
+            Ok((Message::Ready, _)) => match init.receive()? {
+                (Message::Started(inner), outer) => {
+                    init.agent = outer.unwrap_or(inner);
+                    return Ok(Ok(init));
+                }
+                (Message::Refused(errno), _) => Ok(Err(io::Error::from_raw_os_error(errno))),
+                _ => Err(io::ErrorKind::InvalidData.into()),
+            },
+            Ok((Message::Unavailable(errno), _)) => Err(io::Error::from_raw_os_error(errno)),
+            Ok(_) => Err(io::ErrorKind::InvalidData.into()),
+            Err(error) => Err(error),
+        };
+        init.release();
+        unix::reap_child(pid);
+        failed
+    }
+
+    /// The descriptor to wait on, as long as the init may tell something.
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.socket.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+
+    /// Receives a message that is there, with the pid that came with it. An error says that the init is gone.
+    pub(super) fn receive(&mut self) -> io::Result<(Message, Option<i32>)> {
+        let mut bytes = [0; MESSAGE];
+        let socket = self.socket.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        let (received, pid) = namespace::receive_with_pid(socket.as_raw_fd(), &mut bytes)?;
+        if received == 0 {
+            self.socket = None;
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        socket.read_exact(&mut bytes[received..])?;
+        Ok((Message::decode(bytes).ok_or(io::ErrorKind::InvalidData)?, pid))
+    }
+
+    /// Has the init end, with everything that is left.
+    pub(super) fn release(&mut self) {
+        if let Some(mut socket) = self.socket.take() {
+            // An init that is gone already does not mind.
+            let _ = socket.write_all(&RELEASE);
+        }
+    }
+}
+
+/// The whole life of an init.
+fn be_init(
+    namespace: Option<Namespace>,
+    plan: &Spawn,
+    streams: [OwnedFd; 3],
+    mut supervisor: UnixStream,
+    host: RawFd,
+) -> io::Result<()> {
+    // The host learns of the supervisor's death by the end of this socket, so nobody else may hold it.
+    unix::close_standard_input_and(host);
+    os::name_process(c"agentline-init");
+    if let Some(namespace) = namespace {
+        namespace::die_with_parent();
+        if let Err(error) = namespace::enter(namespace) {
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
+            return supervisor.write_all(&Message::Unavailable(errno).encode());
+        }
+    } else {
+        os::adopt_orphans();
+    }
+    supervisor.write_all(&Message::Ready.encode())?;
+    let signals = unix::signals_as_pipe(&[libc::SIGCHLD])?;
+    let agent = match start_agent(plan, streams) {
+        Ok(agent) => agent.cast_signed(),
+        Err(error) => {
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
+            return supervisor.write_all(&Message::Refused(errno).encode());
+        }
+    };
+    let started = Message::Started(agent).encode();
+    let told = if namespace.is_some() {
+        namespace::send_with_pid(&supervisor, &started, agent)
+    } else {
+        supervisor.write_all(&started)
+    };
+    let mut reaper = Reaper { agent: Some(agent), supervisor, signals };
+    let was_released = told.is_ok() && reaper.until_the_end();
+    if namespace.is_none() {
+        let mut hunt = Hunt::new(&plan.mark, unix::own_pid(), agent);
+        reaper.kill_descendants(&mut hunt, agent);
+        if !was_released {
+            kill_marked(&mut hunt);
+        }
+    }
+    Ok(())
+}
+
+/// Starts the agent as the leader of a process group. It dies with the init.
+fn start_agent(plan: &Spawn, [stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Result<u32> {
+    let mut command = Command::new(&plan.program);
+    command
+        .args(&plan.args)
+        .env_clear()
+        .envs(&plan.env)
+        .current_dir(&plan.cwd)
+        .process_group(0)
+        .stdin(Stdio::from(stdin))
+        .stdout(Stdio::from(stdout))
+        .stderr(Stdio::from(stderr));
+    os::end_with_us(&mut command);
+    Ok(command.spawn()?.id())
+}
+
+/// An init while the agent runs, and while it ends what is left.
+struct Reaper {
+    agent: Option<i32>,
+    supervisor: UnixStream,
+    signals: PipeReader,
+}
+
+impl Reaper {
+    /// Reaps until the supervisor releases us or dies, and says whether it has released us.
+    fn until_the_end(&mut self) -> bool {
+        loop {
+            let [released, signalled] =
+                unix::wait_readable([self.supervisor.as_raw_fd(), self.signals.as_raw_fd()], None);
+            if signalled {
+                self.drain_signals();
+                self.reap();
+            }
+            if released {
+                return self.supervisor.read(&mut [0]).is_ok_and(|read| read == RELEASE.len());
+            }
+        }
+    }
+
+    fn drain_signals(&mut self) {
+        while let Ok(1..) = self.signals.read(&mut [0; 64]) {}
+    }
+
+    /// Reaps all that is dead, and says whether anything may be left that is not.
+    fn reap(&mut self) -> bool {
+        let mut messages = Vec::new();
+        let is_alone = loop {
+            match unix::reap() {
+                Reaped::Child(pid, exit) if self.agent == Some(pid) => {
+                    self.agent = None;
+                    messages.extend(Message::Exited(exit).encode());
+                }
+                Reaped::Child(..) => {}
+                Reaped::AllAlive => break false,
+                Reaped::NoChildren => break true,
+            }
+        };
+        if is_alone {
+            messages.extend(Message::Alone.encode());
+        }
+        // One write, so that the supervisor has all of it at once. If it is gone, the end of the socket ends us.
+        let _ = self.supervisor.write_all(&messages);
+        !is_alone || !os::ORPHANS_COME_TO_US
+    }
+
+    /// Kills all that descend from us.
+    fn kill_descendants(&mut self, hunt: &mut Hunt, agent: i32) {
+        let patience = Instant::now() + PATIENCE;
+        if self.agent.is_none() {
+            hunt.root_reaped();
+        }
+        if !os::ORPHANS_COME_TO_US {
+            unix::kill_group(agent);
+        }
+        let mut quiet_rounds = 0;
+        // Three rounds without a find: what is left are processes that we may not kill.
+        while self.reap() && quiet_rounds < 3 && Instant::now() < patience {
+            if self.agent.is_none() {
+                hunt.root_reaped();
+            }
+            quiet_rounds = if hunt.kill_descendants() == 0 { quiet_rounds + 1 } else { 0 };
+            unix::wait_readable([self.signals.as_raw_fd()], Some(PAUSE));
+            self.drain_signals();
+        }
+    }
+}
+
+/// Kills what carries the mark of the run, which the supervisor would otherwise do.
+fn kill_marked(hunt: &mut Hunt) {
+    let patience = Instant::now() + PATIENCE;
+    while hunt.kill_marked() > 0 && Instant::now() < patience {
+        std::thread::sleep(PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_survive_the_wire() {
+        for message in [
+            Message::Ready,
+            Message::Unavailable(1),
+            Message::Started(42),
+            Message::Refused(2),
+            Message::Exited(Exit::Code(173)),
+            Message::Exited(Exit::Signal(9)),
+            Message::Exited(Exit::Lost),
+            Message::Alone,
+        ] {
+            assert_eq!(Message::decode(message.encode()), Some(message));
+        }
+        assert_eq!(Message::decode([0xff; MESSAGE]), None);
+    }
+}
