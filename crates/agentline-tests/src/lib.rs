@@ -59,6 +59,20 @@ pub fn survivors(mark: &str) -> Vec<u32> {
     .collect()
 }
 
+/// Processes with this text on their command line that still live, whatever environment and pid namespace they are in.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn running_with(text: &str) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_string_lossy().parse::<u32>().ok());
+    pids.filter(|pid| {
+        // A dead process has an empty command line.
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        *pid != std::process::id() && command.windows(text.len()).any(|part| part == text.as_bytes())
+    })
+    .collect()
+}
+
 /// The examples of the documentation compile.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/providers.md")]

@@ -52,6 +52,8 @@ impl User {
     fn agentline(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
         command.args(args).env_clear().envs(self.stage.variables()).current_dir(self.stage.workspace());
+        // Agents say their own pids here, which are compared with each other and with those that the pool knows.
+        command.env("AGENTLINE_ISOLATION", "none");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

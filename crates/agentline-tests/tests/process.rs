@@ -332,28 +332,6 @@ async fn the_supervisor_is_small_and_holds_nothing() {
 }
 
 #[tokio::test]
-async fn zz_cost() {
-    let mut all: [Vec<(Duration, Duration)>; 4] = Default::default();
-    for _ in 0..100 {
-        for (n, isolation) in [Isolation::Auto, Isolation::None].into_iter().enumerate() {
-            let case = Case::new();
-            let mut spawn = case.spawn("exec true", supervised());
-            spawn.isolation = isolation;
-            let from = Instant::now();
-            let mut process = Process::spawn(spawn).unwrap();
-            let started = from.elapsed();
-            finish(&mut process).await;
-            all[n].push((started, from.elapsed()));
-        }
-    }
-    for times in &mut all[..2] {
-        times.sort_by_key(|t| t.1);
-        let (a, b) = times[50];
-        println!("start {a:?} whole {b:?}");
-    }
-}
-
-#[tokio::test]
 async fn a_burst_before_the_exit_arrives_complete() {
     for supervisor in [supervised(), Supervisor::None] {
         let case = Case::new();

@@ -91,14 +91,19 @@ fn a_stopped_supervisor_still_clears_up() {
     assert!(Command::new("kill").args(["-s", "STOP", supervisor.trim()]).status().unwrap().success());
     let done = wait(child);
     assert_eq!(done.code, 8, "{}", done.err);
-    let left = |pid: &&str| std::path::Path::new("/proc").join(pid).exists();
-    let pids = user.read("../pids");
-    let left: Vec<&str> = pids.lines().chain([supervisor.trim()]).filter(left).collect();
+    let mut left = agentline_tests::running_with(&pids);
+    left.extend(
+        supervisor
+            .trim()
+            .parse::<u32>()
+            .ok()
+            .filter(|pid| std::path::Path::new("/proc").join(pid.to_string()).exists()),
+    );
     for pid in &left {
         // So that the test leaves nothing behind when it fails.
-        let _ = Command::new("kill").args(["-s", "CONT", pid]).status();
+        let _ = Command::new("kill").args(["-s", "CONT", &pid.to_string()]).status();
     }
-    assert!(!pids.is_empty() && left.is_empty(), "{left:?}");
+    assert!(!user.read("../pids").is_empty() && left.is_empty(), "{left:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A stage for one run of the fake agent, and what holds for every run whatever the agent did.
 
 use agentline::{Agentline, Event, Outcome, Record, RunRequest, Surface, detect::Here, process::Supervisor};
-use agentline_tests::survivors;
+use agentline_tests::{running_with, survivors};
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -118,17 +118,11 @@ impl Stage {
 
     /// No child of a fault lives, also none that threw its environment away.
     pub(crate) fn no_child_lives(&self) {
-        let pids = fs::read_to_string(self.pids()).unwrap_or_default();
+        // Each has the path on its command line. The pids in the file are those of another namespace.
+        let path = self.pids().to_string_lossy().into_owned();
         let until = Instant::now() + Duration::from_secs(1);
-        let alive = |pid: &&str| {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
-                && String::from_utf8_lossy(&command).contains("fake-gemini")
-        };
-        while pids.lines().any(|pid| alive(&pid)) {
-            let left: Vec<&str> = pids.lines().filter(alive).collect();
-            assert!(Instant::now() < until, "children live on: {left:?}");
+        while !running_with(&path).is_empty() {
+            assert!(Instant::now() < until, "children live on: {:?}", running_with(&path));
             std::thread::sleep(Duration::from_millis(5));
         }
     }
