@@ -235,7 +235,7 @@ impl Connection {
             match exit {
                 Exit::Code(code) => run.seen.exit = Some(code),
                 Exit::Signal(signal) => run.seen.signal = Some(signal),
-                Exit::Lost => run.seen.signal = Some(9),
+                Exit::Lost => run.seen.is_lost = true,
             }
         }
         self.talk.exit(exit, &mut self.say);

@@ -129,6 +129,8 @@ pub struct Seen {
     pub exit: Option<i32>,
     /// A signal ended it.
     pub signal: Option<i32>,
+    /// How it ended is not known: its supervisor was killed.
+    pub is_lost: bool,
     /// Why we stopped it.
     pub stop: Option<Stop>,
     /// Whether the value fits the schema.
@@ -227,6 +229,10 @@ fn most_telling(seen: &Seen) -> Failure {
         (None, None) if seen.end.is_some() => {
             Failure::new(Kind::ApiError, "the agent said that it failed, but not why")
         }
+        (None, None) if seen.is_lost => Failure::new(
+            Kind::Crashed,
+            "lost the agent: its supervisor was killed, and the agent was killed with it",
+        ),
         (None, None) => match (seen.signal, seen.exit) {
             (Some(signal), _) => {
                 Failure::new(Kind::Crashed, format!("the agent was ended by signal {signal}"))

@@ -7,6 +7,8 @@ mod ccusage;
 mod claude_sdk;
 mod fake_stage;
 mod host_program;
+#[cfg(target_os = "linux")]
+pub mod kills;
 mod npm;
 #[cfg(target_os = "linux")]
 mod promptfoo;

@@ -78,6 +78,7 @@ const UNSAFE: &[&str] = &[
     "agentline/src/files/unix.rs",
     "agentline/src/process/linux.rs",
     "agentline/src/process/macos.rs",
+    "agentline/src/process/namespace.rs",
     "agentline/src/process/unix.rs",
     "agentline/src/process/windows.rs",
     "agentline-mock/src/os.rs",

@@ -64,9 +64,20 @@ impl Drop for PrivateDir {
 
 /// Takes a shared lock on the private directory of another process, for whoever must outlive that process. `None` where
 /// it is gone or cannot be locked.
-#[cfg_attr(not(test), expect(dead_code, reason = "for the supervisor, which does not take paths yet"))]
 pub(crate) fn hold(path: &Path) -> Option<File> {
     open_lock(path).ok().filter(|lock| lock.try_lock_shared().is_ok())
+}
+
+/// Removes the private directory of a process that is dead. Anything else is left alone, and links are not followed.
+#[cfg(unix)]
+pub(crate) fn remove_of_dead(path: &Path) {
+    use std::path::Component;
+    let is_ours = path.file_name().and_then(|name| name.to_str()).and_then(kind_of) == Some(true);
+    let is_plain = path.is_absolute() && !path.components().any(|part| part == Component::ParentDir);
+    if is_ours && is_plain && fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
+        // What cannot be removed now is removed by a later run.
+        let _ = remove_tree(path);
+    }
 }
 
 /// Removes directories whose owners are dead. `own` is a directory of ours: those of other users are left alone.
@@ -195,6 +206,30 @@ mod tests {
             entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn only_private_directories_of_the_dead_are_removed_and_links_are_not_followed() {
+        let parent = tempfile::tempdir().unwrap();
+        let at = |name: &str| parent.path().join(name);
+        fs::create_dir_all(at("users")).unwrap();
+        fs::write(at("users/kept"), "").unwrap();
+        fs::create_dir_all(at("agentline-run-000000000001/inner")).unwrap();
+        symlink(at("users"), at("agentline-run-000000000001/link")).unwrap();
+        symlink(at("users"), at("agentline-run-000000000002")).unwrap();
+        fs::create_dir_all(at("agentline-run-mine/inner")).unwrap();
+        for name in [
+            "agentline-run-000000000001/../users",
+            "agentline-run-000000000001",
+            "agentline-run-000000000002",
+            "agentline-run-000000000003",
+            "agentline-run-mine",
+            "users",
+        ] {
+            remove_of_dead(&at(name));
+        }
+        assert_eq!(names(parent.path()), ["agentline-run-000000000002", "agentline-run-mine", "users"]);
+        assert!(at("users/kept").exists());
     }
 
     #[test]

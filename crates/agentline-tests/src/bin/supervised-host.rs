@@ -1,10 +1,11 @@
 //! A host program for tests to kill: runs one agent, says `ready` when the agent does, and how it ended.
 //!
-//! `supervised-host MARK HOW PROGRAM [ARG]…`, where HOW is `wait` or `panic` (as soon as the agent is ready).
+//! `supervised-host MARK HOW PROGRAM [ARG]…`, where HOW is `wait` or `panic` (as soon as the agent is ready). The variable
+//! `ISOLATION` may hold a value of `isolation`.
 
 use std::io::Write;
 
-use agentline::process::{Happening, Process, Spawn, supervisor_main_if_asked};
+use agentline::process::{Happening, Isolation, Process, Spawn, supervisor_main_if_asked};
 
 fn main() {
     supervisor_main_if_asked();
@@ -20,7 +21,13 @@ async fn host() {
     let mut spawn = Spawn::new(program, cwd, mark);
     spawn.args = args.map(Into::into).collect();
     spawn.env = std::env::vars_os().collect();
-    let mut process = Process::spawn(spawn).expect("an agent");
+    if let Some(isolation) = std::env::var("ISOLATION").ok().and_then(|name| Isolation::from_name(&name)) {
+        spawn.isolation = isolation;
+    }
+    let mut process = match Process::spawn(spawn) {
+        Ok(process) => process,
+        Err(error) => return say(&error.to_string()),
+    };
     let mut bytes = Vec::new();
     let mut told = false;
     loop {

@@ -1,1 +1,335 @@
 //! Nothing survives when agentline, its supervisor or both are killed.
+#![cfg(target_os = "linux")]
+
+use agentline::process::{Exit, Happening, Isolation, Process, Spawn, Supervisor};
+use agentline_mock::gemini::{Script, Step};
+use agentline_tests::{
+    Stage,
+    kills::{Programs, Tally, Victim, carry_out, plan},
+    needs_real_gemini, real_gemini, running_with,
+};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    os::unix::{
+        fs::{MetadataExt as _, PermissionsExt as _},
+        process::CommandExt as _,
+    },
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
+};
+
+const HOST: &str = env!("CARGO_BIN_EXE_supervised-host");
+const LONG: Duration = Duration::from_secs(30);
+const ALL_BUT_INIT: [Victim; 3] = [Victim::Agentline, Victim::Supervisor, Victim::Both];
+const NOBODY: u32 = 65534;
+
+fn sample(isolation: Isolation) -> Tally {
+    let programs = Programs {
+        agentline: env!("CARGO_BIN_EXE_agentline-under-test").into(),
+        fake_gemini: env!("CARGO_BIN_EXE_fake-gemini").into(),
+        fake_acp: env!("CARGO_BIN_EXE_fake-acp").into(),
+    };
+    carry_out(&plan(30, &[isolation]), &programs, 4, |_| {})
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+#[test]
+fn kills_leave_nothing() {
+    let tally = sample(Isolation::Auto);
+    assert_eq!(tally.survivors(Isolation::Auto, &ALL_BUT_INIT), 0, "{tally}");
+    if is_root() {
+        assert_eq!(tally.survivors(Isolation::Auto, &[Victim::All]), 0, "{tally}");
+    }
+}
+
+#[test]
+fn kills_leave_nothing_without_a_namespace_unless_the_init_is_killed_too() {
+    let tally = sample(Isolation::None);
+    assert_eq!(tally.survivors(Isolation::None, &ALL_BUT_INIT), 0, "{tally}");
+}
+
+/// One test's own words, by which its processes are found wherever they hide.
+struct Case {
+    mark: String,
+    /// A time for `sleep` that no other process has. All that a case starts ends by itself after it.
+    tag: String,
+}
+
+impl Case {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let (pid, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        Self { mark: format!("hostile-{pid}-{count}."), tag: format!("120.9{pid:08}{count:03}") }
+    }
+
+    fn start(&self, script: &str, isolation: Isolation) -> Process {
+        let mut spawn = Spawn::new("/bin/sh", "/", &self.mark);
+        spawn.args = ["-c", script].map(Into::into).to_vec();
+        spawn.env = [("PATH", std::env::var_os("PATH").unwrap()), ("TAG", self.tag.clone().into())]
+            .map(|(key, value)| (key.into(), value))
+            .into();
+        spawn.supervisor = Supervisor::Path(HOST.into());
+        spawn.isolation = isolation;
+        Process::spawn(spawn).unwrap()
+    }
+
+    #[track_caller]
+    fn nothing_is_left(&self) {
+        let until = Instant::now() + LONG;
+        while !running_with(&self.tag).is_empty() {
+            assert!(Instant::now() < until, "still running: {:?}", running_with(&self.tag));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Case {
+    fn drop(&mut self) {
+        // Those of this case alone have the tag.
+        running_with(&self.tag).into_iter().for_each(|pid| signal("-9", &[pid]));
+    }
+}
+
+fn signal(name: &str, pids: &[u32]) {
+    let pids = pids.iter().map(u32::to_string);
+    drop(Command::new("kill").arg(name).args(pids).output());
+}
+
+fn parent_of(pid: u32) -> u32 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit(')').next().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Reads until the exit.
+async fn finish(process: &mut Process) -> (Exit, String) {
+    let mut out = Vec::new();
+    let all = async {
+        loop {
+            if let Happening::Exit(exit) = process.next(&mut out).await {
+                return exit;
+            }
+        }
+    };
+    let exit = tokio::time::timeout(LONG, all).await.expect("an exit in time");
+    (exit, String::from_utf8_lossy(&out).into_owned())
+}
+
+#[tokio::test]
+async fn an_agent_in_a_namespace_sees_itself_alone_and_cannot_reach_its_supervisor() {
+    if !is_root() {
+        return;
+    }
+    let case = Case::new();
+    let script = "read supervisor; echo $$ $PPID $(readlink /proc/self) $(ls /proc | grep -c '^[0-9]'); \
+                  kill -9 $supervisor 2>/dev/null && echo reached; kill -9 1; kill -STOP 1; exit 7";
+    let mut process = case.start(script, Isolation::Auto);
+    assert!(process.has_namespace());
+    let supervisor = parent_of(parent_of(process.pid().unwrap()));
+    process.write(format!("{supervisor}\n").into_bytes());
+    let (exit, out) = finish(&mut process).await;
+    // The supervisor was not killed, for it tells the exit code, and neither was the init.
+    assert_eq!(exit, Exit::Code(7), "{out}");
+    let words: Vec<u32> = out.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    assert!(words[0] < 10 && words[1] == 1 && words[2] < 20 && words[3] < 10, "{out}");
+}
+
+#[tokio::test]
+async fn a_stopped_supervisor_or_init_goes_on() {
+    for (isolation, stops_init) in
+        [(Isolation::Auto, false), (Isolation::None, false), (Isolation::None, true)]
+    {
+        let case = Case::new();
+        let mut process = case.start("(env -i setsid sleep $TAG &); read go; exit 3", isolation);
+        let init = parent_of(process.pid().unwrap());
+        signal("-STOP", &[if stops_init { init } else { parent_of(init) }]);
+        process.write(b"go\n".to_vec());
+        // No order is given: only who looks finds out.
+        assert_eq!(finish(&mut process).await.0, Exit::Code(3), "{isolation:?} {stops_init}");
+        case.nothing_is_left();
+    }
+}
+
+#[tokio::test]
+async fn a_lost_init_or_supervisor_ends_the_agent() {
+    for isolation in [Isolation::Auto, Isolation::None] {
+        for kills_init in [true, false] {
+            let case = Case::new();
+            let mut process = case.start("(env -i setsid sleep $TAG &); echo up; sleep $TAG", isolation);
+            let mut out = Vec::new();
+            while out != b"up\n" {
+                assert!(matches!(process.next(&mut out).await, Happening::Bytes(_)));
+            }
+            let init = parent_of(process.pid().unwrap());
+            signal("-9", &[if kills_init { init } else { parent_of(init) }]);
+            let (exit, _) = finish(&mut process).await;
+            assert!(matches!(exit, Exit::Lost | Exit::Signal(9)), "{exit:?}");
+            case.nothing_is_left();
+        }
+    }
+}
+
+/// A host as another user, or in another user namespace, whose agent has started a daemon that hides.
+fn host_as(case: &Case, mut command: Command, isolation: Isolation) -> (Child, String) {
+    let script = "(env -i setsid sleep $TAG &); echo ready; sleep $TAG";
+    command
+        .args([&case.mark, "wait", "/bin/sh", "-c", script])
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .env("TAG", &case.tag)
+        .env("ISOLATION", isolation.name())
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    let mut host = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(host.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    (host, line)
+}
+
+/// Kills a host, its supervisor and its init together.
+fn kill_all_three(case: &Case, mut host: Child) {
+    let sleep = *running_with(&case.tag).first().expect("the agent runs");
+    let mut above = std::iter::successors(Some(sleep), |pid| Some(parent_of(*pid)).filter(|up| *up > 1))
+        .take_while(|pid| *pid != host.id())
+        .filter(|pid| {
+            fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("agentline-"))
+        })
+        .collect::<Vec<_>>();
+    assert_eq!(above.len(), 2, "{above:?}");
+    above.push(host.id());
+    signal("-9", &above);
+    host.wait().unwrap();
+}
+
+/// The host program, where every user may start it.
+fn host_for_everybody(folder: &Path) -> std::path::PathBuf {
+    let program = folder.join("host");
+    fs::copy(HOST, &program).unwrap();
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+#[test]
+fn an_ordinary_user_can_ask_for_a_namespace() {
+    if !is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = host_for_everybody(folder.path());
+    let case = Case::new();
+    let mut command = Command::new(program);
+    command.uid(NOBODY).gid(NOBODY);
+    let (host, line) = host_as(&case, command, Isolation::Namespace);
+    if line.contains("refuses a pid namespace") {
+        // The system does not offer user namespaces to everybody.
+        return;
+    }
+    assert_eq!(line, "ready\n");
+    kill_all_three(&case, host);
+    case.nothing_is_left();
+}
+
+#[test]
+fn a_system_that_refuses_namespaces_still_runs_agents() {
+    // In a user namespace of its own this user may set the limit that makes the kernel refuse pid namespaces.
+    let refused = |isolation: Isolation, case: &Case| {
+        let mut command = Command::new("unshare");
+        let limit = "echo 0 > /proc/sys/user/max_pid_namespaces && exec \"$0\" \"$@\"";
+        command.args(["-Ur", "sh", "-c", limit, HOST]);
+        host_as(case, command, isolation)
+    };
+    let case = Case::new();
+    let (mut host, line) = refused(Isolation::Auto, &case);
+    if line.is_empty() {
+        // There are no user namespaces here.
+        return;
+    }
+    assert_eq!(line, "ready\n");
+    host.kill().unwrap();
+    host.wait().unwrap();
+    case.nothing_is_left();
+    let (mut host, line) = refused(Isolation::Namespace, &case);
+    host.wait().unwrap();
+    assert!(line.contains("isolation = \"namespace\"") && line.contains("use `auto`"), "{line}");
+}
+
+/// Starts the program on the real Gemini CLI, with a daemon that hides below it, and waits for that.
+fn gemini_with_daemon(stage: &Stage, case: &Case) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
+    command
+        .args([
+            "run",
+            "-o",
+            "json",
+            "--permission-mode",
+            "bypass",
+            "--surface",
+            "stream-json",
+            "-m",
+            "gemini-2.5-flash",
+        ])
+        .arg("Start it.")
+        .env_clear()
+        .envs(stage.variables())
+        .env("GEMINI_CLI_PATH", &real_gemini().unwrap().path)
+        .current_dir(stage.workspace())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(90);
+    while running_with(&case.tag).len() < 2 {
+        assert!(Instant::now() < until, "the commands did not start");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child
+}
+
+/// The only child of a process.
+fn child_of(pid: u32) -> u32 {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let lists = tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
+    lists.collect::<String>().trim().parse().unwrap()
+}
+
+#[test]
+fn kills_amid_a_run_of_the_real_gemini_leave_nothing() {
+    needs_real_gemini!();
+    for kills in [Victim::Agentline, Victim::Supervisor, Victim::Both] {
+        let case = Case::new();
+        let tag = &case.tag;
+        let command = format!("(env -i setsid sleep {tag} >/dev/null 2>&1 &) ; sleep {tag}");
+        let stage = Stage::new(Script::new([
+            Step::call("run_shell_command", json!({"command": command})),
+            Step::text("Never said."),
+        ]));
+        let child = gemini_with_daemon(&stage, &case);
+        let supervisor = child_of(child.id());
+        match kills {
+            Victim::Agentline => signal("-9", &[child.id()]),
+            Victim::Supervisor => signal("-9", &[supervisor]),
+            _ => signal("-9", &[child.id(), supervisor]),
+        }
+        let output = child.wait_with_output().unwrap();
+        case.nothing_is_left();
+        if kills == Victim::Supervisor {
+            let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(
+                (output.status.code(), &outcome["verdict"]),
+                (Some(1), &json!("failed")),
+                "{outcome:#}"
+            );
+            assert_eq!(outcome["error"]["kind"], "crashed", "{outcome:#}");
+            let message = outcome["error"]["message"].as_str().unwrap();
+            assert!(message.contains("its supervisor was killed"), "{message}");
+        }
+    }
+}

@@ -84,9 +84,6 @@ const BURST: u32 = 16;
 /// How long a drop may take.
 const DROP: Duration = Duration::from_secs(1);
 
-/// How the names of directories begin that a host makes for a run.
-pub const PRIVATE_PREFIXES: [&str; 2] = ["agentline-run-", "agentline-workspace-"];
-
 static OWN_PROGRAM_IS_READY: AtomicBool = AtomicBool::new(false);
 static ADOPTS_ORPHANS: AtomicBool = AtomicBool::new(false);
 
@@ -140,8 +137,8 @@ pub struct Spawn {
     pub supervisor: Supervisor,
     /// Whether the agent gets a pid namespace. Without a supervisor it gets none.
     pub isolation: Isolation,
-    /// Directories that the supervisor removes if the host dies suddenly. Only those whose names begin with one of
-    /// [`PRIVATE_PREFIXES`] are removed.
+    /// Directories that the supervisor removes if the host dies suddenly. Only private directories that this library made
+    /// are removed.
     pub remove_on_host_death: Vec<PathBuf>,
 }
 

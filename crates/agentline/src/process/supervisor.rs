@@ -8,14 +8,14 @@ use std::ffi::OsStr;
 use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::init::{Init, Message};
 use super::kill::Hunt;
 use super::unix::{self, Reaped};
 use super::wire::{Report, Started};
-use super::{Ended, Exit, PRIVATE_PREFIXES, Signal, Spawn, os};
+use super::{Ended, Exit, Signal, Spawn, os};
+use crate::private_dir;
 
 /// The first argument that turns a program into a supervisor.
 pub(super) const ARGUMENT: &str = "__supervise";
@@ -67,10 +67,12 @@ pub(super) fn run() -> io::Result<()> {
         signals,
         host_gone: false,
     };
+    // As long as anything of the run lives, nobody else takes these for abandoned. The init does not hold them.
+    let _held: Vec<_> = plan.remove_on_host_death.iter().map(|path| private_dir::hold(path)).collect();
     watch.until_the_end();
     watch.clear_up();
     if watch.host_gone {
-        plan.remove_on_host_death.iter().for_each(|path| remove_private_directory(path));
+        plan.remove_on_host_death.iter().for_each(|path| private_dir::remove_of_dead(path));
     }
     let left = if watch.init.has_namespace { 0 } else { watch.hunt.refused() };
     let ended = Ended {
@@ -93,18 +95,6 @@ fn start(host: &mut UnixStream) -> io::Result<(Spawn, io::Result<io::Result<Init
     let plan = Spawn::decode(&bytes).ok_or(io::ErrorKind::InvalidData)?;
     let started = Init::start(&plan, streams, host.as_raw_fd());
     Ok((plan, started))
-}
-
-/// Removes a directory that the host made for the run and cannot remove any more. Links are removed, not followed.
-fn remove_private_directory(path: &Path) {
-    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-    let is_private = PRIVATE_PREFIXES.iter().any(|prefix| name.starts_with(prefix.as_bytes()));
-    let is_plain = !path.components().any(|part| part == std::path::Component::ParentDir);
-    let is_directory = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
-    if path.is_absolute() && is_plain && is_private && is_directory {
-        // What cannot be removed is left for the next run, which looks for such directories.
-        let _ = std::fs::remove_dir_all(path);
-    }
 }
 
 /// The supervisor while the agent runs, and while it is cleared away.
@@ -276,29 +266,5 @@ impl Watch {
     fn host_closed(&mut self) -> bool {
         let [told] = unix::wait_readable([self.host.as_raw_fd()], Some(Duration::ZERO));
         told && self.host.read(&mut [0; 64]).unwrap_or(0) == 0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_private_directories_are_removed_and_links_are_not_followed() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        for name in ["agentline-run-1", "mine", "agentline-run-2/inner"] {
-            std::fs::create_dir_all(at(name)).unwrap();
-        }
-        std::fs::write(at("mine/kept"), "kept").unwrap();
-        std::os::unix::fs::symlink(at("mine"), at("agentline-run-2/link")).unwrap();
-        std::os::unix::fs::symlink(at("mine"), at("agentline-run-3")).unwrap();
-        for name in ["agentline-run-1", "mine", "agentline-run-2", "agentline-run-3", "agentline-run-9"] {
-            remove_private_directory(&at(name));
-        }
-        remove_private_directory(&at("agentline-run-1/../mine"));
-        remove_private_directory(Path::new("agentline-run-relative"));
-        assert!(at("mine/kept").exists() && at("agentline-run-3").exists());
-        assert!(!at("agentline-run-1").exists() && !at("agentline-run-2").exists());
     }
 }

@@ -1,0 +1,40 @@
+//! Kills agentline, its supervisor, both, or both with the init, in the middle of runs, and prints how much survives.
+//!
+//! `kills [COUNT] [auto|namespace|none]…`: without names, with a pid namespace as the system has it, and without one.
+
+#[cfg(target_os = "linux")]
+fn main() {
+    use agentline::process::Isolation;
+    use agentline_tests::kills::{Programs, carry_out, plan};
+    use std::io::Write as _;
+
+    let mut args = std::env::args().skip(1).peekable();
+    let count = args.next_if(|word| word.parse::<usize>().is_ok()).and_then(|word| word.parse().ok());
+    let mut isolation: Vec<Isolation> =
+        args.map(|name| Isolation::from_name(&name).expect("auto, namespace or none")).collect();
+    if isolation.is_empty() {
+        isolation = vec![Isolation::Auto, Isolation::None];
+    }
+    let own = std::env::current_exe().expect("a program knows its place");
+    let program = |name: &str| {
+        let path = own.with_file_name(name);
+        assert!(path.exists(), "build it first: cargo build -p agentline-tests --bins");
+        path
+    };
+    let programs = Programs {
+        agentline: program("agentline-under-test"),
+        fake_gemini: program("fake-gemini"),
+        fake_acp: program("fake-acp"),
+    };
+    let kills = plan(count.unwrap_or(1000), &isolation);
+    let tally = carry_out(&kills, &programs, 4, |done| {
+        if done % 50 == 0 {
+            // Whoever does not listen misses only the progress.
+            let _ = writeln!(std::io::stderr(), "{done} of {}", kills.len());
+        }
+    });
+    let _ = writeln!(std::io::stdout(), "{tally}");
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() {}

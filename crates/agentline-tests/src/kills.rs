@@ -1,0 +1,530 @@
+//! Kills agentline, its supervisor, or several of them in the middle of runs, and counts the processes that survive.
+//!
+//! Every run uses a fake agent whose command starts one process of each [`Kind`]. Each has a word on its command line that
+//! no other process on the machine has, so that it is found whatever environment, session and pid namespace it is in. All
+//! of them end by themselves after two minutes.
+
+use crate::{FakeStage, HostProgram, running_with, survivors};
+use agentline::process::Isolation;
+use serde_json::json;
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// How long what was started may take to come up.
+const START: Duration = Duration::from_secs(60);
+
+/// How long processes may take to die before they count as survivors.
+const DEATH: Duration = Duration::from_secs(8);
+
+/// The programs of a kill.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    /// The command-line tool.
+    pub agentline: PathBuf,
+    /// The fake agent that stands in for Gemini CLI.
+    pub fake_gemini: PathBuf,
+    /// The fake agent that speaks ACP.
+    pub fake_acp: PathBuf,
+}
+
+/// Which processes are killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Victim {
+    /// The process that runs the agent: `agentline run`, the daemon, or the host.
+    Agentline,
+    /// Its supervisor.
+    Supervisor,
+    /// Both at the same time.
+    Both,
+    /// Both, and the init below the supervisor.
+    All,
+}
+
+/// Where the agent runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Surface {
+    /// A cold run on `json`.
+    Json,
+    /// A cold run on `stream-json`.
+    StreamJson,
+    /// A cold run on `acp`.
+    Acp,
+    /// A run in the pool daemon.
+    Warm,
+    /// A run in `agentline host`.
+    Host,
+}
+
+/// When the kill happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Moment {
+    /// While the agent starts.
+    Start,
+    /// While the agent has the prompt and has started nothing yet.
+    Prompt,
+    /// While a command runs.
+    Tool,
+    /// When all kinds of processes are there.
+    Daemons,
+    /// While the run is being cancelled.
+    Closing,
+}
+
+/// A kind of process that an agent leaves behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// The agent, its supervisor, or its init.
+    Agent,
+    /// A child in a session of its own.
+    OwnSession,
+    /// A daemon: it has left its parent and its session.
+    Daemon,
+    /// A daemon that has emptied its environment too.
+    EmptyEnvironment,
+    /// A shell in the background, with its child.
+    BackgroundShell,
+    /// The run's private directory.
+    Directory,
+}
+
+const VICTIMS: [Victim; 4] = [Victim::Agentline, Victim::Supervisor, Victim::Both, Victim::All];
+const SURFACES: [Surface; 5] =
+    [Surface::Json, Surface::StreamJson, Surface::Acp, Surface::Warm, Surface::Host];
+const MOMENTS: [Moment; 5] = [Moment::Start, Moment::Prompt, Moment::Tool, Moment::Daemons, Moment::Closing];
+const STARTED: [Kind; 4] = [Kind::OwnSession, Kind::Daemon, Kind::EmptyEnvironment, Kind::BackgroundShell];
+
+/// One kill.
+#[derive(Debug, Clone, Copy)]
+pub struct Kill {
+    /// Who is killed.
+    pub victim: Victim,
+    /// When.
+    pub moment: Moment,
+    /// Where the agent runs.
+    pub surface: Surface,
+    /// Whether the agent is in a pid namespace.
+    pub isolation: Isolation,
+    /// Varies the exact time.
+    pub jitter: u32,
+}
+
+/// Returns this many kills, spread over all combinations.
+#[must_use]
+pub fn plan(count: usize, isolation: &[Isolation]) -> Vec<Kill> {
+    (0..count)
+        .map(|n| {
+            // Each divisor is prime to the others' strides, so that a few kills already touch every value.
+            let (victim, surface) = (VICTIMS[n % 4], SURFACES[n % 5]);
+            let moment = MOMENTS[(n / 5 + n / 4) % 5];
+            let isolation = isolation[(n / 2 + n / 20) % isolation.len()];
+            let jitter = u32::try_from(n).unwrap_or(0).wrapping_mul(2_654_435_761) >> 8;
+            Kill { victim, moment, surface, isolation, jitter }
+        })
+        .collect()
+}
+
+/// What the kills came to.
+#[derive(Debug, Default)]
+pub struct Tally {
+    cells: BTreeMap<(&'static str, Victim, Moment), Cell>,
+}
+
+#[derive(Debug, Default)]
+struct Cell {
+    kills: usize,
+    runs_with_survivors: usize,
+    kinds: BTreeMap<Kind, usize>,
+    slowest: Duration,
+}
+
+impl Tally {
+    fn add(&mut self, kill: Kill, survivors: &[Kind], took: Duration) {
+        let cell = self.cells.entry((kill.isolation.name(), kill.victim, kill.moment)).or_default();
+        cell.kills += 1;
+        cell.runs_with_survivors += usize::from(!survivors.is_empty());
+        survivors.iter().for_each(|kind| *cell.kinds.entry(*kind).or_default() += 1);
+        cell.slowest = cell.slowest.max(took);
+    }
+
+    /// Counts the survivors of these victims.
+    #[must_use]
+    pub fn survivors(&self, isolation: Isolation, of: &[Victim]) -> usize {
+        let wanted = self
+            .cells
+            .iter()
+            .filter(|((name, victim, _), _)| *name == isolation.name() && of.contains(victim));
+        wanted.map(|(_, cell)| cell.kinds.values().sum::<usize>()).sum()
+    }
+
+    /// Counts the kills.
+    #[must_use]
+    pub fn kills(&self) -> usize {
+        self.cells.values().map(|cell| cell.kills).sum()
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "isolation | victim | stage | kills | kills with survivors | survivors | slowest end")?;
+        writeln!(f, "---|---|---|---|---|---|---")?;
+        for ((isolation, victim, moment), cell) in &self.cells {
+            let mut kinds = String::new();
+            for (kind, count) in &cell.kinds {
+                write!(kinds, "{count} {kind:?} ")?;
+            }
+            let kinds = if kinds.is_empty() { "0" } else { kinds.trim_end() };
+            writeln!(
+                f,
+                "{isolation} | {victim:?} | {moment:?} | {} | {} | {kinds} | {} ms",
+                cell.kills,
+                cell.runs_with_survivors,
+                cell.slowest.as_millis()
+            )?;
+        }
+        write!(f, "{} kills", self.kills())
+    }
+}
+
+/// Carries out kills on several threads, and tells of each.
+///
+/// # Panics
+/// Something does not start.
+pub fn carry_out(kills: &[Kill], programs: &Programs, threads: usize, each: impl Fn(usize) + Sync) -> Tally {
+    let tally = Mutex::new(Tally::default());
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(kill) = kills.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let (survivors, took) = Scene::new(*kill, programs).carry_out();
+                    let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+                    tally.add(*kill, &survivors, took);
+                    each(tally.kills());
+                }
+            });
+        }
+    });
+    tally.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One run that is going to be killed.
+struct Scene {
+    kill: Kill,
+    programs: Programs,
+    stage: Arc<FakeStage>,
+    /// Ends a time for `sleep` that no other process has; the kind stands before it.
+    tag: String,
+}
+
+/// The program that runs the agent.
+enum Host {
+    /// By itself.
+    Cold(Child),
+    /// In a daemon, with this process id.
+    Warm(Child, u32),
+    /// For a program of ours.
+    Program(Box<HostProgram>),
+}
+
+impl Host {
+    fn pid(&self) -> u32 {
+        match self {
+            Self::Cold(child) => child.id(),
+            Self::Warm(_, daemon) => *daemon,
+            Self::Program(program) => program.child.id(),
+        }
+    }
+
+    /// The process that is asked to cancel the run.
+    fn caller(&self) -> u32 {
+        match self {
+            Self::Warm(client, _) => client.id(),
+            other => other.pid(),
+        }
+    }
+}
+
+#[expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+impl Scene {
+    fn new(kill: Kill, programs: &Programs) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let tag = format!("{:08}{count:05}", std::process::id());
+        let program = match kill.surface {
+            Surface::Json | Surface::StreamJson => &programs.fake_gemini,
+            _ => &programs.fake_acp,
+        };
+        let stage = Arc::new(FakeStage::new(program));
+        Self { kill, programs: programs.clone(), stage, tag }
+    }
+
+    /// A time of two minutes that is this kind's alone.
+    fn time(&self, kind: usize) -> String {
+        format!("120.{kind}{}", self.tag)
+    }
+
+    /// A command that starts one process of each kind and then waits.
+    fn command(&self) -> String {
+        if self.kill.moment == Moment::Prompt {
+            return String::new();
+        }
+        let [session, daemon, empty, shell] = [1, 2, 3, 4].map(|kind| self.time(kind));
+        format!(
+            "setsid sleep {session} & (setsid sleep {daemon} &) ; (env -i setsid sleep {empty} &) ; \
+             sh -c 'sleep {shell}; :' & "
+        )
+    }
+
+    fn carry_out(&self) -> (Vec<Kind>, Duration) {
+        let mut host = self.start();
+        self.wait_for_moment(&host);
+        let victims = self.victims(&host);
+        let signal = |pid: u32| drop(Command::new("kill").args(["-9", &pid.to_string()]).output());
+        if let [one] = victims[..] {
+            signal(one);
+        } else {
+            // All at once, by one process.
+            let pids: Vec<String> = victims.iter().map(u32::to_string).collect();
+            drop(Command::new("kill").arg("-9").args(&pids).output());
+        }
+        let killed = Instant::now();
+        let left = self.await_death(&host);
+        let took = killed.elapsed();
+        let directories = self.await_removal(took);
+        // They are ours: no other process has the tag or the mark.
+        left.iter().for_each(|(pid, _)| signal(*pid));
+        match &mut host {
+            Host::Cold(child) | Host::Warm(child, _) => {
+                signal(child.id());
+                let _ = child.wait();
+            }
+            Host::Program(program) => drop(program.child.kill()),
+        }
+        if let Host::Warm(_, daemon) = host {
+            signal(daemon);
+        }
+        let kinds = left.into_iter().map(|(_, kind)| kind).chain(directories.then_some(Kind::Directory));
+        (kinds.collect(), took)
+    }
+
+    /// Waits until nothing is left, and returns what does not die.
+    fn await_death(&self, host: &Host) -> Vec<(u32, Kind)> {
+        let until = Instant::now() + DEATH;
+        let mut empty_looks = 0;
+        loop {
+            let left = self.left(host);
+            // A process that starts another one while we look may be missed once.
+            empty_looks = if left.is_empty() { empty_looks + 1 } else { 0 };
+            if empty_looks == 3 || Instant::now() > until {
+                return left;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Whether a private directory stays after the host alone was killed. Then its supervisor removes it.
+    fn await_removal(&self, took: Duration) -> bool {
+        if self.kill.victim != Victim::Agentline || took >= DEATH {
+            return false;
+        }
+        let until = Instant::now() + DEATH;
+        while self.has_private_directory() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.has_private_directory()
+    }
+
+    fn has_private_directory(&self) -> bool {
+        let entries = fs::read_dir(self.stage.path().join("tmp")).into_iter().flatten().flatten();
+        entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with("agentline-run-"))
+    }
+
+    fn start(&self) -> Host {
+        let surface = match self.kill.surface {
+            Surface::Json => "json",
+            Surface::StreamJson => "stream-json",
+            _ => "acp",
+        };
+        let prompt = match self.command() {
+            command if command.is_empty() => "hang".to_owned(),
+            command => format!("run {command} sleep {}", self.time(0)),
+        };
+        let mut run = self.agentline();
+        run.args(["run", "--permission-mode", "bypass", "--surface", surface, &prompt]);
+        run.stdout(Stdio::null()).stderr(Stdio::null());
+        match self.kill.surface {
+            Surface::Host => {
+                let settings = json!({"defaults": {"isolation": self.kill.isolation.name()}});
+                let mut program =
+                    HostProgram::start(&self.programs.agentline, Arc::clone(&self.stage), &settings);
+                program.send("run", json!({"prompt": prompt, "run": "r"}));
+                Host::Program(Box::new(program))
+            }
+            Surface::Warm => {
+                let started = self.agentline().args(["pool", "start"]).output().unwrap();
+                assert!(started.status.success(), "{}", String::from_utf8_lossy(&started.stderr));
+                let status = self.agentline().args(["pool", "status", "-o", "json"]).output().unwrap();
+                let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+                let daemon = u32::try_from(status["pid"].as_u64().unwrap()).unwrap();
+                Host::Warm(run.arg("--warm").spawn().unwrap(), daemon)
+            }
+            _ => Host::Cold(run.spawn().unwrap()),
+        }
+    }
+
+    fn agentline(&self) -> Command {
+        let mut command = Command::new(&self.programs.agentline);
+        command
+            .env_clear()
+            .envs(self.stage.variables())
+            .env("AGENTLINE_ISOLATION", self.kill.isolation.name())
+            .env("AGENTLINE_PASS_ENV", "MARK_OF_THE_TEST,FAKE_AGENT_FAULT")
+            .env("FAKE_AGENT_FAULT", "hang_with_tool")
+            .current_dir(self.stage.workspace())
+            .stdin(Stdio::null());
+        if matches!(self.kill.surface, Surface::Json | Surface::StreamJson) {
+            command.env("GEMINI_CLI_PATH", self.wrapper());
+        }
+        command
+    }
+
+    /// The fake agent, which starts its processes before anything else. It has no tools that run commands.
+    fn wrapper(&self) -> PathBuf {
+        let path = self.stage.path().join("agent.sh");
+        if !path.exists() {
+            let program = self.programs.fake_gemini.display();
+            let command = match self.command() {
+                command if command.is_empty() => String::new(),
+                command => format!("{command} sleep {} &", self.time(0)),
+            };
+            let script = format!(
+                "#!/bin/sh\ncase \"$*\" in *--version*) exec '{program}' \"$@\";; esac\n{command}\nexec '{program}' \"$@\"\n"
+            );
+            fs::write(&path, script).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        path
+    }
+
+    fn wait_for_moment(&self, host: &Host) {
+        let pause = |most: u32| {
+            std::thread::sleep(Duration::from_micros(u64::from(self.kill.jitter % (most * 1000))));
+        };
+        match self.kill.moment {
+            Moment::Start if self.kill.victim == Victim::Agentline => pause(120),
+            Moment::Start => {
+                self.until(|| named(host.pid(), "agentline-super").is_some());
+                pause(20);
+            }
+            Moment::Prompt => {
+                self.until(|| init_of(host.pid()).is_some_and(|init| !children(init).is_empty()));
+                pause(200);
+            }
+            Moment::Tool => self.until(|| !running_with(&self.time(0)).is_empty()),
+            Moment::Daemons | Moment::Closing => {
+                self.until(|| [0, 1, 2, 3, 4].iter().all(|kind| self.is_up(*kind)));
+                if self.kill.moment == Moment::Closing {
+                    drop(Command::new("kill").args(["-TERM", &host.caller().to_string()]).output());
+                    pause(80);
+                }
+            }
+        }
+    }
+
+    /// Whether the process of a kind itself is there, not only a shell whose command names it.
+    fn is_up(&self, kind: usize) -> bool {
+        let is_sleep = |pid: &u32| {
+            fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"sleep\0"))
+        };
+        running_with(&self.time(kind)).iter().any(is_sleep)
+    }
+
+    fn until(&self, mut holds: impl FnMut() -> bool) {
+        let end = Instant::now() + START;
+        while !holds() {
+            assert!(Instant::now() < end, "did not come up: {:?}", self.kill);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// The processes to kill. A supervisor that is not there (yet, or any more) cannot be killed.
+    fn victims(&self, host: &Host) -> Vec<u32> {
+        let supervisor = named(host.pid(), "agentline-super");
+        let init = init_of(host.pid());
+        let host = Some(host.pid());
+        let wanted = match self.kill.victim {
+            Victim::Agentline => vec![host],
+            Victim::Supervisor => vec![supervisor],
+            Victim::Both => vec![host, supervisor],
+            Victim::All => vec![init, supervisor, host],
+        };
+        wanted.into_iter().flatten().collect()
+    }
+
+    /// What is left, with its kind. The programs that may live on are not counted.
+    fn left(&self, host: &Host) -> Vec<(u32, Kind)> {
+        let mut left: BTreeMap<u32, Kind> = BTreeMap::new();
+        for pid in survivors(&self.stage.mark()) {
+            left.insert(pid, Kind::Agent);
+        }
+        for (kind, number) in STARTED.into_iter().zip(1..) {
+            left.extend(running_with(&self.time(number)).into_iter().map(|pid| (pid, kind)));
+        }
+        // A pool whose process was lost may start another one for the run. That one has a supervisor.
+        let supervisors = all_named(host.pid(), "agentline-super");
+        let lives_on = |pid: u32| {
+            pid == host.pid()
+                || pid == host.caller()
+                || ancestors(pid).iter().any(|above| supervisors.contains(above))
+        };
+        left.into_iter().filter(|(pid, _)| !lives_on(*pid)).collect()
+    }
+}
+
+/// The init below the supervisor of a host.
+fn init_of(host: u32) -> Option<u32> {
+    named(named(host, "agentline-super")?, "agentline-init")
+}
+
+/// The process itself, and all above it.
+fn ancestors(pid: u32) -> Vec<u32> {
+    let parent = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok().filter(|parent| *parent > 1)
+    };
+    std::iter::successors(Some(pid), parent).take(64).collect()
+}
+
+/// The first child with this name.
+fn named(parent: u32, name: &str) -> Option<u32> {
+    all_named(parent, name).into_iter().next()
+}
+
+/// All children with this name that live.
+fn all_named(parent: u32, name: &str) -> Vec<u32> {
+    let is_named = |pid: &u32| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|found| found.trim_end() == name)
+    };
+    children(parent).into_iter().filter(is_named).collect()
+}
+
+fn children(parent: u32) -> Vec<u32> {
+    let threads = fs::read_dir(Path::new("/proc").join(parent.to_string()).join("task"));
+    let lists = threads
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|thread| fs::read_to_string(thread.path().join("children")).unwrap_or_default());
+    lists.collect::<Vec<_>>().join(" ").split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
