@@ -75,6 +75,7 @@ class RunSettings(TypedDict, total=False):
     prices: Mapping[str, Any]
     prices_file: Path
     supervisor: Path
+    isolation: Literal["auto", "namespace", "none"]
     agent_bin: Path
     agent_args: Sequence[str]
     mode_id: str

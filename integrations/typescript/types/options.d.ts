@@ -101,6 +101,7 @@ export interface Keys {
   prices?: Record<string, unknown>;
   pricesFile?: string;
   supervisor?: string;
+  isolation?: "auto" | "namespace" | "none";
   agentBin?: string;
   agentArgs?: string[];
   modeId?: string;
