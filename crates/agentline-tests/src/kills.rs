@@ -302,8 +302,6 @@ impl Scene {
         let left = self.await_death(&host);
         let took = killed.elapsed();
         let directories = self.await_removal(took);
-        // They are ours: no other process has the tag or the mark.
-        left.iter().for_each(|(pid, _)| signal(*pid));
         match &mut host {
             Host::Cold(child) | Host::Warm(child, _) => {
                 signal(child.id());
@@ -314,6 +312,9 @@ impl Scene {
         if let Host::Warm(_, daemon) = host {
             signal(daemon);
         }
+        // They are ours: no other process has the tag or the mark.
+        let marked = survivors(&self.stage.mark());
+        marked.into_iter().chain(running_with(&self.tag)).for_each(signal);
         let kinds = left.into_iter().map(|(_, kind)| kind).chain(directories.then_some(Kind::Directory));
         (kinds.collect(), took)
     }
@@ -335,7 +336,8 @@ impl Scene {
 
     /// Whether a private directory stays after the host alone was killed. Then its supervisor removes it.
     fn await_removal(&self, took: Duration) -> bool {
-        if self.kill.victim != Victim::Agentline || took >= DEATH {
+        // A run that was being cancelled may have had no supervisor any more. The next run removes such a directory.
+        if self.kill.victim != Victim::Agentline || self.kill.moment == Moment::Closing || took >= DEATH {
             return false;
         }
         let until = Instant::now() + DEATH;
@@ -431,7 +433,7 @@ impl Scene {
                 self.until(|| init_of(host.pid()).is_some_and(|init| !children(init).is_empty()));
                 pause(200);
             }
-            Moment::Tool => self.until(|| !running_with(&self.time(0)).is_empty()),
+            Moment::Tool => self.until(|| self.is_up(0)),
             Moment::Daemons | Moment::Closing => {
                 self.until(|| [0, 1, 2, 3, 4].iter().all(|kind| self.is_up(*kind)));
                 if self.kill.moment == Moment::Closing {
@@ -481,20 +483,29 @@ impl Scene {
         for (kind, number) in STARTED.into_iter().zip(1..) {
             left.extend(running_with(&self.time(number)).into_iter().map(|pid| (pid, kind)));
         }
-        // A pool whose process was lost may start another one for the run. That one has a supervisor.
-        let supervisors = all_named(host.pid(), "agentline-super");
-        let lives_on = |pid: u32| {
-            pid == host.pid()
-                || pid == host.caller()
-                || ancestors(pid).iter().any(|above| supervisors.contains(above))
-        };
-        left.into_iter().filter(|(pid, _)| !lives_on(*pid)).collect()
+        let is_ours = |pid: u32| pid == host.pid() || pid == host.caller() || is_agentline(pid);
+        left.into_iter().filter(|(pid, _)| !is_ours(*pid) && !is_of_living_run(*pid)).collect()
     }
 }
 
 /// The init below the supervisor of a host.
 fn init_of(host: u32) -> Option<u32> {
     named(named(host, "agentline-super")?, "agentline-init")
+}
+
+fn name_of(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned()
+}
+
+/// Whether this is the command-line tool itself.
+fn is_agentline(pid: u32) -> bool {
+    name_of(pid).starts_with("agentline-under")
+}
+
+/// Whether a process belongs to a run that goes on: one that a caller started anew when its daemon or process was lost.
+fn is_of_living_run(pid: u32) -> bool {
+    let above = ancestors(pid);
+    above.windows(2).any(|pair| name_of(pair[0]) == "agentline-super" && is_agentline(pair[1]))
 }
 
 /// The process itself, and all above it.
@@ -508,15 +519,7 @@ fn ancestors(pid: u32) -> Vec<u32> {
 
 /// The first child with this name.
 fn named(parent: u32, name: &str) -> Option<u32> {
-    all_named(parent, name).into_iter().next()
-}
-
-/// All children with this name that live.
-fn all_named(parent: u32, name: &str) -> Vec<u32> {
-    let is_named = |pid: &u32| {
-        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|found| found.trim_end() == name)
-    };
-    children(parent).into_iter().filter(is_named).collect()
+    children(parent).into_iter().find(|pid| name_of(*pid) == name)
 }
 
 fn children(parent: u32) -> Vec<u32> {

@@ -19,6 +19,10 @@
 //! // … build the runtime, run agents …
 //! ```
 //!
+//! The agent is not a child of the supervisor but of an *init* between them, which is the first process of a pid namespace
+//! where there is one ([`Isolation`]). Whichever of host, supervisor and init is killed, the others end the agent and all
+//! that it started; a program all of whose children are ours also calls [`adopt_orphans`].
+//!
 //! A host that cannot do so names an `agentline` program instead ([`Supervisor::Path`]). Without a supervisor the host
 //! clears up itself, at the end and on drop. That covers all but two cases: the sudden death of the host (SIGKILL, or
 //! a signal that it does not handle), and a daemon that both left its parent and emptied its environment.
