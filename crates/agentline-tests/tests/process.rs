@@ -15,9 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use agentline::process::{
-    Exit, Happening, Isolation, Process, Signal, Spawn, SpawnError, Std, Supervisor, Via,
-};
+use agentline::process::{Exit, Happening, Process, Signal, Spawn, SpawnError, Std, Supervisor, Via};
 
 const HOST: &str = env!("CARGO_BIN_EXE_supervised-host");
 

@@ -89,6 +89,7 @@ const BURST: u32 = 16;
 const DROP: Duration = Duration::from_secs(1);
 
 static OWN_PROGRAM_IS_READY: AtomicBool = AtomicBool::new(false);
+#[cfg(unix)]
 static ADOPTS_ORPHANS: AtomicBool = AtomicBool::new(false);
 
 /// Makes this process a supervisor if it was started to be one, and does not return then.
