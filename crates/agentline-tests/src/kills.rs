@@ -86,6 +86,8 @@ pub enum Moment {
 pub enum Kind {
     /// The agent, its supervisor, or its init.
     Agent,
+    /// The command that the agent waits for.
+    Command,
     /// A child in a session of its own.
     OwnSession,
     /// A daemon: it has left its parent and its session.
@@ -102,7 +104,8 @@ const VICTIMS: [Victim; 4] = [Victim::Agentline, Victim::Supervisor, Victim::Bot
 const SURFACES: [Surface; 5] =
     [Surface::Json, Surface::StreamJson, Surface::Acp, Surface::Warm, Surface::Host];
 const MOMENTS: [Moment; 5] = [Moment::Start, Moment::Prompt, Moment::Tool, Moment::Daemons, Moment::Closing];
-const STARTED: [Kind; 4] = [Kind::OwnSession, Kind::Daemon, Kind::EmptyEnvironment, Kind::BackgroundShell];
+const STARTED: [Kind; 5] =
+    [Kind::Command, Kind::OwnSession, Kind::Daemon, Kind::EmptyEnvironment, Kind::BackgroundShell];
 
 /// One kill.
 #[derive(Debug, Clone, Copy)]
@@ -336,8 +339,10 @@ impl Scene {
 
     /// Whether a private directory stays after the host alone was killed. Then its supervisor removes it.
     fn await_removal(&self, took: Duration) -> bool {
-        // A run that was being cancelled may have had no supervisor any more. The next run removes such a directory.
-        if self.kill.victim != Victim::Agentline || self.kill.moment == Moment::Closing || took >= DEATH {
+        // A run that starts has no supervisor yet, and one that is being cancelled may have none any more. The next run
+        // removes the directories of such runs.
+        let has_supervisor = !matches!(self.kill.moment, Moment::Start | Moment::Closing);
+        if self.kill.victim != Victim::Agentline || !has_supervisor || took >= DEATH {
             return false;
         }
         let until = Instant::now() + DEATH;
@@ -480,7 +485,7 @@ impl Scene {
         for pid in survivors(&self.stage.mark()) {
             left.insert(pid, Kind::Agent);
         }
-        for (kind, number) in STARTED.into_iter().zip(1..) {
+        for (kind, number) in STARTED.into_iter().zip(0..) {
             left.extend(running_with(&self.time(number)).into_iter().map(|pid| (pid, kind)));
         }
         let is_ours = |pid: u32| pid == host.pid() || pid == host.caller() || is_agentline(pid);

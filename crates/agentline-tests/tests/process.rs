@@ -279,20 +279,13 @@ fn panic_of_the_host_leaves_nobody() {
     case.assert_no_survivors();
 }
 
-/// The parent of a process.
-fn parent_of(pid: i32) -> i32 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    stat.rsplit(')').next().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
-/// The init of an agent, which is its parent.
-fn init_of(process: &Process) -> i32 {
-    parent_of(process.pid().unwrap() as i32)
-}
-
-/// The supervisor of an agent, which is the parent of its init.
+/// The supervisor of an agent: its parent is the init, and that one's is the supervisor.
 fn supervisor_of(process: &Process) -> i32 {
-    parent_of(init_of(process))
+    let parent = |pid: i32| -> i32 {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit(')').next().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap()
+    };
+    parent(parent(process.pid().unwrap() as i32))
 }
 
 #[tokio::test]
