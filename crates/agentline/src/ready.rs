@@ -388,9 +388,8 @@ impl Inner {
     ) -> Result<Live, SpawnError> {
         let Start { agent, launch, private, integrity, workspace, tape, max_line } = start;
         let mut spawn = self.spawn(&launch, mark);
-        spawn.remove_on_host_death.push(private.path().to_owned());
-        // A temporary workspace of a process that takes one run ends with the host as well.
-        spawn.remove_on_host_death.extend(workspace.iter().map(|made| made.path().to_owned()));
+        let made = workspace.iter().map(|made| made.path());
+        spawn.remove_on_host_death = made.chain([private.path()]).map(Into::into).collect();
         let process = Process::spawn(spawn)?;
         let mut clocks = Clocks::default();
         clocks.rung = CLOSING_RUNG;
@@ -518,8 +517,7 @@ impl Inner {
         }
         spawn.args = launch.arguments().map(Into::into).collect();
         spawn.env = launch.env.iter().map(|(k, v)| (k.into(), v.into())).collect();
-        spawn.supervisor = self.supervisor.clone();
-        spawn.isolation = self.isolation;
+        (spawn.supervisor, spawn.isolation) = (self.supervisor.clone(), self.isolation);
         spawn
     }
 }
