@@ -387,10 +387,8 @@ impl Inner {
         begun: Instant,
     ) -> Result<Live, SpawnError> {
         let Start { agent, launch, private, integrity, workspace, tape, max_line } = start;
-        let mut spawn = self.spawn(&launch, mark);
-        let made = workspace.iter().map(|made| made.path());
-        spawn.remove_on_host_death = made.chain([private.path()]).map(Into::into).collect();
-        let process = Process::spawn(spawn)?;
+        let made = workspace.iter().map(|made| made.path()).chain([private.path()]);
+        let process = Process::spawn(self.spawn(&launch, mark).removing_on_host_death(made))?;
         let mut clocks = Clocks::default();
         clocks.rung = CLOSING_RUNG;
         let connection =

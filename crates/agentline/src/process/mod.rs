@@ -29,7 +29,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -161,6 +161,14 @@ impl Spawn {
             isolation: Isolation::default(),
             remove_on_host_death: Vec::new(),
         }
+    }
+}
+
+impl Spawn {
+    /// Has the supervisor remove these directories if the host dies suddenly.
+    pub(crate) fn removing_on_host_death<'a>(mut self, paths: impl Iterator<Item = &'a Path>) -> Self {
+        self.remove_on_host_death.extend(paths.map(Into::into));
+        self
     }
 }
 
