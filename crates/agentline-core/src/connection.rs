@@ -49,6 +49,8 @@ pub struct Connection {
     life: Life,
     clocks: Clocks,
     veil: Veil,
+    /// Keys that were recognised by their shape only when several events were joined.
+    learned: Vec<String>,
     now: Millis,
     retiring: bool,
     stdin_open: bool,
@@ -80,6 +82,7 @@ impl Connection {
             life: Life::Starting(0),
             clocks,
             veil: Veil::default(),
+            learned: Vec::new(),
             now: 0,
             retiring: false,
             stdin_open: true,
@@ -100,6 +103,12 @@ impl Connection {
     /// Hides other secrets from now on.
     pub fn set_veil(&mut self, veil: Veil) {
         self.veil = veil;
+    }
+
+    /// Takes the keys that came in several pieces and were recognised by their shape only when these were joined. A tape
+    /// holds the pieces.
+    pub fn take_learned_secrets(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.learned)
     }
 
     /// Whether another run may start here.
@@ -393,7 +402,12 @@ impl Connection {
             }
             // Only the end of stderr is kept: a secret must be hidden before a cut can halve it.
             Said::Stderr(text) => run.keep_stderr(&self.veil.text(&text)),
-            Said::TurnText(text) => run.record_text(&self.veil.text(&text)),
+            Said::TurnText(text) => {
+                let patterns = self.veil.patterns();
+                let mut shown = run.recorded_text.push(patterns, text).unwrap_or_default();
+                shown.extend(run.recorded_text.finish(patterns));
+                run.record_text(&shown);
+            }
             Said::ToolFact(fact) => run.learn(&fact),
             Said::Cost(usd) => run.charge(usd, here.at),
             Said::Model(model) => run.set_model(model),

@@ -47,6 +47,7 @@ mod price;
 mod problem;
 mod promptfoo;
 mod raw_json;
+mod redact;
 mod request;
 mod rpc;
 mod run;

@@ -3,7 +3,10 @@
 //! A line is held back while one of its strings ends like the beginning of a secret. When later lines complete it, the
 //! pieces are taken out of the lines before and the mark stands in the last one, which is where the events have it too.
 
-use crate::veil::{MARK, Veil, fit};
+use crate::{
+    redact::{Folded, Followed, Scanner, whole_characters},
+    veil::{MARK, Veil},
+};
 use std::{collections::VecDeque, ops::Range};
 
 /// Lines are held back no longer than this, and no more beginnings are watched than this.
@@ -29,9 +32,8 @@ struct Held {
 /// A secret of which the beginning was seen.
 #[derive(Clone, Debug)]
 struct Begun {
-    secret: usize,
-    /// How many of its letters were seen.
-    letters: usize,
+    /// How far it was seen.
+    state: u32,
     /// Where they stand: the number of the line and the place in it.
     places: Vec<(usize, Range<usize>)>,
 }
@@ -45,9 +47,6 @@ impl LineVeil {
 
     /// Takes a line and hands out every line that is safe.
     pub fn push(&mut self, line: &str, mut each: impl FnMut(&str)) {
-        if self.veil.is_empty() {
-            return each(line);
-        }
         let number = self.first + self.held.len();
         self.held.push_back(Held { text: self.veil.text(line).into_owned(), edits: Vec::new() });
         self.watch(number);
@@ -80,49 +79,68 @@ impl LineVeil {
 
     /// Looks for beginnings and continuations of secrets in the strings of the newest line.
     fn watch(&mut self, number: usize) {
+        if self.veil.is_empty() {
+            return;
+        }
         let Some(text) = self.held.back().map(|h| h.text.clone()) else { return };
         let (mut more, mut done) = (Vec::new(), Vec::new());
         for string in strings(&text).filter(|s| !s.is_empty()) {
             let piece = &text[string.clone()];
-            // What was begun last goes on here; an older beginning that would fit as well was only a likeness.
-            let (mut whole, mut longer) = (None, Vec::new());
-            for begun in self.begun.iter().rev() {
-                let fitted = fit(piece, 0, &self.veil.secrets()[begun.secret][begun.letters..]);
-                // Hundreds of beginnings may be watched, and nearly none goes on: only one that does is copied.
-                if !fitted.is_whole && (fitted.end < piece.len() || fitted.letters == 0) {
-                    continue;
-                }
-                let mut next = begun.clone();
-                next.letters += fitted.letters;
-                next.places.push((number, string.start..string.start + fitted.end));
-                if fitted.is_whole {
-                    whole.get_or_insert(next);
-                } else {
-                    longer.push(next);
-                }
+            if !self.begun.is_empty() {
+                let folded = self.veil.patterns().fold_beginning(piece);
+                self.go_on(&folded, number, &string, &mut done, &mut more);
             }
-            done.extend(whole);
-            more.extend(longer.into_iter().rev());
-            if let Some(from) = self.veil.partial_from(piece) {
-                more.extend(self.beginnings(piece, from, number, &string));
-            }
+            more.extend(self.beginnings(piece, number, &string));
         }
         for begun in done {
             self.take_out(&begun);
         }
-        self.begun.extend(more);
+        for begun in more {
+            // What was begun last goes on; an older beginning of the same was only a likeness.
+            self.begun.retain(|older| older.state != begun.state);
+            self.begun.push_back(begun);
+        }
     }
 
-    fn beginnings(&self, piece: &str, from: usize, number: usize, string: &Range<usize>) -> Vec<Begun> {
-        let secrets = self.veil.secrets().iter().enumerate();
-        let fits = secrets.map(|(secret, letters)| (secret, fit(piece, from, letters)));
-        fits.filter(|(_, fitted)| fitted.end == piece.len() && fitted.letters > 0)
-            .map(|(secret, fitted)| Begun {
-                secret,
-                letters: fitted.letters,
-                places: vec![(number, string.start + from..string.end)],
-            })
-            .collect()
+    /// Looks for what has begun in earlier lines and goes on in this string.
+    fn go_on(
+        &self,
+        folded: &Folded,
+        number: usize,
+        string: &Range<usize>,
+        done: &mut Vec<Begun>,
+        more: &mut Vec<Begun>,
+    ) {
+        let (mut whole, mut longer) = (None, Vec::new());
+        for begun in self.begun.iter().rev() {
+            // Hundreds of beginnings may be watched, and nearly none goes on: only one that does is copied.
+            let (state, end) = match self.veil.patterns().follow(begun.state, folded) {
+                None => continue,
+                Some(Followed::Whole(end)) => (None, string.start + end),
+                Some(Followed::Part(state)) => (Some(state), string.end),
+            };
+            let mut next = begun.clone();
+            next.places.push((number, string.start..end));
+            match state {
+                Some(state) => longer.push(Begun { state, ..next }),
+                None => _ = whole.get_or_insert(next),
+            }
+        }
+        done.extend(whole);
+        more.extend(longer.into_iter().rev());
+    }
+
+    /// What may begin at the end of a string.
+    fn beginnings(&self, piece: &str, number: usize, string: &Range<usize>) -> Vec<Begun> {
+        let patterns = self.veil.patterns();
+        // A letter takes no more than eight bytes in the spellings that agents use.
+        let from =
+            whole_characters(piece, piece.len().saturating_sub(8 * patterns.longest())..piece.len()).start;
+        let mut scanner = Scanner::default();
+        scanner.scan(patterns, &piece.as_bytes()[from..], string.start + from);
+        scanner.finish(patterns);
+        let begun = scanner.begun(patterns).into_iter();
+        begun.map(|(state, start)| Begun { state, places: vec![(number, start..string.end)] }).collect()
     }
 
     fn take_out(&mut self, begun: &Begun) {

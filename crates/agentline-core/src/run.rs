@@ -5,7 +5,7 @@ mod clocks;
 use crate::{
     Charge, CostSource, Denial, Disk, Event, Kind, Limit, Millis, Notice, OUTCOME_SCHEMA, Order, Origin,
     Outcome, RunError, RunId, Seen, Stop, ToolFact, ToolStatus, ToolUse, UsageBook, Verdict, ledger::Ledger,
-    veil::Held, verdict,
+    redact::StreamRedactor, verdict,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,8 +48,10 @@ pub(crate) struct Run {
     pub(crate) seen: Seen,
     pub(crate) book: UsageBook,
     pub(crate) ledger: Ledger,
-    pub(crate) held_text: Held,
-    pub(crate) held_thought: Held,
+    pub(crate) held_text: StreamRedactor,
+    pub(crate) held_thought: StreamRedactor,
+    /// For the texts of all turns as the agent recorded them.
+    pub(crate) recorded_text: StreamRedactor,
     pub(crate) asks: BTreeSet<crate::AskId>,
     pub(crate) session: Option<String>,
     pub(crate) disk: Option<Disk>,
@@ -108,8 +110,9 @@ impl Run {
             order,
             book,
             ledger: Ledger::default(),
-            held_text: Held::default(),
-            held_thought: Held::default(),
+            held_text: StreamRedactor::default(),
+            held_thought: StreamRedactor::default(),
+            recorded_text: StreamRedactor::default(),
             asks: BTreeSet::new(),
             session: None,
             disk: None,

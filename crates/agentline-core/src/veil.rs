@@ -1,143 +1,63 @@
 //! Secrets leave by no door: one veil a connection, laid over what leaves it, never over frames to the agent.
 
-use crate::{Event, Outcome, Usage};
-use memchr::{memchr, memmem::Finder};
+use crate::{
+    Event, Outcome, Usage,
+    redact::{Patterns, whole_characters},
+};
 use serde_json::value::RawValue;
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, ops::Range};
 
 /// What stands in the place of a secret.
 pub const MARK: &str = "[redacted]";
 /// Shorter values are too common to be hidden everywhere.
 pub const SHORTEST_SECRET: usize = 8;
 /// From this many bytes on, the beginning of a secret tells something about it.
-const TELLING_PART: usize = 4;
+pub(crate) const TELLING_PART: usize = 4;
 
-/// Knows the secrets of a run and hides them, however a JSON string may have spelled them.
-#[derive(Default, Clone)]
+/// Knows the secrets of a run and hides them, however they are spelled or encoded, and with them keys of well-known shapes.
+#[derive(Clone)]
 pub struct Veil {
-    secrets: Vec<Vec<char>>,
-    /// The same, where a text spells them as they are.
-    plain: Vec<Finder<'static>>,
-    /// The bytes that one of them can begin with, escaped or not.
-    starts: Bytes,
+    patterns: Patterns,
+    known: usize,
 }
 
-/// A set of bytes.
-#[derive(Default, Clone, Copy)]
-struct Bytes([u64; 4]);
-
-impl Bytes {
-    fn insert(&mut self, byte: u8) {
-        self.0[usize::from(byte >> 6)] |= 1 << (byte & 63);
-    }
-
-    fn contains(&self, byte: u8) -> bool {
-        self.0[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
+impl Default for Veil {
+    fn default() -> Self {
+        Self::new::<&str>([])
     }
 }
 
 impl fmt::Debug for Veil {
     /// Not even in a log does it show what it hides.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Veil").field("secrets", &self.secrets.len()).finish()
+        f.debug_struct("Veil").field("secrets", &self.known).finish()
     }
-}
-
-/// How far a secret fits at a place in a text.
-pub(crate) struct Fit {
-    /// How many of its letters fit.
-    pub(crate) letters: usize,
-    /// Where they end.
-    pub(crate) end: usize,
-    /// All of them fit.
-    pub(crate) is_whole: bool,
-    /// The text ended while everything fitted.
-    pub(crate) is_begun: bool,
 }
 
 impl Veil {
     /// Hides these values; those shorter than [`SHORTEST_SECRET`] are left out.
     #[must_use]
     pub fn new<S: AsRef<str>>(secrets: impl IntoIterator<Item = S>) -> Self {
-        let mut secrets: Vec<Vec<char>> = secrets
-            .into_iter()
-            .map(|s| s.as_ref().chars().collect())
-            .filter(|s: &Vec<char>| s.len() >= SHORTEST_SECRET)
-            .collect();
-        // Of two that begin alike, the longer one must be found first.
-        secrets.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-        secrets.dedup();
-        let mut veil = Self::default();
-        for secret in &secrets {
-            let bytes = secret.iter().collect::<String>().into_bytes();
-            veil.starts.insert(b'\\');
-            veil.starts.insert(bytes[0]);
-            veil.plain.push(Finder::new(&bytes).into_owned());
-        }
-        Self { secrets, ..veil }
+        let secrets = secrets.into_iter().filter(|s| s.as_ref().chars().nth(SHORTEST_SECRET - 1).is_some());
+        let secrets: Vec<S> = secrets.collect();
+        Self { patterns: Patterns::new(secrets.iter().map(AsRef::as_ref)), known: secrets.len() }
     }
 
-    /// Whether there is nothing to hide.
+    /// Whether no value is known that is to be hidden; well-known shapes are hidden all the same.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.secrets.is_empty()
+        self.known == 0
     }
 
-    /// The secrets as letters, longest first.
-    pub(crate) fn secrets(&self) -> &[Vec<char>] {
-        &self.secrets
+    /// What is looked for.
+    pub(crate) fn patterns(&self) -> &Patterns {
+        &self.patterns
     }
 
     /// The text with every secret replaced.
     #[must_use]
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut out = String::new();
-        let mut from = 0;
-        while let Some((start, end)) = self.find(text, from) {
-            out.push_str(&text[from..start]);
-            out.push_str(MARK);
-            from = end;
-        }
-        if from == 0 { Cow::Borrowed(text) } else { Cow::Owned(out + &text[from..]) }
-    }
-
-    /// Where the first secret at or after `from` stands.
-    fn find(&self, text: &str, from: usize) -> Option<(usize, usize)> {
-        let rest = text.as_bytes().get(from..)?;
-        if memchr(b'\\', rest).is_none() {
-            // Without an escape each letter stands for itself. Of two at one place the longer one is taken.
-            let found = self.plain.iter().filter_map(|secret| {
-                let at = from + secret.find(rest)?;
-                Some((at, at + secret.needle().len()))
-            });
-            return found.min_by_key(|(start, end)| (*start, std::cmp::Reverse(*end)));
-        }
-        self.candidates(text, from).find_map(|at| {
-            self.secrets
-                .iter()
-                .map(|secret| fit(text, at, secret))
-                .find(|fit| fit.is_whole)
-                .map(|fit| (at, fit.end))
-        })
-    }
-
-    /// Where the end of the text may be the beginning of a secret.
-    #[must_use]
-    pub fn partial_from(&self, text: &str) -> Option<usize> {
-        // An escaped character takes six bytes at most at the first level, one more backslash a level above.
-        let widest = self.secrets.first().map_or(0, |s| s.len() * 8);
-        let mut from = text.len().saturating_sub(widest);
-        while !text.is_char_boundary(from) {
-            from -= 1;
-        }
-        self.candidates(text, from).find(|at| self.secrets.iter().any(|s| fit(text, *at, s).is_begun))
-    }
-
-    /// Places where a secret could begin: its first letter, or an escape of it.
-    fn candidates<'a>(&'a self, text: &'a str, from: usize) -> impl Iterator<Item = usize> + 'a {
-        // The byte that a letter begins with is in no other place of another.
-        let bytes = text.as_bytes()[from..].iter().enumerate();
-        bytes.filter(|(_, byte)| self.starts.contains(**byte)).map(move |(i, _)| from + i)
+        replace(text, self.patterns.find(text))
     }
 
     fn own(&self, text: &mut String) {
@@ -148,10 +68,8 @@ impl Veil {
 
     /// For a text that may have been cut: its end may be the beginning of a secret.
     fn own_cut(&self, text: &mut String) {
-        self.own(text);
-        if let Some(from) = self.partial_from(text).filter(|from| text.len() - from >= TELLING_PART) {
-            text.truncate(from);
-            text.push_str(MARK);
+        if let Cow::Owned(hidden) = replace(text, self.patterns.find_in_cut(text, TELLING_PART)) {
+            *text = hidden;
         }
     }
 
@@ -185,9 +103,6 @@ impl Veil {
 
     /// Hides secrets in every text of an event.
     pub fn event(&self, event: &mut Event) {
-        if self.is_empty() {
-            return;
-        }
         match event {
             Event::Text { text } | Event::Thinking { text } => self.own(text),
             Event::Started(started) => {
@@ -246,9 +161,6 @@ impl Veil {
 
     /// Hides secrets in every text of an outcome.
     pub fn outcome(&self, outcome: &mut Outcome) {
-        if self.is_empty() {
-            return;
-        }
         self.own(&mut outcome.text);
         self.own(&mut outcome.stderr_tail);
         self.own_some(&mut outcome.model);
@@ -282,92 +194,25 @@ impl Veil {
     }
 }
 
-/// Fits a secret at a place, each letter as itself or as any escape that JSON knows, at any depth of nesting.
-pub(crate) fn fit(text: &str, at: usize, secret: &[char]) -> Fit {
-    let mut end = at;
-    let stop = |letters, end, is_begun| Fit { letters, end, is_whole: false, is_begun };
-    for (letters, &want) in secret.iter().enumerate() {
-        let rest = &text[end..];
-        let slashes = rest.bytes().take_while(|b| *b == b'\\').count();
-        let after = &rest[slashes..];
-        let length = match (after.chars().next(), slashes, want) {
-            // Only backslashes, or nothing: more may come.
-            (None, ..) => return stop(letters, end, true),
-            (Some(_), 0, '\\') => None,
-            (Some(_), _, '\\') => Some(slashes),
-            (Some(c), 0, _) => (c == want).then(|| c.len_utf8()),
-            (Some(_), ..) => match escaped(after, want) {
-                Some(Ok(length)) => Some(slashes + length),
-                Some(Err(())) => return stop(letters, end, true),
-                None => None,
-            },
-        };
-        match length {
-            Some(length) => end += length,
-            None => return stop(letters, end, false),
-        }
+/// The text with a mark in each of these places.
+fn replace(text: &str, places: Vec<Range<usize>>) -> Cow<'_, str> {
+    if places.is_empty() {
+        return Cow::Borrowed(text);
     }
-    Fit { letters: secret.len(), end, is_whole: true, is_begun: false }
-}
-
-/// Whether what follows a backslash spells the character: its length, or `Err` when the text ends in the middle.
-fn escaped(after: &str, want: char) -> Option<Result<usize, ()>> {
-    if let Some(hex) = after.strip_prefix('u') {
-        let mut units = [0u16; 2];
-        let [unit, ..] = want.encode_utf16(&mut units) else { return None };
-        let digits: String = hex.chars().take(4).collect();
-        let spelled = format!("{unit:04x}");
-        if digits.len() < 4 {
-            return spelled.starts_with(&digits.to_ascii_lowercase()).then_some(Err(()));
-        }
-        return digits.eq_ignore_ascii_case(&spelled).then_some(Ok(5));
+    let (mut out, mut from) = (String::with_capacity(text.len()), 0);
+    for place in places {
+        let place = whole_characters(text, place);
+        out.push_str(&text[from..place.start.max(from)]);
+        out.push_str(MARK);
+        from = place.end.max(from);
     }
-    let first = after.chars().next()?;
-    let meant = match first {
-        'n' => '\n',
-        't' => '\t',
-        'r' => '\r',
-        'b' => '\u{8}',
-        'f' => '\u{c}',
-        c => c,
-    };
-    (meant == want && (meant != first || !first.is_alphanumeric())).then_some(Ok(first.len_utf8()))
-}
-
-/// Holds back the end of a stream of text while it may be the beginning of a secret.
-#[derive(Default, Debug)]
-pub(crate) struct Held {
-    text: String,
-}
-
-impl Held {
-    /// Takes a piece and gives what may be told now.
-    pub(crate) fn push(&mut self, veil: &Veil, piece: String) -> Option<String> {
-        if self.text.is_empty() {
-            self.text = piece;
-        } else {
-            self.text.push_str(&piece);
-        }
-        veil.own(&mut self.text);
-        let told = match veil.partial_from(&self.text) {
-            Some(from) => {
-                let kept = self.text.split_off(from);
-                std::mem::replace(&mut self.text, kept)
-            }
-            None => std::mem::take(&mut self.text),
-        };
-        (!told.is_empty()).then_some(told)
-    }
-
-    /// The stream is over, or something else comes in between: what was held is told.
-    pub(crate) fn flush(&mut self) -> Option<String> {
-        (!self.text.is_empty()).then(|| std::mem::take(&mut self.text))
-    }
+    Cow::Owned(out + &text[from..])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::redact::StreamRedactor;
     use proptest::prelude::*;
 
     const SECRET: &str = "sk-Zx9/é\"tail";
@@ -437,7 +282,8 @@ mod tests {
             let escaped = format!("{text}\\");
             assert_eq!(format!("{}\\", veil.text(text)), veil.text(&escaped), "{text}");
         }
-        assert_eq!(veil.text("x wordpassword y"), "x [redacted]word y");
+        // Of two that overlap, neither is shown in part.
+        assert_eq!(veil.text("x wordpassword y"), "x [redacted] y");
     }
 
     #[test]
@@ -463,12 +309,12 @@ mod tests {
             let mut cuts: Vec<usize> = cuts.into_iter().filter(|c| text.is_char_boundary(*c)).collect();
             cuts.sort_unstable();
             cuts.push(text.len());
-            let (mut held, mut told, mut from) = (Held::default(), String::new(), 0);
+            let (mut held, mut told, mut from) = (StreamRedactor::default(), String::new(), 0);
             for cut in cuts {
-                told.extend(held.push(&veil, text[from..cut].to_owned()));
+                told.extend(held.push(veil.patterns(), text[from..cut].to_owned()));
                 from = cut;
             }
-            told.extend(held.flush());
+            told.extend(held.finish(veil.patterns()));
             prop_assert_eq!(told, format!("sk- then s{} and sk-Zx", MARK.repeat(times)));
         }
     }

@@ -10,16 +10,20 @@ impl Connection {
         match &mut event {
             Event::Text { text } | Event::Thinking { text } if text.is_empty() => return,
             // Text may hold half a secret whose other half is still to come.
-            Event::Text { text } if !self.veil.is_empty() => {
+            Event::Text { text } => {
                 run.touch(here.at);
-                if let Some(text) = run.held_text.push(&self.veil, std::mem::take(text)) {
+                let shown = run.held_text.push(self.veil.patterns(), std::mem::take(text));
+                self.learned.extend(run.held_text.take_learned());
+                if let Some(text) = shown {
                     self.put(id, Event::Text { text }, here, out);
                 }
                 return;
             }
-            Event::Thinking { text } if !self.veil.is_empty() => {
+            Event::Thinking { text } => {
                 run.touch(here.at);
-                if let Some(text) = run.held_thought.push(&self.veil, std::mem::take(text)) {
+                let shown = run.held_thought.push(self.veil.patterns(), std::mem::take(text));
+                self.learned.extend(run.held_thought.take_learned());
+                if let Some(text) = shown {
                     self.put(id, Event::Thinking { text }, here, out);
                 }
                 return;
@@ -66,16 +70,38 @@ impl Connection {
         match event {
             // These come in between and do not end the text that is held.
             Event::Warning { .. } | Event::Unreadable { .. } | Event::Usage(_) | Event::Agent { .. } => {}
-            _ => self.flush(id, here, out),
+            _ => self.interrupt_text(id, here, out),
         }
         // What our own order says of the run may hold a secret too.
         self.emit(id, event, here, out);
     }
 
-    /// Tells what was held back because it might have been a secret.
-    pub(super) fn flush(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
+    /// Tells what was held back because it might have been a secret; what has begun may go on after the next event.
+    pub(super) fn interrupt_text(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
-        let (thought, text) = (run.held_thought.flush(), run.held_text.flush());
+        let patterns = self.veil.patterns();
+        let (thought, text) = (run.held_thought.interrupt(patterns), run.held_text.interrupt(patterns));
+        self.learned.extend(run.held_thought.take_learned().into_iter().chain(run.held_text.take_learned()));
+        self.put_held(id, thought, text, here, out);
+    }
+
+    /// Tells what was held back; nothing follows.
+    pub(super) fn finish_text(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        let patterns = self.veil.patterns();
+        let (thought, text) = (run.held_thought.finish(patterns), run.held_text.finish(patterns));
+        self.learned.extend(run.held_thought.take_learned().into_iter().chain(run.held_text.take_learned()));
+        self.put_held(id, thought, text, here, out);
+    }
+
+    fn put_held(
+        &mut self,
+        id: RunId,
+        thought: Option<String>,
+        text: Option<String>,
+        here: Here,
+        out: &mut Vec<Output>,
+    ) {
         if let Some(text) = thought {
             self.put(id, Event::Thinking { text }, here, out);
         }

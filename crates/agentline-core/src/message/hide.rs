@@ -8,9 +8,6 @@ use std::borrow::Cow;
 impl Veil {
     /// Hides every secret in a message, wherever it stands.
     pub fn message(&self, message: &mut Message<'_>) {
-        if self.is_empty() {
-            return;
-        }
         for text in [&mut message.id, &mut message.model, &mut message.stop_reason] {
             self.maybe(text);
         }

@@ -1,0 +1,137 @@
+//! Finds all of many words in one pass: an Aho-Corasick automaton that tells how deep in a word it is, which says where a
+//! word may have begun that the text has not ended.
+
+use std::collections::VecDeque;
+
+/// The state at the beginning of every word.
+pub(super) const ROOT: u32 = 0;
+
+#[derive(Clone)]
+pub(super) struct Automaton {
+    nodes: Vec<Node>,
+    /// The children of the root.
+    first: [u32; 256],
+    deepest: u32,
+}
+
+#[derive(Clone)]
+struct Node {
+    byte: u8,
+    depth: u32,
+    /// The first child and the next sibling; 0 is none.
+    child: u32,
+    sibling: u32,
+    /// The longest other node that this one ends with.
+    fail: u32,
+    /// The length of the longest word that ends here; 0 is none.
+    word: u32,
+}
+
+impl Automaton {
+    pub(super) fn new(words: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        let root = Node { byte: 0, depth: 0, child: 0, sibling: 0, fail: ROOT, word: 0 };
+        let mut made = Self { nodes: vec![root], first: [ROOT; 256], deepest: 0 };
+        for word in words {
+            made.insert(&word);
+        }
+        made.link();
+        made
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.nodes.len() == 1
+    }
+
+    /// The length of the longest word.
+    pub(super) fn deepest(&self) -> usize {
+        self.deepest as usize
+    }
+
+    /// Whether a word begins with this byte.
+    pub(super) fn begins_with(&self, byte: u8) -> bool {
+        self.first[usize::from(byte)] != ROOT
+    }
+
+    /// How many bytes of a word were seen in this state.
+    pub(super) fn depth(&self, state: u32) -> usize {
+        self.nodes[state as usize].depth as usize
+    }
+
+    /// The length of the longest word that ends in this state.
+    pub(super) fn word(&self, state: u32) -> Option<usize> {
+        let word = self.nodes[state as usize].word as usize;
+        (word > 0).then_some(word)
+    }
+
+    /// The state after one more byte.
+    pub(super) fn next(&self, mut state: u32, byte: u8) -> u32 {
+        while state != ROOT {
+            if let Some(next) = self.child(state, byte) {
+                return next;
+            }
+            state = self.nodes[state as usize].fail;
+        }
+        self.first[usize::from(byte)]
+    }
+
+    /// The next shorter state that this one ends with.
+    pub(super) fn fallback(&self, state: u32) -> u32 {
+        self.nodes[state as usize].fail
+    }
+
+    /// The state in which the same word goes on with this byte.
+    pub(super) fn child(&self, state: u32, byte: u8) -> Option<u32> {
+        if state == ROOT {
+            return Some(self.first[usize::from(byte)]).filter(|next| *next != ROOT);
+        }
+        let mut next = self.nodes[state as usize].child;
+        while next != 0 {
+            let node = &self.nodes[next as usize];
+            if node.byte == byte {
+                return Some(next);
+            }
+            next = node.sibling;
+        }
+        None
+    }
+
+    fn insert(&mut self, word: &[u8]) {
+        let mut state = ROOT;
+        for byte in word {
+            state = self.child(state, *byte).unwrap_or_else(|| self.add(state, *byte));
+        }
+        let depth = self.nodes[state as usize].depth;
+        self.nodes[state as usize].word = depth;
+        self.deepest = self.deepest.max(depth);
+    }
+
+    fn add(&mut self, parent: u32, byte: u8) -> u32 {
+        let added = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+        let Node { depth, child, .. } = self.nodes[parent as usize];
+        self.nodes.push(Node { byte, depth: depth + 1, child: 0, sibling: child, fail: ROOT, word: 0 });
+        self.nodes[parent as usize].child = added;
+        if parent == ROOT {
+            self.first[usize::from(byte)] = added;
+        }
+        added
+    }
+
+    fn link(&mut self) {
+        let mut queue = VecDeque::from([ROOT]);
+        while let Some(state) = queue.pop_front() {
+            let mut child = self.nodes[state as usize].child;
+            while child != 0 {
+                let Node { byte, sibling, .. } = self.nodes[child as usize];
+                if state != ROOT {
+                    let fail = self.next(self.nodes[state as usize].fail, byte);
+                    let inherited = self.nodes[fail as usize].word;
+                    let node = &mut self.nodes[child as usize];
+                    node.fail = fail;
+                    node.word = node.word.max(inherited);
+                }
+                queue.push_back(child);
+                child = sibling;
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Decodes a text byte by byte, so that a secret reads the same however it is spelled: JSON escapes at any depth of nesting
+//! (`\u0061`, `\\\\u0061`, `\/`) and percent-encoding (`%61`). A run of backslashes is read once.
+
+/// A decoded byte and the part of the text that spells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unit {
+    pub(super) byte: u8,
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+/// Decodes JSON escapes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unescape {
+    state: Escape,
+    /// Where the escape begins.
+    start: usize,
+    /// The first half of a character beyond the basic plane.
+    high: Option<(u16, usize)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Escape {
+    #[default]
+    None,
+    /// One or more backslashes.
+    Slashes,
+    /// `u` and this many digits, which are kept for the case that they are no escape.
+    Unicode { digits: [u8; 4], count: usize, at: usize },
+}
+
+impl Unescape {
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self.state, Escape::None) && self.high.is_none()
+    }
+
+    /// Where an escape begins that is not complete.
+    pub(super) fn open_from(&self) -> Option<usize> {
+        let high = self.high.map(|(_, start)| start);
+        high.or_else(|| (!matches!(self.state, Escape::None)).then_some(self.start))
+    }
+
+    pub(super) fn push(&mut self, byte: u8, at: usize, each: &mut impl FnMut(Unit)) {
+        match self.state {
+            Escape::None if byte == b'\\' => (self.state, self.start) = (Escape::Slashes, at),
+            Escape::None => self.emit(Unit { byte, start: at, end: at + 1 }, each),
+            Escape::Slashes => self.after_slashes(byte, at, each),
+            Escape::Unicode { mut digits, count, at: from } if byte.is_ascii_hexdigit() => {
+                digits[count] = byte;
+                if count < 3 {
+                    self.state = Escape::Unicode { digits, count: count + 1, at: from };
+                } else {
+                    self.state = Escape::None;
+                    self.code_unit(number(&digits), at + 1, each);
+                }
+            }
+            Escape::Unicode { .. } => {
+                self.give_up(each);
+                self.push(byte, at, each);
+            }
+        }
+    }
+
+    /// The text ends: what looked like an escape is none.
+    pub(super) fn finish(&mut self, each: &mut impl FnMut(Unit)) {
+        self.give_up(each);
+        self.lone_surrogate(each);
+    }
+
+    fn after_slashes(&mut self, byte: u8, at: usize, each: &mut impl FnMut(Unit)) {
+        let end = at + 1;
+        let unit = match byte {
+            b'\\' => return,
+            b'u' => {
+                self.state = Escape::Unicode { digits: [0; 4], count: 0, at };
+                return;
+            }
+            b'n' => Unit { byte: b'\n', start: self.start, end },
+            b't' => Unit { byte: b'\t', start: self.start, end },
+            b'r' => Unit { byte: b'\r', start: self.start, end },
+            b'b' => Unit { byte: 8, start: self.start, end },
+            b'f' => Unit { byte: 12, start: self.start, end },
+            // No escape: the backslashes are passed over.
+            _ if byte.is_ascii_alphanumeric() || byte >= 0x80 => Unit { byte, start: at, end },
+            _ => Unit { byte, start: self.start, end },
+        };
+        self.state = Escape::None;
+        self.emit(unit, each);
+    }
+
+    fn code_unit(&mut self, code: u16, end: usize, each: &mut impl FnMut(Unit)) {
+        if (0xd800..0xdc00).contains(&code) {
+            self.lone_surrogate(each);
+            self.high = Some((code, self.start));
+            return;
+        }
+        let (high, start) = self.high.take().map_or((None, self.start), |(high, start)| (Some(high), start));
+        let units = high.into_iter().chain([code]);
+        // A backslash that is spelled as an escape is passed over like any other.
+        for c in
+            char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).filter(|c| *c != '\\')
+        {
+            let mut bytes = [0; 4];
+            c.encode_utf8(&mut bytes).bytes().for_each(|byte| each(Unit { byte, start, end }));
+        }
+    }
+
+    fn emit(&mut self, unit: Unit, each: &mut impl FnMut(Unit)) {
+        self.lone_surrogate(each);
+        each(unit);
+    }
+
+    fn lone_surrogate(&mut self, each: &mut impl FnMut(Unit)) {
+        if let Some((_, start)) = self.high.take() {
+            each(Unit { byte: 0xff, start, end: start + 1 });
+        }
+    }
+
+    fn give_up(&mut self, each: &mut impl FnMut(Unit)) {
+        if let Escape::Unicode { digits, count, at } = std::mem::take(&mut self.state) {
+            self.emit(Unit { byte: b'u', start: at, end: at + 1 }, each);
+            for (i, byte) in (at + 1..).zip(&digits[..count]) {
+                each(Unit { byte: *byte, start: i, end: i + 1 });
+            }
+        }
+    }
+}
+
+fn number(digits: &[u8]) -> u16 {
+    digits.iter().filter_map(|d| char::from(*d).to_digit(16)).fold(0, |n, d| n << 4 | d as u16)
+}
+
+/// Decodes percent-encoding.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Percent {
+    sign: Option<Unit>,
+    digit: Option<Unit>,
+}
+
+impl Percent {
+    pub(super) fn is_idle(&self) -> bool {
+        self.sign.is_none()
+    }
+
+    pub(super) fn open_from(&self) -> Option<usize> {
+        self.sign.map(|sign| sign.start)
+    }
+
+    pub(super) fn push(&mut self, unit: Unit, each: &mut impl FnMut(Unit)) {
+        match (self.sign, self.digit) {
+            (Some(_), None) if unit.byte.is_ascii_hexdigit() => self.digit = Some(unit),
+            (Some(sign), Some(digit)) if unit.byte.is_ascii_hexdigit() => {
+                *self = Self::default();
+                let byte = number(&[digit.byte, unit.byte]) as u8;
+                each(Unit { byte, start: sign.start, end: unit.end });
+            }
+            (Some(_), _) => {
+                self.finish(each);
+                self.push(unit, each);
+            }
+            (None, _) if unit.byte == b'%' => self.sign = Some(unit),
+            (None, _) => each(unit),
+        }
+    }
+
+    /// The text ends: what looked like an encoded byte is none.
+    pub(super) fn finish(&mut self, each: &mut impl FnMut(Unit)) {
+        let (sign, digit) = (self.sign.take(), self.digit.take());
+        sign.into_iter().chain(digit).for_each(each);
+    }
+}
+
+/// The byte by which a decoded byte is compared: in lower case, with the two base64 alphabets as one. Line breaks count for
+/// nothing, because base64, hex and PEM texts are wrapped.
+pub(super) fn fold(byte: u8) -> Option<u8> {
+    match byte {
+        b'\n' | b'\r' => None,
+        b'-' => Some(b'+'),
+        b'_' => Some(b'/'),
+        _ => Some(byte.to_ascii_lowercase()),
+    }
+}
+
+/// A whole text, decoded and folded.
+pub(super) fn folded(text: &[u8]) -> Vec<u8> {
+    let (mut unescape, mut percent, mut units) = (Unescape::default(), Percent::default(), Vec::new());
+    for (at, byte) in text.iter().enumerate() {
+        unescape.push(*byte, at, &mut |unit| units.push(unit));
+    }
+    unescape.finish(&mut |unit| units.push(unit));
+    let mut bytes = Vec::new();
+    for unit in units {
+        percent.push(unit, &mut |unit| bytes.extend(fold(unit.byte)));
+    }
+    percent.finish(&mut |unit| bytes.extend(fold(unit.byte)));
+    bytes
+}

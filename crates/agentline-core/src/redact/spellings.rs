@@ -1,0 +1,60 @@
+//! The words to look for so that a secret is found in every encoding.
+
+use super::decode::folded;
+
+/// Longer secrets are encoded up to here.
+const LONGEST_ENCODED: usize = 4 << 10;
+/// A line of a secret of several lines is a secret from this length on.
+const SHORTEST_LINE: usize = 16;
+/// What is left of a secret without its backslashes must be this long.
+const SHORTEST_FOLDED: usize = 6;
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// All words for one secret, folded.
+pub(super) fn spellings(secret: &str) -> Vec<Vec<u8>> {
+    let mut words = itself(secret);
+    let bytes = &secret.as_bytes()[..secret.len().min(LONGEST_ENCODED)];
+    words.extend((0..3).map(|before| folded(&base64_core(bytes, before))));
+    words.push(bytes.iter().flat_map(|byte| hex(*byte)).collect());
+    let lines = secret.split('\n').flat_map(|line| line.split("\\n")).map(str::trim);
+    let lines = lines.filter(|line| line.len() >= SHORTEST_LINE && line.len() < secret.trim().len());
+    words.extend(lines.filter(|line| !line.starts_with("-----")).flat_map(itself));
+    words.retain(|word| word.len() >= SHORTEST_FOLDED);
+    words
+}
+
+/// The secret itself. What follows a backslash in it can be read in two ways, and its own first letter can follow one.
+fn itself(secret: &str) -> Vec<Vec<u8>> {
+    let bare = secret.replace('\\', "");
+    [secret, &format!("\\{secret}"), &bare].map(|spelled| folded(spelled.as_bytes())).into()
+}
+
+fn hex(byte: u8) -> [u8; 2] {
+    [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)])
+}
+
+/// The letters of base64 that depend on nothing but these bytes when `before` other bytes stand in front of them.
+fn base64_core(bytes: &[u8], before: usize) -> Vec<u8> {
+    let padded: Vec<u8> = std::iter::repeat_n(0, before).chain(bytes.iter().copied()).collect();
+    let first = (before * 8).div_ceil(6);
+    let letter = |at: usize| {
+        let (byte, shift) = (at * 6 / 8, at * 6 % 8);
+        let pair = u16::from(padded[byte]) << 8 | u16::from(padded.get(byte + 1).copied().unwrap_or(0));
+        BASE64[usize::from(pair >> (10 - shift) & 63)]
+    };
+    (first..padded.len() * 8 / 6).map(letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_has_three_alignments() {
+        let core = |before| String::from_utf8(base64_core(b"hunter2!", before)).unwrap();
+        // `base64` of the secret alone, of `:` and it, and of `u:` and it, without what depends on the neighbours.
+        assert!("aHVudGVyMiE=".starts_with(&core(0)) && core(0).len() == 10);
+        assert!("Omh1bnRlcjIh"[2..].starts_with(&core(1)) && core(1).len() == 10);
+        assert!("dTpodW50ZXIyIQ=="[3..].starts_with(&core(2)) && core(2).len() == 10);
+    }
+}

@@ -1,0 +1,243 @@
+//! Every spelling of a secret is found, ordinary text stays, and the time grows with the length of the text alone.
+
+use super::StreamRedactor;
+use crate::{MARK, Veil};
+use proptest::prelude::*;
+
+const KEY: &str = "AIzaSyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY";
+
+fn base64(bytes: &[u8], alphabet: &[u8; 64], padding: bool) -> String {
+    let mut out = String::new();
+    for chunk in bytes.chunks(3) {
+        let bits = chunk.iter().fold(0u32, |n, b| n << 8 | u32::from(*b)) << (8 * (3 - chunk.len()));
+        for i in 0..=chunk.len() {
+            out.push(char::from(alphabet[(bits >> (18 - 6 * i) & 63) as usize]));
+        }
+        if padding {
+            out.push_str(&"=".repeat(3 - chunk.len()));
+        }
+    }
+    out
+}
+
+const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Longest run of letters that both have.
+fn common(a: &str, b: &str) -> usize {
+    (0..a.len())
+        .flat_map(|i| (i + 1..=a.len()).map(move |j| (i, j)))
+        .filter_map(|(i, j)| a.get(i..j))
+        .filter(|part| b.contains(part))
+        .map(str::len)
+        .max()
+        .unwrap_or(0)
+}
+
+#[test]
+fn every_encoding_of_a_known_secret_is_hidden() {
+    let veil = Veil::new([KEY]);
+    let hex: String = KEY.bytes().map(|b| format!("{b:02x}")).collect();
+    let percent: String = KEY.bytes().map(|b| format!("%{b:02X}")).collect();
+    let mut spelled = vec![
+        KEY.to_owned(),
+        KEY.to_uppercase(),
+        KEY.to_lowercase(),
+        hex.to_uppercase(),
+        hex,
+        percent.to_lowercase(),
+        percent,
+        KEY.replace('-', "%2D"),
+        KEY.replace('-', "\\u002d"),
+    ];
+    for prefix in ["", "u", "us", "user:", "api_key=", "Authorization: Bearer "] {
+        for suffix in ["", "\n", ":x", " and more text"] {
+            let whole = format!("{prefix}{KEY}{suffix}");
+            for alphabet in [STANDARD, URL_SAFE] {
+                for padding in [true, false] {
+                    spelled.push(base64(whole.as_bytes(), alphabet, padding));
+                }
+            }
+        }
+    }
+    for text in spelled {
+        for text in [text.clone(), format!("x {text} y"), serde_json::to_string(&text).unwrap()] {
+            let hidden = veil.text(&text).into_owned();
+            assert!(
+                hidden.contains(MARK) && hidden.replace(MARK, "").len() + 38 <= text.len(),
+                "{text} -> {hidden}"
+            );
+        }
+    }
+    // Nothing but the neighbours is left.
+    let pair = base64(format!("user:{KEY}").as_bytes(), STANDARD, true);
+    let hidden = veil.text(&pair).into_owned();
+    assert!(hidden.replace(MARK, "").len() <= 9, "{hidden}");
+}
+
+#[test]
+fn wrapped_base64_and_lines_of_a_pem_file_are_hidden() {
+    let lines: Vec<String> =
+        (0..6).map(|i| base64(&[i * 40 + 3, 77, 200, 9 + i].repeat(12), STANDARD, false)).collect();
+    let pem = format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", lines.join("\n"));
+    for secret in [pem.clone(), pem.replace('\n', "\\n")] {
+        let veil = Veil::new([&secret]);
+        for line in &lines {
+            assert_eq!(veil.text(&format!("+ {line} +")), "+ [redacted] +");
+        }
+        assert_eq!(veil.text("-----END PRIVATE KEY-----"), "-----END PRIVATE KEY-----");
+    }
+    let wrapped: Vec<String> = base64(pem.as_bytes(), STANDARD, true)
+        .as_bytes()
+        .chunks(76)
+        .map(|line| String::from_utf8_lossy(line).into_owned())
+        .collect();
+    let hidden = Veil::new([&pem]).text(&wrapped.join("\n")).into_owned();
+    assert!(hidden.replace(MARK, "").len() < 4, "{hidden}");
+}
+
+#[test]
+fn well_known_shapes_are_hidden_though_nobody_knows_them() {
+    let veil = Veil::default();
+    let random = "R4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0m";
+    let pem_body = format!("{random}\n").repeat(3);
+    let keys = [
+        format!("ghp_{}", &random[..36]),
+        format!("gho_{}", &random[..36]),
+        format!("ghs_{}", &random[..36]),
+        format!("ghu_{}", &random[..36]),
+        format!("github_pat_{}_{}", &random[..22], &random[..59]),
+        format!("glpat-{}", &random[..20]),
+        "AKIAIOSFODNN7EXAMPLE".to_owned(),
+        "ASIAIOSFODNN7EXAMPLE".to_owned(),
+        format!("sk-ant-api03-{random}-{random}AA"),
+        "sk-ant-ab0123456789cdef0123".to_owned(),
+        format!("sk-proj-{random}"),
+        format!("sk-{}", &random[..48]),
+        KEY.to_owned(),
+        "xoxb-123456789012-123456789012-abcdefabcdef".to_owned(),
+        "xoxp-123456789012-123456789012-abcdefabcdef".to_owned(),
+        format!("ya29.{random}"),
+        format!("npm_{}", &random[..36]),
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dBjftJeZ4CVP-mB92K27uhbUJU1p1r".to_owned(),
+        format!("-----BEGIN RSA PRIVATE KEY-----\n{pem_body}-----END RSA PRIVATE KEY-----"),
+        format!(
+            "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,AB\n\n{pem_body}-----END EC PRIVATE KEY-----"
+        ),
+    ];
+    for key in &keys {
+        assert_eq!(veil.text(key), MARK, "{key}");
+        for (before, after) in [("use ", " now"), ("\"", "\""), ("key=", "&x=1"), ("a\n", "\nb"), ("(", ").")]
+        {
+            let text = format!("{before}{key}{after}");
+            assert_eq!(veil.text(&text), format!("{before}{MARK}{after}"), "{text}");
+            let quoted = serde_json::to_string(&serde_json::to_string(&text).unwrap()).unwrap();
+            assert!(!veil.text(&quoted).contains(&random[..8]), "{quoted}");
+        }
+    }
+    let quoted = serde_json::to_string(&format!("x\n{}\n", keys[0])).unwrap();
+    assert_eq!(veil.text(&quoted), "\"x[redacted]\\n\"".replace("x[", "x\\n["));
+}
+
+#[test]
+fn ordinary_text_has_no_such_shape() {
+    let text = "risk-free desk-top sk-learn sk-loading-indicator-with-a-very-long-class-name-and-more AKIA ASIAN \
+        ghp_short github_pat_ npm_config_cache npm_package_version eyJ.eyJ.x AIza xoxb-token \
+        3f786850e387550fdab836ed7e6dc881de23001b gemini-2.5-pro claude-sonnet-4-5-20250929 \
+        -----BEGIN PRIVATE KEY-----\n...\n-----END PRIVATE KEY----- and -----BEGIN CERTIFICATE-----\nMIIB\n \
+        -----BEGIN PRIVATE KEY----- is how a file begins that holds a private key and nothing else but that one key \
+        sk-ant-your-key-goes-here-please /AKIAdataAKIAdata11 ya29. AKIAIOSFODNN7EXAMPLEmore";
+    assert_eq!(Veil::default().text(text), text);
+    assert_eq!(Veil::default().text(&text.replace('\n', "\\n")), text.replace('\n', "\\n"));
+}
+
+#[test]
+fn what_a_tool_call_interrupts_is_hidden_on_both_sides() {
+    for key in [KEY, "hunter2-hunter2", "sk-ant-ab0123456789cdef0123"] {
+        let veil = Veil::new([KEY, "hunter2-hunter2"]);
+        for cut in 1..key.len() {
+            let mut stream = StreamRedactor::default();
+            let mut shown =
+                stream.push(veil.patterns(), format!("it is {}", &key[..cut])).unwrap_or_default();
+            shown.extend(stream.interrupt(veil.patterns()));
+            shown.push('|');
+            shown.extend(stream.push(veil.patterns(), format!("{} and Done.", &key[cut..])));
+            shown.extend(stream.finish(veil.patterns()));
+            assert!(common(key, &shown.replace(MARK, "")) <= 7, "{cut}: {shown}");
+            assert!(shown.starts_with("it is ") && shown.ends_with(" and Done."), "{cut}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn a_word_after_a_tool_call_stays() {
+    let veil = Veil::new(["test-key-of-ours"]);
+    let mut stream = StreamRedactor::default();
+    let mut shown = String::new();
+    for piece in ["I run the tes", "Done", " with ghp_R4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0m", "Done. "] {
+        shown.extend(stream.push(veil.patterns(), piece.to_owned()));
+        shown.extend(stream.interrupt(veil.patterns()));
+        shown.push('|');
+    }
+    assert_eq!(shown, "I run the tes|Done| with [redacted]|Done. |");
+}
+
+#[test]
+fn secrets_that_change_on_the_way_are_looked_for_in_what_is_held() {
+    let (one, two) = (Veil::new(["first-secret"]), Veil::new(["first-secret", "first-one-more"]));
+    let mut stream = StreamRedactor::default();
+    let mut shown = stream.push(one.patterns(), "a first-".into()).unwrap_or_default();
+    shown.extend(stream.push(two.patterns(), "one-more b".into()));
+    shown.extend(stream.finish(two.patterns()));
+    assert_eq!(shown, "a [redacted] b");
+}
+
+#[test]
+fn characters_are_never_cut() {
+    // A secret whose decoded spelling begins and ends inside a character.
+    let veil = Veil::new(["%A9password%C3", "größte-Größe", "pass-😀-word"]);
+    for text in
+        ["é©password", "\u{a9}passwordÃ", "éééé©", "größte-Größe", "pass-\\ud83d\\ude00-word", "pass-😀-word"]
+    {
+        let _ = veil.text(text);
+        let mut stream = StreamRedactor::default();
+        for piece in text.chars() {
+            let _ = stream.push(veil.patterns(), piece.to_string());
+        }
+        let _ = stream.finish(veil.patterns());
+    }
+    assert_eq!(veil.text("x pass-\\ud83d\\ude00-word y"), "x [redacted] y");
+    assert_eq!(veil.text("x pass-😀-word y"), "x [redacted] y");
+    assert_eq!(veil.text("x gr%C3%B6%c3%9fte-Gr\\u00f6\\\\u00dfe y"), "x [redacted] y");
+}
+
+proptest! {
+    #[test]
+    fn pieces_show_what_the_whole_shows(
+        parts in proptest::collection::vec(
+            prop_oneof![
+                Just(KEY.to_owned()), Just("ghp_R4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0m".to_owned()),
+                Just("\\".to_owned()), Just("%".to_owned()), Just("\\u0041".to_owned()), Just("AIzaSy".to_owned()),
+                Just("sk-".to_owned()), Just("eyJ".to_owned()), Just("-----BEGIN ".to_owned()), "[ -~\n]{0,6}", "\\PC{0,3}",
+            ],
+            0..12,
+        ),
+        cuts in proptest::collection::vec(0usize..300, 0..12),
+    ) {
+        let text = parts.concat();
+        let veil = Veil::new([KEY]);
+        let mut cuts: Vec<usize> = cuts.into_iter().filter(|cut| *cut < text.len() && text.is_char_boundary(*cut)).collect();
+        cuts.sort_unstable();
+        cuts.push(text.len());
+        let (mut stream, mut shown, mut from) = (StreamRedactor::default(), String::new(), 0);
+        for cut in cuts {
+            shown.extend(stream.push(veil.patterns(), text[from..cut].to_owned()));
+            from = cut;
+        }
+        shown.extend(stream.finish(veil.patterns()));
+        let whole = veil.text(&text).into_owned();
+        // At its end a stream hides more: most of a secret that is not complete.
+        let same = shown == whole || shown.strip_suffix(MARK).is_some_and(|shown| whole.starts_with(shown));
+        prop_assert!(same, "{:?}: {:?} or {:?}", text, shown, whole);
+    }
+}
