@@ -140,6 +140,12 @@ pub trait Agent: Sync + Send {
         Vec::new()
     }
 
+    /// Secrets in the agent's own files of a user with this home and environment: keys, tokens, passwords of tool servers.
+    fn stored_secrets(&self, env: &BTreeMap<String, String>, home: &Path, look: &dyn Look) -> Vec<String> {
+        let _ = (env, home, look);
+        Vec::new()
+    }
+
     /// Where it keeps the sessions of a user with this home and environment.
     fn session_roots(
         &self,

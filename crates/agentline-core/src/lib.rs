@@ -96,6 +96,7 @@ pub use price::{Charge, LongPrice, Price, PriceSource, PriceTable};
 pub use problem::{Problem, Problems, nearest};
 pub use promptfoo::promptfoo_view;
 pub use raw_json::RawJson;
+pub use redact::SessionRedactor;
 pub use request::{
     Limits, McpServer, ModelValidation, PermissionMode, RunRequest, Sandbox, SystemMode, Trust,
 };

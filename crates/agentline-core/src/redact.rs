@@ -6,10 +6,12 @@
 
 mod automaton;
 mod decode;
+mod session;
 mod shapes;
 mod spellings;
 mod stream;
 
+pub use session::SessionRedactor;
 pub(crate) use stream::StreamRedactor;
 
 use automaton::{Automaton, ROOT};

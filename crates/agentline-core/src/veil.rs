@@ -5,7 +5,7 @@ use crate::{
     redact::{Patterns, whole_characters},
 };
 use serde_json::value::RawValue;
-use std::{borrow::Cow, fmt, ops::Range};
+use std::{borrow::Cow, fmt, ops::Range, sync::Arc};
 
 /// What stands in the place of a secret.
 pub const MARK: &str = "[redacted]";
@@ -18,7 +18,7 @@ pub(crate) const TELLING_PART: usize = 4;
 #[derive(Clone)]
 pub struct Veil {
     patterns: Patterns,
-    known: usize,
+    values: Arc<Vec<String>>,
 }
 
 impl Default for Veil {
@@ -30,7 +30,7 @@ impl Default for Veil {
 impl fmt::Debug for Veil {
     /// Not even in a log does it show what it hides.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Veil").field("secrets", &self.known).finish()
+        f.debug_struct("Veil").field("secrets", &self.values.len()).finish()
     }
 }
 
@@ -39,14 +39,20 @@ impl Veil {
     #[must_use]
     pub fn new<S: AsRef<str>>(secrets: impl IntoIterator<Item = S>) -> Self {
         let secrets = secrets.into_iter().filter(|s| s.as_ref().chars().nth(SHORTEST_SECRET - 1).is_some());
-        let secrets: Vec<S> = secrets.collect();
-        Self { patterns: Patterns::new(secrets.iter().map(AsRef::as_ref)), known: secrets.len() }
+        let values: Vec<String> = secrets.map(|secret| secret.as_ref().to_owned()).collect();
+        Self { patterns: Patterns::new(values.iter().map(String::as_str)), values: Arc::new(values) }
+    }
+
+    /// Hides these values too.
+    #[must_use]
+    pub fn and<S: AsRef<str>>(&self, more: &[S]) -> Self {
+        Self::new(self.values.iter().map(String::as_str).chain(more.iter().map(AsRef::as_ref)))
     }
 
     /// Whether no value is known that is to be hidden; well-known shapes are hidden all the same.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.known == 0
+        self.values.is_empty()
     }
 
     /// What is looked for.
@@ -60,7 +66,7 @@ impl Veil {
         replace(text, self.patterns.find(text))
     }
 
-    fn own(&self, text: &mut String) {
+    pub(crate) fn own(&self, text: &mut String) {
         if let Cow::Owned(hidden) = self.text(text) {
             *text = hidden;
         }
@@ -80,7 +86,7 @@ impl Veil {
         }
     }
 
-    fn own_some(&self, text: &mut Option<String>) {
+    pub(crate) fn own_some(&self, text: &mut Option<String>) {
         if let Some(text) = text {
             self.own(text);
         }
@@ -95,7 +101,7 @@ impl Veil {
         }
     }
 
-    fn raw_some(&self, raw: &mut Option<Box<RawValue>>) {
+    pub(crate) fn raw_some(&self, raw: &mut Option<Box<RawValue>>) {
         if let Some(raw) = raw {
             self.raw(raw);
         }
@@ -195,7 +201,7 @@ impl Veil {
 }
 
 /// The text with a mark in each of these places.
-fn replace(text: &str, places: Vec<Range<usize>>) -> Cow<'_, str> {
+pub(crate) fn replace(text: &str, places: Vec<Range<usize>>) -> Cow<'_, str> {
     if places.is_empty() {
         return Cow::Borrowed(text);
     }

@@ -218,10 +218,10 @@ pub(crate) async fn drive(live: Live) {
     while let Ok(late) = boarding.try_recv() {
         refuse(late, gone.get());
     }
-    let Drive { process, tape, held, litter, temp, watch: _watch, .. } = drive;
+    let Drive { process, tape, held, litter, temp, watch: _watch, mut connection, .. } = drive;
     // The tree dies before anything else is cleared away, and before anybody hears of the end.
     drop(process);
-    let taped = tape.is_none_or(|mut t| t.finish());
+    let taped = tape.is_none_or(|mut t| t.finish(&connection.take_learned_secrets()));
     prepare::bring_back(&copy_back);
     for (seat, _) in &held {
         clear_away(seat);

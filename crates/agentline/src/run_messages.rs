@@ -88,12 +88,16 @@ impl Completer {
     fn saved(&self, transcript: &Transcript, outcome: &Outcome) -> Result<Vec<Message<'static>>, String> {
         let veil = self.veil.as_ref().ok_or("its secrets are known to another process alone")?;
         let id = outcome.session_id.as_deref().ok_or("the agent named no session")?;
-        let store = self.agentline.sessions().no_index();
+        let store = self.agentline.sessions().unredacted().no_index();
         let found = store
             .find_of(id, Path::new(&outcome.cwd), &Filter::new().agent(&*outcome.agent))
             .map_err(|_| format!("the agent has saved no session `{id}`"))?;
-        let session = store.load(&found).map_err(|error| error.to_string())?;
-        let mut messages = self.of_run(&session);
+        let mut session = store.load(&found).map_err(|error| error.to_string())?;
+        let of_run = self.of_run(&session);
+        veil.session(&mut session);
+        let told = of_run.into_iter().map(|at| &session.entries[at]);
+        let messages = told.flat_map(|entry| claude_messages(&session.info, entry)).map(Message::into_owned);
+        let mut messages: Vec<Message<'static>> = messages.collect();
         if let Some(call) = calls(transcript.messages()).difference(&calls(&messages)).next() {
             return Err(format!("the session does not hold the call `{call}`"));
         }
@@ -111,14 +115,15 @@ impl Completer {
 
     /// What came after the prompt, later prompts left out. An agent may give all that went before a new time when it goes on
     /// with a session, so times count only where the prompt is not found.
-    fn of_run(&self, session: &SavedSession) -> Vec<Message<'static>> {
+    fn of_run(&self, session: &SavedSession) -> Vec<usize> {
         let is_ours = |entry: &Entry| entry.is_prompt() && entry.text().contains(&self.prompt);
-        let told: Vec<&Entry> = match session.entries.iter().rposition(is_ours) {
-            Some(prompt) => session.entries[prompt..].iter().collect(),
-            None => session.entries.iter().filter(|entry| entry.timestamp >= Some(self.began)).collect(),
+        let prompt = session.entries.iter().rposition(is_ours);
+        let is_told = |at: usize, entry: &Entry| {
+            let in_time = prompt.map_or(entry.timestamp >= Some(self.began), |prompt| at >= prompt);
+            in_time && !entry.context && entry.role != Role::User
         };
-        let told = told.into_iter().filter(|entry| !entry.context && entry.role != Role::User);
-        told.flat_map(|entry| claude_messages(&session.info, entry)).map(Message::into_owned).collect()
+        let entries = session.entries.iter().enumerate();
+        entries.filter(|(at, entry)| is_told(*at, entry)).map(|(at, _)| at).collect()
     }
 }
 

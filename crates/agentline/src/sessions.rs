@@ -25,8 +25,8 @@ pub use search::{Case, Hit, HitPlace, Query, SearchResult};
 pub use usage::{UsageBy, UsageRow};
 pub use watch::{Change, Watch};
 
-use crate::Agentline;
-use agentline_core::{Agent, PriceTable};
+use crate::{Agentline, look::DiskLook};
+use agentline_core::{Agent, PriceTable, Secrets, Veil};
 use std::{
     collections::BTreeMap,
     fmt,
@@ -46,6 +46,7 @@ pub struct Store {
     index: Option<PathBuf>,
     threads: usize,
     east_of_utc: i32,
+    veil: Option<Veil>,
 }
 
 impl Store {
@@ -67,6 +68,7 @@ impl Store {
             index: None,
             threads,
             east_of_utc: 0,
+            veil: None,
         }
     }
 
@@ -88,6 +90,20 @@ impl Store {
     #[must_use]
     pub fn no_index(mut self) -> Self {
         self.index = None;
+        self
+    }
+
+    /// Redacts these secrets, and keys of well-known shapes, in everything that is read. A search does not find them.
+    #[must_use]
+    pub fn redact(mut self, veil: Veil) -> Self {
+        self.veil = Some(veil);
+        self
+    }
+
+    /// Shows what the agents saved as it is.
+    #[must_use]
+    pub fn unredacted(mut self) -> Self {
+        self.veil = None;
         self
     }
 
@@ -118,13 +134,26 @@ impl fmt::Debug for Store {
 }
 
 impl Agentline {
-    /// The sessions that this user's agents have saved, with the index in our cache folder.
+    /// Knows the secrets of this user: those in the caller's environment and in the agents' own files.
+    #[must_use]
+    pub fn redactor(&self) -> Veil {
+        let (here, agents) = (self.here(), self.inner().roster.all());
+        let stored =
+            agents.into_iter().flat_map(|agent| agent.stored_secrets(&here.env, &here.home, &DiskLook));
+        let mut secrets = Secrets::default();
+        secrets.add_variables(&here.env);
+        stored.for_each(|secret| secrets.add(&secret));
+        Veil::new(secrets.into_vec())
+    }
+
+    /// The sessions that this user's agents have saved, with the index in our cache folder. Secrets are redacted.
     #[must_use]
     pub fn sessions(&self) -> Store {
         let inner = self.inner();
         Store::new(inner.roster.all(), inner.here.env.clone(), inner.here.home.clone())
             .prices(PriceTable::clone(&inner.prices))
             .index(&inner.here.cache)
+            .redact(self.redactor())
     }
 }
 

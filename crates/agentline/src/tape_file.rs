@@ -4,8 +4,8 @@ use crate::private_dir;
 use agentline_core::{Input, LineVeil, Millis, TapeHeader, Veil, tape_frame, tape_line};
 use std::{
     fs::File,
-    io::{self, BufWriter, Write},
-    path::Path,
+    io::{self, BufRead, BufReader, BufWriter, Write},
+    path::{Path, PathBuf},
 };
 
 /// A tape that is being recorded. Secrets are hidden on it.
@@ -13,12 +13,13 @@ pub(crate) struct TapeFile {
     out: BufWriter<File>,
     veil: LineVeil,
     failed: bool,
+    path: PathBuf,
 }
 
 impl TapeFile {
     pub(crate) fn create(path: &Path, header: &TapeHeader, veil: Veil) -> io::Result<Self> {
         let out = BufWriter::with_capacity(64 << 10, private_dir::create_file(path)?);
-        let mut tape = Self { out, veil: LineVeil::new(veil), failed: false };
+        let mut tape = Self { out, veil: LineVeil::new(veil), failed: false, path: path.to_owned() };
         tape.line(&header.line());
         tape.out.flush()?;
         Ok(tape)
@@ -39,11 +40,15 @@ impl TapeFile {
         self.line(&tape_frame(at, frame));
     }
 
-    /// Puts everything on the disk; false when something could not be written.
-    pub(crate) fn finish(&mut self) -> bool {
+    /// Puts everything on the disk; false when something could not be written. Keys that were recognised only when several
+    /// lines were joined (`learned`) are taken out of the lines that hold their pieces.
+    pub(crate) fn finish(&mut self, learned: &[String]) -> bool {
         let (out, failed) = (&mut self.out, &mut self.failed);
         self.veil.finish(|line| *failed |= writeln!(out, "{line}").is_err());
         self.failed |= self.out.flush().is_err();
+        if !learned.is_empty() {
+            self.failed |= redact_again(&self.path, learned).is_err();
+        }
         !self.failed
     }
 
@@ -51,4 +56,27 @@ impl TapeFile {
         let (out, failed) = (&mut self.out, &mut self.failed);
         self.veil.push(line, |line| *failed |= writeln!(out, "{line}").is_err());
     }
+}
+
+/// Writes a tape again without these secrets. What is no file, such as a pipe, has been read already.
+fn redact_again(path: &Path, secrets: &[String]) -> io::Result<()> {
+    let path = path.canonicalize()?;
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::other("the tape is no file that could be written again"));
+    }
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    let mut out = BufWriter::new(tempfile::NamedTempFile::new_in(folder)?);
+    let (mut veil, mut written) = (LineVeil::new(Veil::new(secrets)), Ok(()));
+    let mut write = |line: &str| {
+        if written.is_ok() {
+            written = writeln!(out, "{line}");
+        }
+    };
+    for line in BufReader::new(File::open(&path)?).lines() {
+        veil.push(&line?, &mut write);
+    }
+    veil.finish(&mut write);
+    written?;
+    out.into_inner().map_err(io::IntoInnerError::into_error)?.persist(&path)?;
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! `agentline config`: the settings that are in force, and what is wrong with them.
 
 use crate::{args::ReportOutput, exit, setup::Setup, stop::Stop, ui::Ui};
+use agentline::Veil;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::{io::Write, path::PathBuf};
@@ -37,11 +38,14 @@ pub(crate) fn run(ui: &mut Ui, args: &ConfigArgs) -> Result<u8, Stop> {
 }
 
 fn show(ui: &mut Ui, args: &Where) -> Result<u8, Stop> {
-    let config = Setup::read(args.cwd.as_deref(), None)?.config()?;
+    let setup = Setup::read(args.cwd.as_deref(), None)?;
+    let config = setup.config()?;
+    let redactor = setup.equip(&config).0.redactor();
     for notice in &config.notices {
         ui.warn(&notice.message);
     }
-    let rows = config.show();
+    let mut rows = config.show();
+    rows.iter_mut().for_each(|row| redact(&redactor, &mut row.value));
     if args.output == ReportOutput::Json {
         writeln!(ui.out(), "{}", serde_json::to_string(&rows).unwrap_or_default())?;
         return Ok(exit::DONE);
@@ -54,6 +58,16 @@ fn show(ui: &mut Ui, args: &Where) -> Result<u8, Stop> {
         writeln!(ui.out(), "{:<width$}  {value:<value_width$}  {}", row.key, row.source)?;
     }
     Ok(exit::DONE)
+}
+
+/// A key can stand in a value whose name does not tell that it is one.
+fn redact(redactor: &Veil, value: &mut Value) {
+    match value {
+        Value::String(text) => *text = redactor.text(text).into_owned(),
+        Value::Array(values) => values.iter_mut().for_each(|value| redact(redactor, value)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| redact(redactor, value)),
+        _ => {}
+    }
 }
 
 fn shown(value: &Value) -> String {

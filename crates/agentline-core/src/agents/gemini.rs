@@ -175,6 +175,10 @@ impl Agent for Gemini {
         store::empty_duplicates(folder, look)
     }
 
+    fn stored_secrets(&self, env: &BTreeMap<String, String>, home: &Path, look: &dyn Look) -> Vec<String> {
+        environment::stored_secrets(env, home, look)
+    }
+
     fn session_roots(
         &self,
         env: &BTreeMap<String, String>,

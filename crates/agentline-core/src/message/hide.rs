@@ -77,7 +77,7 @@ impl Veil {
         }
     }
 
-    fn record(&self, record: &mut RawJson) {
+    pub(crate) fn record(&self, record: &mut RawJson) {
         if let Cow::Owned(hidden) = self.text(record.as_str()) {
             let readable = serde_json::from_str::<&RawValue>(&hidden).is_ok();
             *record = RawJson::new(if readable { hidden } else { "null".to_owned() });

@@ -48,6 +48,12 @@ impl Store {
         all.sort_by(|a, b| {
             newest(&a.info).cmp(&newest(&b.info)).reverse().then_with(|| a.info.id.cmp(&b.info.id))
         });
+        if let Some(veil) = &self.veil {
+            for summary in &mut all {
+                veil.session_info(&mut summary.info);
+                summary.title = summary.title.take().map(|title| veil.text(&title).into_owned());
+            }
+        }
         Ok(all)
     }
 }

@@ -24,6 +24,9 @@ impl Store {
     pub fn load(&self, found: &Found) -> Result<SavedSession, Error> {
         let mut session = read_all(found.agent, &found.parts, &Databases::default())?;
         found.complete(&mut session.info);
+        if let Some(veil) = &self.veil {
+            veil.session(&mut session);
+        }
         Ok(session)
     }
 

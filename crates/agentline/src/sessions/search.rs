@@ -17,7 +17,7 @@ use super::{
     sqlite::Database,
 };
 use crate::{Error, regular_file::open_regular};
-use agentline_core::{Agent, Millis, Problem, Problems, ProjectRef, Role, SavedSession, SessionInfo};
+use agentline_core::{Agent, Millis, Problem, Problems, ProjectRef, Role, SavedSession, SessionInfo, Veil};
 use needle::Needle;
 use serde::Serialize;
 use std::{
@@ -181,7 +181,8 @@ impl Store {
         let files = works_of(files).into_iter().map(Item::Files);
         // A database is one piece of work, and the longest.
         let items: Vec<Item> = databases.into_iter().map(Item::Database).chain(files).collect();
-        let search = Search { needle, query, wanted, digests, titles: self.titles(&agents) };
+        let veil = self.veil.as_ref();
+        let search = Search { veil, needle, query, wanted, digests, titles: self.titles(&agents) };
         let found = in_parallel(self.threads, &items, |item| match item {
             Item::Files(candidates) => search.in_files(candidates).into_iter().collect(),
             Item::Database((agent, path)) => search.in_database(*agent, path),
@@ -246,6 +247,7 @@ fn works_of(files: Vec<Candidate>) -> Vec<Vec<Candidate>> {
 
 /// A search that goes on.
 struct Search<'a> {
+    veil: Option<&'a Veil>,
     needle: Needle,
     query: &'a Query,
     wanted: Option<Wanted>,
@@ -271,7 +273,7 @@ impl Search<'_> {
         let mut session = read_all(candidate.agent, &parts, &Databases::default()).ok()?;
         candidate.complete(&mut session.info);
         session.info.title = title.cloned().or_else(|| session.info.title.take());
-        self.in_session(&session, candidate.place.clone(), candidate.project.as_ref())
+        self.in_session(session, candidate.place.clone(), candidate.project.as_ref())
     }
 
     /// The title that an agent keeps apart from the session.
@@ -287,17 +289,22 @@ impl Search<'_> {
             let mut session = database.load(&id).ok()??;
             agent.card().id.clone_into(&mut session.info.agent);
             let place = Place::Row { database: path.to_owned(), session: id };
-            self.in_session(&session, place, None)
+            self.in_session(session, place, None)
         };
         ids.into_iter().filter_map(in_one).collect()
     }
 
     fn in_session(
         &self,
-        session: &SavedSession,
+        mut session: SavedSession,
         place: Place,
         project: Option<&ProjectRef>,
     ) -> Option<SearchResult> {
+        // What is redacted is not found either: a search must not tell how a key begins.
+        if let Some(veil) = self.veil {
+            veil.session(&mut session);
+        }
+        let session = &session;
         let (info, filter) = (&session.info, &self.query.filter);
         let told = info.project.as_ref().map(|path| ProjectRef::Path(PathBuf::from(path)));
         let mut projects = told.as_ref().into_iter().chain(project);

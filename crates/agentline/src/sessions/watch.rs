@@ -10,7 +10,7 @@ use super::{
     scan::Candidate,
 };
 use crate::Error;
-use agentline_core::{Entry, Part, SavedSession, SessionInfo, Tokens};
+use agentline_core::{Entry, Part, SavedSession, SessionInfo, SessionRedactor, Tokens};
 use followed::Followed;
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -59,6 +59,7 @@ pub struct Watch {
     info: SessionInfo,
     /// The entries as they were last told: their ids, and what they were.
     told: Vec<(String, u64)>,
+    redactor: Option<SessionRedactor>,
 }
 
 impl std::fmt::Debug for Watch {
@@ -82,7 +83,16 @@ impl Store {
             looked: Instant::now(),
             info: SessionInfo::default(),
             told: Vec::new(),
+            redactor: self.veil.clone().map(SessionRedactor::new),
         })
+    }
+}
+
+fn redact(redactor: &mut SessionRedactor, change: &mut Change) {
+    match change {
+        Change::Added { at, entry } | Change::Grown { at, entry } => redactor.entry(*at, entry),
+        Change::Told(info) => redactor.info(info),
+        Change::Cut { .. } => {}
     }
 }
 
@@ -106,6 +116,9 @@ impl Watch {
             let session = self.session();
             let info = session.info.clone();
             tell(&session, info, &self.found, (&mut self.info, &mut self.told), &mut changes);
+        }
+        if let Some(redactor) = &mut self.redactor {
+            changes.iter_mut().for_each(|change| redact(redactor, change));
         }
         changes
     }

@@ -1,7 +1,7 @@
 //! The environment of a run of Gemini CLI, and the secrets that it and the request hold.
 
 use super::{CARD, settings::expand_home, user::User};
-use crate::{Divided, Ground, Launch, Plan, Sandbox, Secrets, Trust, divide_environment, looks_secret};
+use crate::{Divided, Ground, Launch, Look, Plan, Sandbox, Secrets, Trust, divide_environment, looks_secret};
 use serde_json::Value;
 use std::{collections::BTreeMap, path::Path};
 
@@ -85,7 +85,25 @@ pub(super) fn secrets(
     }
     secrets.add_servers(request.mcp_servers.values().chain(launch.servers.values()));
     // The user's own servers have secrets too; they are in the settings of the run by now.
-    let settings: Value = serde_json::from_slice(settings).unwrap_or_default();
+    add_settings(&mut secrets, &serde_json::from_slice(settings).unwrap_or_default());
+    add_sign_in(&mut secrets, user);
+    secrets.into_vec()
+}
+
+/// Secrets in the CLI's files of a user, whatever is run.
+pub(super) fn stored_secrets(env: &BTreeMap<String, String>, home: &Path, look: &dyn Look) -> Vec<String> {
+    let user = User::new(home, env, home, look);
+    let mut secrets = Secrets::default();
+    for (name, variable) in user.env_files(true) {
+        secrets.add_variables([(&name, &variable.value)]);
+    }
+    let settings = user.text("settings.json").and_then(|text| serde_json::from_str(&text).ok());
+    add_settings(&mut secrets, &settings.unwrap_or_default());
+    add_sign_in(&mut secrets, &user);
+    secrets.into_vec()
+}
+
+fn add_settings(secrets: &mut Secrets, settings: &Value) {
     for server in settings.get("mcpServers").and_then(Value::as_object).into_iter().flat_map(|s| s.values()) {
         for (name, value) in strings(server.get("env")) {
             if looks_secret(name) {
@@ -100,9 +118,11 @@ pub(super) fn secrets(
             .filter_map(|k| server.get(k)?.as_str())
             .for_each(|url| secrets.add_url(url));
     }
+}
+
+fn add_sign_in(secrets: &mut Secrets, user: &User<'_>) {
     let stored = user.text("oauth_creds.json").and_then(|t| serde_json::from_str::<Value>(&t).ok());
     strings(stored.as_ref()).filter(|(k, _)| STORED_SECRETS.contains(k)).for_each(|(_, v)| secrets.add(v));
-    secrets.into_vec()
 }
 
 fn strings(object: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
