@@ -11,6 +11,10 @@ use std::{collections::VecDeque, ops::Range};
 
 /// Lines are held back no longer than this, and no more beginnings are watched than this.
 const MOST_HELD: usize = 256;
+/// Of beginnings that are alike, so many are watched: an agent tells the same text on several channels.
+const MOST_ALIKE: usize = 8;
+/// Quotation marks with more backslashes are not told apart.
+const DEEPEST: usize = 32;
 
 /// Hides secrets in a stream of lines.
 #[derive(Debug, Default)]
@@ -34,6 +38,8 @@ struct Held {
 struct Begun {
     /// How far it was seen.
     state: u32,
+    /// Where it was seen last.
+    field: Field,
     /// Where they stand: the number of the line and the place in it.
     places: Vec<(usize, Range<usize>)>,
 }
@@ -84,9 +90,9 @@ impl LineVeil {
         }
         let Some(text) = self.held.back().map(|h| h.text.clone()) else { return };
         let (mut more, mut done) = (Vec::new(), Vec::new());
-        for string in strings(&text).filter(|s| !s.is_empty()) {
-            let piece = &text[string.clone()];
-            if !self.begun.is_empty() {
+        for string in strings(&text) {
+            let piece = &text[string.place.clone()];
+            if self.begun.iter().any(|begun| begun.field == string.opened_in) {
                 let folded = self.veil.patterns().fold_beginning(piece);
                 self.go_on(&folded, number, &string, &mut done, &mut more);
             }
@@ -96,10 +102,19 @@ impl LineVeil {
             self.take_out(&begun);
         }
         for begun in more {
-            // What was begun last goes on; an older beginning of the same was only a likeness.
-            self.begun.retain(|older| older.state != begun.state);
-            self.begun.push_back(begun);
+            self.begin(begun);
         }
+    }
+
+    /// Watches a beginning. Of many that are alike, only the last ones can be meant.
+    fn begin(&mut self, begun: Begun) {
+        let is_like = |older: &Begun| older.state == begun.state && older.field == begun.field;
+        if self.begun.iter().filter(|older| is_like(older)).count() >= MOST_ALIKE
+            && let Some(oldest) = self.begun.iter().position(is_like)
+        {
+            self.begun.remove(oldest);
+        }
+        self.begun.push_back(begun);
     }
 
     /// Looks for what has begun in earlier lines and goes on in this string.
@@ -107,22 +122,23 @@ impl LineVeil {
         &self,
         folded: &Folded,
         number: usize,
-        string: &Range<usize>,
+        string: &JsonString,
         done: &mut Vec<Begun>,
         more: &mut Vec<Begun>,
     ) {
         let (mut whole, mut longer) = (None, Vec::new());
-        for begun in self.begun.iter().rev() {
+        // What was begun last goes on here; an older beginning that would fit as well was only a likeness.
+        for begun in self.begun.iter().rev().filter(|begun| begun.field == string.opened_in) {
             // Hundreds of beginnings may be watched, and nearly none goes on: only one that does is copied.
             let (state, end) = match self.veil.patterns().follow(begun.state, folded) {
                 None => continue,
-                Some(Followed::Whole(end)) => (None, string.start + end),
-                Some(Followed::Part(state)) => (Some(state), string.end),
+                Some(Followed::Whole(end)) => (None, string.place.start + end),
+                Some(Followed::Part(state)) => (Some(state), string.place.end),
             };
             let mut next = begun.clone();
-            next.places.push((number, string.start..end));
+            next.places.push((number, string.place.start..end));
             match state {
-                Some(state) => longer.push(Begun { state, ..next }),
+                Some(state) => longer.push(Begun { state, field: string.closed_in, ..next }),
                 None => _ = whole.get_or_insert(next),
             }
         }
@@ -131,16 +147,17 @@ impl LineVeil {
     }
 
     /// What may begin at the end of a string.
-    fn beginnings(&self, piece: &str, number: usize, string: &Range<usize>) -> Vec<Begun> {
+    fn beginnings(&self, piece: &str, number: usize, string: &JsonString) -> Vec<Begun> {
         let patterns = self.veil.patterns();
         // A letter takes no more than eight bytes in the spellings that agents use.
-        let from =
-            whole_characters(piece, piece.len().saturating_sub(8 * patterns.longest())..piece.len()).start;
+        let from = piece.len().saturating_sub(8 * patterns.longest());
+        let from = whole_characters(piece, from..piece.len()).start;
         let mut scanner = Scanner::default();
-        scanner.scan(patterns, &piece.as_bytes()[from..], string.start + from);
+        scanner.scan(patterns, &piece.as_bytes()[from..], string.place.start + from);
         scanner.finish(patterns);
         let begun = scanner.begun(patterns).into_iter();
-        begun.map(|(state, start)| Begun { state, places: vec![(number, start..string.end)] }).collect()
+        let places = |start| vec![(number, start..string.place.end)];
+        begun.map(|(state, start)| Begun { state, field: string.closed_in, places: places(start) }).collect()
     }
 
     fn take_out(&mut self, begun: &Begun) {
@@ -158,16 +175,42 @@ impl LineVeil {
     }
 }
 
-/// The places between quotation marks, however many backslashes stand before these: a line on a tape is JSON in JSON.
-fn strings(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
-    let mut from = 0;
+/// Text between two quotation marks, with the fields of which they open and close the value. Quotation marks inside of a
+/// string divide it too.
+struct JsonString {
+    place: Range<usize>,
+    opened_in: Field,
+    closed_in: Field,
+}
+
+/// The name of a field, as a number. A secret goes on in a string of the same field as the one that it began in.
+type Field = u64;
+
+/// What stands between quotation marks and is not the name of a field, however many backslashes stand before these: a line
+/// on a tape is JSON in JSON, and each level has its own fields.
+fn strings(text: &str) -> Vec<JsonString> {
+    let (mut found, mut from, mut opening) = (Vec::new(), 0, 0);
+    let mut fields = [0; DEEPEST];
     let ends = text.match_indices('"').map(|(at, _)| at).chain(std::iter::once(text.len()));
-    ends.map(move |quote| {
-        let before = text[from..quote].trim_end_matches('\\').len();
-        let string = from..from + before;
-        from = (quote + 1).min(text.len());
-        string
-    })
+    for quote in ends {
+        let end = from + text[from..quote].trim_end_matches('\\').len();
+        let closing = quote - end;
+        let after = (quote + 1).min(text.len());
+        let is_name = opening == closing && text[after..].trim_start_matches(' ').starts_with(':');
+        if is_name && let Some(field) = fields.get_mut(closing) {
+            *field = name_number(&text[from..end]);
+        } else if end > from {
+            let field = |depth: usize| fields.get(depth).copied().unwrap_or_default();
+            found.push(JsonString { place: from..end, opened_in: field(opening), closed_in: field(closing) });
+        }
+        (from, opening) = (after, closing);
+    }
+    found
+}
+
+/// FNV-1a.
+fn name_number(name: &str) -> Field {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 #[cfg(test)]
@@ -207,6 +250,26 @@ mod tests {
         assert_eq!(content(&hidden[0]), "key: ");
         assert_eq!(hidden[1], lines[1]);
         assert_eq!(content(&hidden[2]), "[redacted] ok");
+    }
+
+    #[test]
+    fn two_channels_that_tell_the_same_are_both_redacted_and_names_of_fields_stay() {
+        for secret in [SECRET, "Across-two-channels-9", "type-of-secret-0123"] {
+            for cut in 1..secret.len() {
+                let side = |text: &str| delta(text).replace("\"out\"", "\"session\"");
+                let pieces = [format!("it is {}", &secret[..cut]), format!("{} it was", &secret[cut..])];
+                let tool = delta("").replace("message", "tool_use");
+                let lines = [delta(&pieces[0]), side(&pieces[0]), tool, delta(&pieces[1]), side(&pieces[1])];
+                let mut veil = LineVeil::new(Veil::new([secret]));
+                let mut hidden = Vec::new();
+                lines.iter().for_each(|line| veil.push(line, |line| hidden.push(line.to_owned())));
+                veil.finish(|line| hidden.push(line.to_owned()));
+                let told: Vec<String> = hidden.iter().map(|line| content(line)).collect();
+                assert_eq!(told, ["it is ", "it is ", "", "[redacted] it was", "[redacted] it was"], "{cut}");
+                let fields = |line: &String| line.matches("\\\":").count();
+                assert!(hidden.iter().all(|line| fields(line) == 4 && line.contains("\\\"delta\\\":true")));
+            }
+        }
     }
 
     #[test]

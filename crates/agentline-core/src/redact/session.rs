@@ -166,6 +166,7 @@ impl SessionRedactor {
         let last = self.before.last().cloned().unwrap_or_default();
         self.before.resize(at + 1, last);
         let (mut answer, mut thought) = self.before[at].clone();
+        let mut is_split = false;
         if entry.role == Role::Assistant {
             let patterns = self.veil.patterns();
             for part in &mut entry.parts {
@@ -174,13 +175,21 @@ impl SessionRedactor {
                     Part::Thinking { text, .. } => (&mut thought, text),
                     _ => continue,
                 };
+                let alone = self.veil.text(text).into_owned();
                 let mut shown = stream.push(patterns, std::mem::take(text)).unwrap_or_default();
                 shown.extend(stream.interrupt(patterns));
+                is_split |= shown != alone;
                 *text = shown;
             }
         }
         self.before.push((answer, thought));
         self.veil.entry_alone(entry);
-        entry.originals.iter_mut().for_each(|record| self.veil.record(record));
+        for record in &mut entry.originals {
+            // A record holds only its own part of a secret that was split, so that nothing in it can be recognised.
+            if is_split {
+                *record = RawJson::new("null");
+            }
+            self.veil.record(record);
+        }
     }
 }
