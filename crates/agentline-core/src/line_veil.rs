@@ -13,6 +13,8 @@ use std::{collections::VecDeque, ops::Range};
 const MOST_HELD: usize = 256;
 /// Of beginnings that are alike, so many are watched: an agent tells the same text on several channels.
 const MOST_ALIKE: usize = 8;
+/// Where the channel stands in a line at the latest.
+const LATEST_CHANNEL: usize = 64;
 /// Quotation marks with more backslashes are not told apart.
 const DEEPEST: usize = 32;
 
@@ -183,13 +185,15 @@ struct JsonString {
     closed_in: Field,
 }
 
-/// The name of a field, as a number. A secret goes on in a string of the same field as the one that it began in.
+/// The name of a field and of the channel, as a number. A secret goes on in a string of the same field as the one that it
+/// began in, on the same channel.
 type Field = u64;
 
 /// What stands between quotation marks and is not the name of a field, however many backslashes stand before these: a line
 /// on a tape is JSON in JSON, and each level has its own fields.
 fn strings(text: &str) -> Vec<JsonString> {
     let (mut found, mut from, mut opening) = (Vec::new(), 0, 0);
+    let channel = channel_number(text);
     let mut fields = [0; DEEPEST];
     let ends = text.match_indices('"').map(|(at, _)| at).chain(std::iter::once(text.len()));
     for quote in ends {
@@ -198,7 +202,7 @@ fn strings(text: &str) -> Vec<JsonString> {
         let after = (quote + 1).min(text.len());
         let is_name = opening == closing && text[after..].trim_start_matches(' ').starts_with(':');
         if is_name && let Some(field) = fields.get_mut(closing) {
-            *field = name_number(&text[from..end]);
+            *field = channel ^ name_number(&text[from..end]);
         } else if end > from {
             let field = |depth: usize| fields.get(depth).copied().unwrap_or_default();
             found.push(JsonString { place: from..end, opened_in: field(opening), closed_in: field(closing) });
@@ -208,9 +212,17 @@ fn strings(text: &str) -> Vec<JsonString> {
     found
 }
 
+/// The channel of a line of a tape, as a number.
+fn channel_number(line: &str) -> Field {
+    let name = memchr::memmem::find(&line.as_bytes()[..line.len().min(LATEST_CHANNEL)], b"\"ch\":\"")
+        .map(|at| &line[at + 6..]);
+    name.and_then(|name| name.split('"').next()).map_or(0, name_number)
+}
+
 /// FNV-1a.
 fn name_number(name: &str) -> Field {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    name.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 #[cfg(test)]
