@@ -5,7 +5,7 @@
 
 use crate::{
     redact::{Folded, Followed, Scanner, whole_characters},
-    veil::{MARK, Veil},
+    veil::{MARK, TELLING_PART, Veil},
 };
 use std::{collections::VecDeque, ops::Range};
 
@@ -128,8 +128,9 @@ impl LineVeil {
         done: &mut Vec<Begun>,
         more: &mut Vec<Begun>,
     ) {
-        let (mut whole, mut longer) = (None, Vec::new());
-        // What was begun last goes on here; an older beginning that would fit as well was only a likeness.
+        let (mut whole, mut longer) = (Vec::new(), Vec::new());
+        // What was begun last goes on here. An older beginning that would fit as well was told twice, or was only a likeness;
+        // it counts when it is long enough to tell something.
         for begun in self.begun.iter().rev().filter(|begun| begun.field == string.opened_in) {
             // Hundreds of beginnings may be watched, and nearly none goes on: only one that does is copied.
             let (state, end) = match self.veil.patterns().follow(begun.state, folded) {
@@ -141,7 +142,10 @@ impl LineVeil {
             next.places.push((number, string.place.start..end));
             match state {
                 Some(state) => longer.push(Begun { state, field: string.closed_in, ..next }),
-                None => _ = whole.get_or_insert(next),
+                None if whole.is_empty() || self.veil.patterns().seen(begun.state) >= TELLING_PART => {
+                    whole.push(next);
+                }
+                None => {}
             }
         }
         done.extend(whole);
@@ -282,6 +286,14 @@ mod tests {
                 assert!(hidden.iter().all(|line| fields(line) == 4 && line.contains("\\\"delta\\\":true")));
             }
         }
+    }
+
+    #[test]
+    fn a_beginning_that_was_told_twice_is_redacted_twice() {
+        let lines = [delta("it is sk-live-"), delta("it is sk-live-"), delta("0123456789")];
+        let hidden = hide(&lines);
+        let told: Vec<String> = hidden.iter().map(|line| content(line)).collect();
+        assert_eq!(told, ["it is ", "it is ", "[redacted]"]);
     }
 
     #[test]

@@ -88,6 +88,11 @@ impl Patterns {
         (piece.is_all && !piece.bytes.is_empty()).then_some(Followed::Part(state))
     }
 
+    /// How many bytes of a word were seen in this state.
+    pub(crate) fn seen(&self, state: u32) -> usize {
+        self.0.automaton.depth(state)
+    }
+
     /// The beginning of a piece of text, decoded once for all that may go on there.
     pub(crate) fn fold_beginning(&self, piece: &str) -> Folded {
         let (mut unescape, mut percent) = (Unescape::default(), Percent::default());

@@ -14,6 +14,7 @@ mod npm;
 mod promptfoo;
 mod python;
 mod real;
+pub mod scanners;
 pub mod session_store;
 mod stage;
 mod told;

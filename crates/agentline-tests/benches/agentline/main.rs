@@ -1,5 +1,5 @@
 //! What agentline costs, measured side by side in one run: `cargo bench -p agentline-tests` (or with `-- decode`,
-//! `transport`, `overhead`, `snapshot`, `pool`, `host`, `promptfoo`, `sessions` for one part). Each figure stands next to its floor; compare
+//! `transport`, `overhead`, `snapshot`, `pool`, `host`, `promptfoo`, `sessions`, `scanners` for one part). Each figure stands next to its floor; compare
 //! ratios, not seconds.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
@@ -9,6 +9,7 @@ mod overhead;
 mod pool;
 #[cfg(target_os = "linux")]
 mod promptfoo;
+mod scanners;
 mod sessions;
 mod snapshot;
 mod transport;
@@ -26,6 +27,7 @@ const PARTS: &[Part] = &[
     ("promptfoo", promptfoo::run),
     ("host", host::run),
     ("sessions", sessions::run),
+    ("scanners", scanners::run),
 ];
 
 fn main() {

@@ -167,7 +167,7 @@ fn hostile_run() -> Vec<serde_json::Value> {
         }
     }
     lines.extend(calls("u", &format!("export TOKEN={UNKNOWN}"), UNKNOWN));
-    lines.push(says("The end stays."));
+    lines.push(says(&format!("The end stays. {KEY}")));
     lines.push(json!({"type": "result", "status": "success"}));
     lines
 }

@@ -1,7 +1,12 @@
 //! Counts the lines that differ between two texts.
 
-/// Texts that differ in more lines than this are not compared to the end: the time grows with the square of it.
-const MOST_DIFFERENCES: usize = 4_000;
+use std::collections::{HashMap, HashSet};
+
+/// So many steps are taken for each line to find which lines both texts have in the same order; texts for which that is
+/// not enough are not compared to the end.
+const STEPS_PER_LINE: usize = 200;
+/// Short texts are always compared to the end.
+const ALWAYS_COMPARED: usize = 400;
 
 /// How many lines were added and removed at the least to get from `old` to `new`, if both are text.
 pub(super) fn changed(old: &[u8], new: &[u8]) -> Option<(u64, u64)> {
@@ -13,10 +18,22 @@ pub(super) fn changed(old: &[u8], new: &[u8]) -> Option<(u64, u64)> {
     let same = old.iter().rev().zip(new.iter().rev()).take_while(|(one, other)| one == other).count();
     old.truncate(old.len() - same);
     new.truncate(new.len() - same);
-    let edits = distance(&old, &new)?;
+    let all = old.len() + new.len();
+    let (old, new) = in_both(&old, &new);
+    // A line that only one text has is added or removed, whatever becomes of the others.
+    let edits = distance(&old, &new)? + all - old.len() - new.len();
     // Every edit adds or removes one line, and together they make up for the difference in length.
     let added = (edits + new_count).checked_sub(old_count)? / 2;
     Some((added as u64, (edits - added) as u64))
+}
+
+/// The lines that both texts have, as numbers: equal lines have the same one, however long they are.
+fn in_both(old: &[&[u8]], new: &[&[u8]]) -> (Vec<usize>, Vec<usize>) {
+    let numbers: HashMap<&[u8], usize> = old.iter().enumerate().map(|(at, line)| (*line, at)).collect();
+    let new: Vec<usize> = new.iter().filter_map(|line| numbers.get(line).copied()).collect();
+    let kept: HashSet<usize> = new.iter().copied().collect();
+    let old = old.iter().map(|line| numbers[line]).filter(|number| kept.contains(number)).collect();
+    (old, new)
 }
 
 /// How many lines a text has.
@@ -30,11 +47,13 @@ fn split(text: &[u8]) -> Option<Vec<&[u8]>> {
 }
 
 /// The length of the shortest edit script, by Myers' greedy algorithm (1986) without the way back.
-fn distance(old: &[&[u8]], new: &[&[u8]]) -> Option<usize> {
+fn distance(old: &[usize], new: &[usize]) -> Option<usize> {
     if old.is_empty() || new.is_empty() {
         return Some(old.len() + new.len());
     }
-    let most = (old.len() + new.len()).min(MOST_DIFFERENCES);
+    let lines = old.len() + new.len();
+    // The time grows with the square of the edits.
+    let most = lines.min((2 * STEPS_PER_LINE * lines).isqrt().max(ALWAYS_COMPARED));
     // For each diagonal (lines taken from old less lines taken from new, moved up by `most + 1` so that it is never
     // negative), how many lines of old the furthest path on it has used up.
     let middle = most + 1;
@@ -118,6 +137,23 @@ mod tests {
         assert_eq!(changed(b"a\0", b"b"), None);
         assert_eq!(count(b"a\0"), None);
         let numbered = |prefix: &str| (0..5_000).map(|line| format!("{prefix}{line}\n")).collect::<String>();
-        assert_eq!(changed(numbered("a").as_bytes(), numbered("b").as_bytes()), None);
+        assert_eq!(changed(numbered("a").as_bytes(), numbered("b").as_bytes()), Some((5_000, 5_000)));
+        let turned: String = numbered("a").split_inclusive('\n').rev().collect();
+        assert_eq!(changed(numbered("a").as_bytes(), turned.as_bytes()), None);
+    }
+
+    #[test]
+    fn hostile_texts_take_no_longer_than_their_length_allows() {
+        // Long lines that differ at their ends, turned round: each would be compared with each.
+        let text =
+            |lines: usize| -> String { (0..lines).map(|i| format!("{}{i:09}\n", "x".repeat(500))).collect() };
+        let time = |lines: usize| {
+            let (old, begun) = (text(lines), std::time::Instant::now());
+            let turned: String = old.split_inclusive('\n').rev().collect();
+            let _ = changed(old.as_bytes(), turned.as_bytes());
+            begun.elapsed()
+        };
+        let fits = (0..5).any(|_| time(8_000) < time(2_000) * 8 + std::time::Duration::from_millis(20));
+        assert!(fits, "the time grows faster than the text");
     }
 }

@@ -2,12 +2,15 @@
 
 use agentline::SavedDiff;
 use similar::{Algorithm, DiffOp, capture_diff_slices};
-use std::ops::Range;
+use std::{collections::HashMap, ops::Range};
 
 /// Lines around a change that are shown with it.
 const AROUND: usize = 3;
-/// More lines than this on one side are not compared, but shown as gone and come.
-const MOST_LINES: usize = 4000;
+/// Pieces of two texts are compared line by line if the product of their lengths is no more than this; others are shown as
+/// gone and come. The time of a comparison can grow with that product.
+const MOST_PAIRS: usize = 128 * 128;
+/// Words of two lines are compared if the product of their numbers is no more than this.
+const MOST_WORD_PAIRS: usize = 96 * 96;
 /// Words of longer lines are not compared.
 const LONGEST_LINE: usize = 600;
 
@@ -86,11 +89,7 @@ impl Change {
         if gone.is_empty() && come.is_empty() {
             return change;
         }
-        let ops = if gone.len().max(come.len()) > MOST_LINES {
-            vec![DiffOp::Replace { old_index: 0, old_len: gone.len(), new_index: 0, new_len: come.len() }]
-        } else {
-            capture_diff_slices(Algorithm::Myers, gone, come)
-        };
+        let ops = line_ops(gone, come);
         let mut lines = Vec::new();
         let start = head.saturating_sub(AROUND);
         lines.extend((start..head).map(|i| Line::new(Sign::Same, (Some(i), Some(i)), old[i])));
@@ -180,6 +179,79 @@ impl Change {
     }
 }
 
+/// How one list of lines becomes another. Long lists are divided at lines that both have once, in the same order.
+fn line_ops(old: &[&str], new: &[&str]) -> Vec<DiffOp> {
+    let mut ops = Vec::new();
+    let (mut old_index, mut new_index) = (0, 0);
+    let whole = old.len().saturating_mul(new.len()) <= MOST_PAIRS;
+    let anchors = if whole { Vec::new() } else { anchors(old, new) };
+    let end = (old.len(), new.len(), 0);
+    for (old_at, new_at, len) in anchors.into_iter().map(|(a, b)| (a, b, 1)).chain([end]) {
+        let (gone, come) = (&old[old_index..old_at], &new[new_index..new_at]);
+        if gone.len().saturating_mul(come.len()) <= MOST_PAIRS {
+            let inner = capture_diff_slices(Algorithm::Myers, gone, come);
+            ops.extend(inner.into_iter().map(|op| moved(op, old_index, new_index)));
+        } else {
+            let (old_len, new_len) = (gone.len(), come.len());
+            ops.push(DiffOp::Replace { old_index, old_len, new_index, new_len });
+        }
+        if len > 0 {
+            ops.push(DiffOp::Equal { old_index: old_at, new_index: new_at, len });
+        }
+        (old_index, new_index) = (old_at + len, new_at + len);
+    }
+    ops
+}
+
+fn moved(op: DiffOp, old: usize, new: usize) -> DiffOp {
+    match op {
+        DiffOp::Equal { old_index, new_index, len } => {
+            DiffOp::Equal { old_index: old_index + old, new_index: new_index + new, len }
+        }
+        DiffOp::Delete { old_index, old_len, new_index } => {
+            DiffOp::Delete { old_index: old_index + old, old_len, new_index: new_index + new }
+        }
+        DiffOp::Insert { old_index, new_index, new_len } => {
+            DiffOp::Insert { old_index: old_index + old, new_index: new_index + new, new_len }
+        }
+        DiffOp::Replace { old_index, old_len, new_index, new_len } => {
+            DiffOp::Replace { old_index: old_index + old, old_len, new_index: new_index + new, new_len }
+        }
+    }
+}
+
+/// Lines that both texts have exactly once: the longest row of them that is in order in both.
+fn anchors(old: &[&str], new: &[&str]) -> Vec<(usize, usize)> {
+    let once = |lines: &[&str]| -> HashMap<String, Option<usize>> {
+        let mut places = HashMap::new();
+        for (at, line) in lines.iter().enumerate() {
+            places.entry((*line).to_owned()).and_modify(|place| *place = None).or_insert(Some(at));
+        }
+        places
+    };
+    let (olds, news) = (once(old), once(new));
+    let pairs = old.iter().enumerate().filter_map(|(at, line)| {
+        olds.get(*line).copied().flatten()?;
+        Some((at, news.get(*line).copied().flatten()?))
+    });
+    let pairs: Vec<(usize, usize)> = pairs.collect();
+    // The last pair of the best row of each length, and for each pair the one before it in its row.
+    let (mut ends, mut before): (Vec<usize>, Vec<Option<usize>>) = (Vec::new(), Vec::new());
+    for (i, (_, new_at)) in pairs.iter().enumerate() {
+        let length = ends.partition_point(|end| pairs[*end].1 < *new_at);
+        before.push(length.checked_sub(1).map(|shorter| ends[shorter]));
+        if length == ends.len() {
+            ends.push(i);
+        } else {
+            ends[length] = i;
+        }
+    }
+    let mut row: Vec<(usize, usize)> =
+        std::iter::successors(ends.last().copied(), |at| before[*at]).map(|at| pairs[at]).collect();
+    row.reverse();
+    row
+}
+
 impl Line {
     /// A line by its numbers from 0.
     fn new(sign: Sign, numbers: (Option<usize>, Option<usize>), text: &str) -> Self {
@@ -224,6 +296,9 @@ fn mark(old: &mut Line, new: &mut Line) {
         return;
     }
     let (olds, news) = (words(&old.text), words(&new.text));
+    if olds.len().saturating_mul(news.len()) > MOST_WORD_PAIRS {
+        return;
+    }
     let texts = |words: &[Range<usize>], text: &str| -> Vec<String> {
         words.iter().map(|range| text[range.clone()].to_owned()).collect()
     };
@@ -336,6 +411,36 @@ mod tests {
         let text = |word: &str| (0..60_000).map(|i| format!("{word}{i}\n")).collect::<String>();
         let change = Change::between(&text("a"), &text("b"));
         assert_eq!((change.added, change.removed), (60_000, 60_000));
+    }
+
+    #[test]
+    fn long_texts_are_compared_between_lines_that_both_have_once() {
+        let old: String = (0..5_000).map(|i| format!("line {i}\n")).collect();
+        let new = old.replace("line 10\n", "line ten\n").replace("line 4000\n", "line 4000\nand one more\n");
+        let change = Change::between(&old, &new);
+        assert_eq!((change.added, change.removed, change.hunks.len()), (2, 1, 2));
+    }
+
+    #[test]
+    fn hostile_texts_take_no_longer_than_their_length_allows() {
+        let turned = |lines: usize| -> (String, String) {
+            let lines: Vec<String> = (0..lines).map(|i| format!("line {i}\n")).collect();
+            (lines.concat(), lines.iter().rev().map(String::as_str).collect())
+        };
+        let doubled = |lines: usize| ("a\nb\n".repeat(lines / 2), "b\nb\na\n".repeat(lines / 3));
+        let signs = |lines: usize| {
+            let line = |sign: &str| format!("{}\n", sign.repeat(250)).repeat(lines / 20);
+            (line("a+"), line("+a"))
+        };
+        for texts in [turned, doubled, signs] {
+            let time = |lines: usize| {
+                let ((old, new), begun) = (texts(lines), std::time::Instant::now());
+                assert!(!Change::between(&old, &new).hunks.is_empty());
+                begun.elapsed()
+            };
+            let fits = (0..5).any(|_| time(16_000) < time(4_000) * 8 + std::time::Duration::from_millis(20));
+            assert!(fits, "the time grows faster than the text");
+        }
     }
 
     mod properties {

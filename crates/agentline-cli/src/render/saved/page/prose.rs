@@ -7,6 +7,9 @@ use super::{
 };
 use std::io::{self, Write};
 
+/// More backquotes in a row do not open code.
+const MOST_TICKS: usize = 8;
+
 /// Writes Markdown as part of a page.
 pub(super) fn prose(out: &mut dyn Write, text: &str) -> io::Result<()> {
     let mut lines = text.lines().peekable();
@@ -252,7 +255,8 @@ fn span<'a>(from: &'a str, missing: &mut Vec<&'a str>) -> Option<(Span<'a>, &'a 
         b'`' => {
             let ticks = &from[..from.len() - from.trim_start_matches('`').len()];
             let inner = &from[ticks.len()..];
-            let end = find(inner, ticks)?;
+            // Each number of ticks is looked for once; so the numbers are bounded.
+            let end = (ticks.len() <= MOST_TICKS).then(|| find(inner, ticks))??;
             Some((Span::Code(inner[..end].trim()), inner[end..].trim_start_matches('`')))
         }
         b'*' if from.starts_with("**") => {
