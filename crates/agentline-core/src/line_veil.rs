@@ -42,6 +42,8 @@ struct Begun {
     state: u32,
     /// Where it was seen last.
     field: Field,
+    /// How many letters it began with.
+    letters: usize,
     /// Where they stand: the number of the line and the place in it.
     places: Vec<(usize, Range<usize>)>,
 }
@@ -142,7 +144,7 @@ impl LineVeil {
             next.places.push((number, string.place.start..end));
             match state {
                 Some(state) => longer.push(Begun { state, field: string.closed_in, ..next }),
-                None if whole.is_empty() || self.veil.patterns().seen(begun.state) >= TELLING_PART => {
+                None if whole.is_empty() || begun.letters >= TELLING_PART => {
                     whole.push(next);
                 }
                 None => {}
@@ -162,8 +164,14 @@ impl LineVeil {
         scanner.scan(patterns, &piece.as_bytes()[from..], string.place.start + from);
         scanner.finish(patterns);
         let begun = scanner.begun(patterns).into_iter();
-        let places = |start| vec![(number, start..string.place.end)];
-        begun.map(|(state, start)| Begun { state, field: string.closed_in, places: places(start) }).collect()
+        begun
+            .map(|(state, start)| Begun {
+                state,
+                field: string.closed_in,
+                letters: patterns.seen(state),
+                places: vec![(number, start..string.place.end)],
+            })
+            .collect()
     }
 
     fn take_out(&mut self, begun: &Begun) {
