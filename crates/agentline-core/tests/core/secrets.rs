@@ -80,6 +80,34 @@ fn a_veil_does_not_change_the_verdict() {
 }
 
 #[test]
+fn no_recording_holds_anything_that_looks_like_a_key() {
+    let veil = agentline_core::Veil::default();
+    for capture in capture::all() {
+        let text = String::from_utf8_lossy(&capture.stdout);
+        assert_eq!(veil.text(&text), text, "{}", capture.name);
+    }
+}
+
+#[test]
+fn a_secret_that_a_tool_call_interrupts_is_shown_in_no_event_and_no_outcome() {
+    for cut in 1..SECRET.len() {
+        let shown = shown(|p| {
+            let message = |piece: &str| {
+                let content = serde_json::to_string(piece).expect("JSON");
+                format!(r#"{{"type":"message","role":"assistant","content":{content},"delta":true}}"#)
+            };
+            p.stdout(&message(&format!("it is {}", &SECRET[..cut])));
+            p.stdout(r#"{"type":"tool_use","tool_name":"read_file","tool_id":"t","parameters":{"file_path":"a"}}"#);
+            p.stdout(r#"{"type":"tool_result","tool_id":"t","status":"success"}"#);
+            p.stdout(&message(&SECRET[cut..]));
+        });
+        for part in ["s3cr", "3cr3t", "r3t-", "value", "/of-", "ours"] {
+            assert!(!shown.contains(part), "`{part}` in {shown}");
+        }
+    }
+}
+
+#[test]
 fn frames_go_out_as_they_are() {
     let mut player = Player::veiled(Surface::StreamJson, &[SECRET]);
     let mut order = order();
