@@ -97,7 +97,9 @@ fn a_secret_that_a_tool_call_interrupts_is_shown_in_no_event_and_no_outcome() {
                 format!(r#"{{"type":"message","role":"assistant","content":{content},"delta":true}}"#)
             };
             p.stdout(&message(&format!("it is {}", &SECRET[..cut])));
-            p.stdout(r#"{"type":"tool_use","tool_name":"read_file","tool_id":"t","parameters":{"file_path":"a"}}"#);
+            p.stdout(
+                r#"{"type":"tool_use","tool_name":"read_file","tool_id":"t","parameters":{"file_path":"a"}}"#,
+            );
             p.stdout(r#"{"type":"tool_result","tool_id":"t","status":"success"}"#);
             p.stdout(&message(&SECRET[cut..]));
         });
