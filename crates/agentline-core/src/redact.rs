@@ -43,7 +43,7 @@ impl Patterns {
             let escapes = byte == b'\\' || (byte == b'%' && !automaton.is_empty());
             let matters = escapes || fold(byte).is_some_and(|byte| automaton.begins_with(byte));
             starts[usize::from(byte)] =
-                u8::from(matters) * MATTERS | u8::from(shapes::begins_with(byte)) * SHAPE;
+                (u8::from(matters) * MATTERS) | (u8::from(shapes::begins_with(byte)) * SHAPE);
         }
         Self(Arc::new(Inner { automaton, starts }))
     }

@@ -207,7 +207,7 @@ impl Place for Option<f64> {
 impl Place for Vec<String> {
     fn restrict(&mut self, by: &Self) -> Restriction {
         let mut known: HashSet<&str> = self.iter().map(String::as_str).collect();
-        let new: Vec<String> = by.iter().filter(|rule| known.insert(rule.as_str())).cloned().collect();
+        let new: Self = by.iter().filter(|rule| known.insert(rule.as_str())).cloned().collect();
         if new.is_empty() {
             return Restriction::Unchanged;
         }

@@ -2,6 +2,7 @@
 //! must not outrun a timeout.
 
 #![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
 mod config_file;
 mod gemini_workspace;

@@ -29,7 +29,7 @@ const LOOK_AROUND: &str = "look at the environment";
 struct Target {
     name: &'static str,
     stage: fn(ScriptedModel) -> Option<AcpStage>,
-    model: fn(Target) -> io::Result<ScriptedModel>,
+    model: fn(Self) -> io::Result<ScriptedModel>,
     write: fn(&str) -> Step,
     shell: fn(&str) -> Step,
 }

@@ -70,10 +70,8 @@ impl Walk<'_> {
             }
             name if ASSIGNING.contains(&name) => self.assigning(name, arguments),
             name if DECLARING.contains(&name) => self.declaring(arguments),
-            shell if SHELLS.contains(&shell) => {
-                if self.shell(arguments, input).is_none() {
-                    self.undeterminable();
-                }
+            shell if SHELLS.contains(&shell) && self.shell(arguments, input).is_none() => {
+                self.undeterminable();
             }
             _ => {}
         }

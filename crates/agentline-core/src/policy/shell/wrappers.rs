@@ -260,9 +260,9 @@ impl Wrapper {
                     return Some(Started::Text(command));
                 }
                 rest = self.skip_option(option, after)?;
-            } else if self.name == "env" && text == Some("-") {
-                rest = after;
-            } else if self.assigns && text.is_some_and(is_assignment) {
+            } else if (self.name == "env" && text == Some("-"))
+                || (self.assigns && text.is_some_and(is_assignment))
+            {
                 rest = after;
             } else if operands > 0 {
                 if first.splits {

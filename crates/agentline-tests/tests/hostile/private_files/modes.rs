@@ -141,7 +141,7 @@ fn what_a_run_writes_can_be_read_by_its_owner_alone() {
     }
     Command::new("kill").args(["-TERM", &run.id().to_string()]).status().expect("kill");
     run.wait().expect("it ends");
-    assert_eq!(private_directories(&stage), [PathBuf::new(); 0]);
+    assert_eq!(private_directories(&stage), Vec::<PathBuf>::new());
     is_private(&tape);
 }
 

@@ -98,16 +98,16 @@ async fn a_session_survives_a_kill_while_it_was_resumed() {
 
     // Every start in the project removes it, before the agent looks through its sessions.
     run("a cold start").await;
-    assert_eq!(files(&stage, &session), [original.clone()], "cold");
+    assert_eq!(files(&stage, &session), std::slice::from_ref(&original), "cold");
     fs::write(&duplicate, &content).expect("a session file");
     let pool = Pool::new(agentline.clone(), PoolOptions::default());
     let warm = pool.run(stage.request("a warm start")).await.expect("a valid request").outcome().await;
     assert_eq!(warm.verdict, Verdict::Done, "{}", shown(&warm));
-    assert_eq!(files(&stage, &session), [original.clone()], "warm");
+    assert_eq!(files(&stage, &session), std::slice::from_ref(&original), "warm");
     fs::write(&duplicate, &content).expect("a session file");
     let warm = pool.run(stage.request("on a warm process")).await.expect("a valid request").outcome().await;
     assert_eq!(warm.verdict, Verdict::Done, "{}", shown(&warm));
-    assert_eq!(files(&stage, &session), [original.clone()], "a second run on a warm process");
+    assert_eq!(files(&stage, &session), std::slice::from_ref(&original), "a second run on a warm process");
     pool.close().await;
 
     for _ in 0..2 {
