@@ -126,8 +126,9 @@ impl Config {
             }
             reports.push(report);
         }
+        let user_denies = !config.request.deny.is_empty();
         for report in &mut reports {
-            report.add_rules(&mut config);
+            report.add_rules(&mut config, user_denies);
         }
         config.files =
             layers.iter().filter(|layer| layer.is_file()).map(|layer| layer.name.clone()).collect();

@@ -404,7 +404,7 @@ impl Connection {
             Said::Stderr(text) => run.keep_stderr(&self.veil.text(&text)),
             Said::TurnText(text) => {
                 let patterns = self.veil.patterns();
-                let mut shown = run.recorded_text.push(patterns, text).unwrap_or_default();
+                let mut shown = run.recorded_text.push(patterns, text).concat();
                 shown.extend(run.recorded_text.finish(patterns));
                 run.record_text(&shown);
             }

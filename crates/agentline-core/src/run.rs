@@ -7,7 +7,7 @@ use crate::{
     Outcome, RunError, RunId, Seen, Stop, ToolFact, ToolStatus, ToolUse, UsageBook, Verdict, ledger::Ledger,
     redact::StreamRedactor, verdict,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Where a run stands.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,6 +33,9 @@ const MOST_WARNINGS: usize = 100;
 /// How much of stderr an outcome keeps.
 const STDERR_TAIL: usize = 8192;
 
+/// When a piece of text came, from where, and in which line.
+pub(crate) type PieceOrigin = (Millis, Origin, Option<u64>);
+
 /// What a tool call is called, for those that come back to it.
 #[derive(Debug)]
 struct OpenTool {
@@ -50,6 +53,9 @@ pub(crate) struct Run {
     pub(crate) ledger: Ledger,
     pub(crate) held_text: StreamRedactor,
     pub(crate) held_thought: StreamRedactor,
+    /// Where the held pieces of text and thought came from.
+    pub(crate) text_origins: VecDeque<PieceOrigin>,
+    pub(crate) thought_origins: VecDeque<PieceOrigin>,
     /// For the texts of all turns as the agent recorded them.
     pub(crate) recorded_text: StreamRedactor,
     pub(crate) asks: BTreeSet<crate::AskId>,
@@ -112,6 +118,8 @@ impl Run {
             ledger: Ledger::default(),
             held_text: StreamRedactor::default(),
             held_thought: StreamRedactor::default(),
+            text_origins: VecDeque::new(),
+            thought_origins: VecDeque::new(),
             recorded_text: StreamRedactor::default(),
             asks: BTreeSet::new(),
             session: None,
@@ -309,7 +317,7 @@ impl Run {
         }
     }
 
-    fn begin_turn(&mut self) {
+    pub(crate) fn begin_turn(&mut self) {
         if std::mem::take(&mut self.turn_is_over) {
             self.turns += 1;
             self.turn_has_text = false;

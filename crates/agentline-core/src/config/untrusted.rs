@@ -61,14 +61,26 @@ impl UntrustedReport {
     }
 
     /// Adds the rules of this layer to what all layers came to.
-    pub(super) fn add_rules(&mut self, config: &mut Config) {
-        for (key, said) in std::mem::take(&mut self.rules) {
+    ///
+    /// A specific `ask` rule outranks a general `deny` rule. So where the user refuses anything, a rule of this layer
+    /// that asks refuses instead.
+    pub(super) fn add_rules(&mut self, config: &mut Config, user_denies: bool) {
+        for (mut key, mut said) in std::mem::take(&mut self.rules) {
+            if user_denies
+                && let Some(deny) = super::find("deny")
+                && key.name == "ask"
+            {
+                key = deny;
+                said.request.deny = std::mem::take(&mut said.request.ask);
+            }
             let had_rules = (key.get)(config).as_array().is_some_and(|rules| !rules.is_empty());
             if (key.restrict)(config, &said) == Restriction::Applied {
                 let others = config.origins.remove(key.name).filter(|_| had_rules);
                 let origin = others.map_or_else(|| self.layer.clone(), |o| format!("{o}, {}", self.layer));
                 config.origins.insert(key.name.to_owned(), origin);
-                self.changed.push(key);
+                if !self.changed.iter().any(|other| other.name == key.name) {
+                    self.changed.push(key);
+                }
             }
         }
     }

@@ -1,7 +1,7 @@
 //! From what a dialogue told to the events of a run: our own facts put in, tools kept in pairs, secrets hidden.
 
 use super::{Connection, Here};
-use crate::{Event, Origin, Output, Record, RunId};
+use crate::{Event, Origin, Output, Record, RunId, run::PieceOrigin};
 
 impl Connection {
     /// Takes an event of the agent and hands it on.
@@ -12,21 +12,19 @@ impl Connection {
             // Text may hold half a secret whose other half is still to come.
             Event::Text { text } => {
                 run.touch(here.at);
+                run.begin_turn();
+                run.text_origins.push_back((here.at, here.from, here.line));
                 let shown = run.held_text.push(self.veil.patterns(), std::mem::take(text));
                 self.learned.extend(run.held_text.take_learned());
-                if let Some(text) = shown {
-                    self.put(id, Event::Text { text }, here, out);
-                }
-                return;
+                return self.put_text(id, shown, here, out);
             }
             Event::Thinking { text } => {
                 run.touch(here.at);
+                run.begin_turn();
+                run.thought_origins.push_back((here.at, here.from, here.line));
                 let shown = run.held_thought.push(self.veil.patterns(), std::mem::take(text));
                 self.learned.extend(run.held_thought.take_learned());
-                if let Some(text) = shown {
-                    self.put(id, Event::Thinking { text }, here, out);
-                }
-                return;
+                return self.put_thought(id, shown, here, out);
             }
             _ => {}
         }
@@ -82,7 +80,8 @@ impl Connection {
         let patterns = self.veil.patterns();
         let (thought, text) = (run.held_thought.interrupt(patterns), run.held_text.interrupt(patterns));
         self.learned.extend(run.held_thought.take_learned().into_iter().chain(run.held_text.take_learned()));
-        self.put_held(id, thought, text, here, out);
+        self.put_thought(id, thought, here, out);
+        self.put_text(id, text, here, out);
     }
 
     /// Tells what was held back; nothing follows.
@@ -91,22 +90,27 @@ impl Connection {
         let patterns = self.veil.patterns();
         let (thought, text) = (run.held_thought.finish(patterns), run.held_text.finish(patterns));
         self.learned.extend(run.held_thought.take_learned().into_iter().chain(run.held_text.take_learned()));
-        self.put_held(id, thought, text, here, out);
+        self.put_thought(id, thought, here, out);
+        self.put_text(id, text, here, out);
     }
 
-    fn put_held(
-        &mut self,
-        id: RunId,
-        thought: Option<String>,
-        text: Option<String>,
-        here: Here,
-        out: &mut Vec<Output>,
-    ) {
-        if let Some(text) = thought {
-            self.put(id, Event::Thinking { text }, here, out);
+    /// Hands on pieces of thought that were held, each with the line that it came from.
+    fn put_thought(&mut self, id: RunId, pieces: Vec<String>, here: Here, out: &mut Vec<Output>) {
+        for text in pieces {
+            let origin = self.runs.get_mut(&id).and_then(|run| run.thought_origins.pop_front());
+            if !text.is_empty() {
+                self.put(id, Event::Thinking { text }, came_from(origin, here), out);
+            }
         }
-        if let Some(text) = text {
-            self.put(id, Event::Text { text }, here, out);
+    }
+
+    /// Hands on pieces of text that were held, each with the line that it came from.
+    fn put_text(&mut self, id: RunId, pieces: Vec<String>, here: Here, out: &mut Vec<Output>) {
+        for text in pieces {
+            let origin = self.runs.get_mut(&id).and_then(|run| run.text_origins.pop_front());
+            if !text.is_empty() {
+                self.put(id, Event::Text { text }, came_from(origin, here), out);
+            }
         }
     }
 
@@ -128,6 +132,10 @@ impl Connection {
         }
         out.push(Output::Event(id, Record::new(seq, since, here.from, here.line, event)));
     }
+}
+
+fn came_from(origin: Option<PieceOrigin>, here: Here) -> Here {
+    origin.map_or(here, |(at, from, line)| Here { at, from, line })
 }
 
 fn again(what: &str, id: &str) -> Event {

@@ -176,7 +176,7 @@ impl SessionRedactor {
                     _ => continue,
                 };
                 let alone = self.veil.text(text).into_owned();
-                let mut shown = stream.push(patterns, std::mem::take(text)).unwrap_or_default();
+                let mut shown = stream.push(patterns, std::mem::take(text)).concat();
                 shown.extend(stream.interrupt(patterns));
                 is_split |= shown != alone;
                 *text = shown;

@@ -1,8 +1,10 @@
-//! Redacts a stream of text: its end is held back while it may be the beginning of a secret.
+//! Redacts a stream of text: a piece is held back while its end may be the beginning of a secret.
+//!
+//! Pieces are shown one by one as they came, so that a tape, whose replay knows no secrets, gives the same events.
 
 use super::{Patterns, Scanner, whole_characters};
 use crate::veil::{MARK, SHORTEST_SECRET, TELLING_PART};
-use std::fmt;
+use std::{collections::VecDeque, fmt};
 
 /// Redacts one stream of text that comes in pieces.
 #[derive(Clone, Default)]
@@ -13,6 +15,8 @@ pub(crate) struct StreamRedactor {
     held: String,
     /// Where the held text begins in the stream.
     base: usize,
+    /// Where each piece of it ends.
+    ends: VecDeque<usize>,
     /// Keys that were known by their shape and came in several pieces.
     learned: Vec<String>,
 }
@@ -25,10 +29,11 @@ impl fmt::Debug for StreamRedactor {
 }
 
 impl StreamRedactor {
-    /// Takes a piece and returns what can be shown.
-    pub(crate) fn push(&mut self, patterns: &Patterns, piece: String) -> Option<String> {
+    /// Takes a piece and returns the pieces that can be shown.
+    pub(crate) fn push(&mut self, patterns: &Patterns, piece: String) -> Vec<String> {
         self.adopt(patterns);
         let at = self.base + self.held.len();
+        self.ends.push_back(at + piece.len());
         if self.held.is_empty() {
             self.held = piece;
         } else {
@@ -41,7 +46,7 @@ impl StreamRedactor {
     }
 
     /// Something else comes in between: shows what was held, but not the beginning of a secret, which may go on afterwards.
-    pub(crate) fn interrupt(&mut self, patterns: &Patterns) -> Option<String> {
+    pub(crate) fn interrupt(&mut self, patterns: &Patterns) -> Vec<String> {
         self.adopt(patterns);
         let end = self.base + self.held.len();
         self.scanner.interrupt(end);
@@ -51,7 +56,7 @@ impl StreamRedactor {
     }
 
     /// The answer is over: shows what was held, but not most of a secret. Should more come, it still counts as one text.
-    pub(crate) fn finish(&mut self, patterns: &Patterns) -> Option<String> {
+    pub(crate) fn finish(&mut self, patterns: &Patterns) -> Vec<String> {
         self.adopt(patterns);
         let end = self.base + self.held.len();
         let telling = self.scanner.telling_from(patterns, SHORTEST_SECRET).filter(|from| *from < end);
@@ -84,7 +89,7 @@ impl StreamRedactor {
     }
 
     /// Shows everything that is held, from this place on as a mark.
-    fn hide_from(&mut self, from: Option<usize>) -> Option<String> {
+    fn hide_from(&mut self, from: Option<usize>) -> Vec<String> {
         let end = self.base + self.held.len();
         if let Some(from) = from {
             self.scanner.found.push(from.max(self.base)..end);
@@ -92,33 +97,66 @@ impl StreamRedactor {
         self.give(end)
     }
 
-    /// Shows the held text up to this place, redacted.
-    fn give(&mut self, open: usize) -> Option<String> {
-        let end = (self.base + self.held.len()).min(open.max(self.base));
-        let end = self.scanner.found_across(end).map_or(end, |start| {
-            // A secret that overlaps with another one that has begun waits for it; the end of the text waits for nothing.
-            if open >= self.base + self.held.len() { end } else { end.min(start.max(self.base)) }
-        });
-        let end = whole_characters(&self.held, end - self.base..self.held.len()).start;
-        let (mut shown, mut from) = (String::new(), 0);
-        for place in self.scanner.take_found(self.base + end) {
-            if place.end <= self.base + from {
-                continue;
+    /// Shows the pieces that end before this place, redacted: one text for each piece.
+    fn give(&mut self, open: usize) -> Vec<String> {
+        let end = self.end_of_pieces(open);
+        let places = self.scanner.take_found(end);
+        if places.is_empty() && self.ends.len() == 1 && end == self.base + self.held.len() {
+            self.ends.clear();
+            self.base = end;
+            return vec![std::mem::take(&mut self.held)];
+        }
+        let mut shown = Vec::new();
+        let mut from = self.base;
+        let mut places = places.into_iter().peekable();
+        while let Some(piece_end) = self.ends.front().copied().filter(|piece_end| *piece_end <= end) {
+            self.ends.pop_front();
+            let mut text = String::new();
+            while let Some(place) = places.next_if(|place| place.start < piece_end && place.end <= piece_end)
+            {
+                let (start, place_end) = (place.start.max(from), place.end);
+                if place_end > from {
+                    let place = whole_characters(&self.held, start - self.base..place_end - self.base);
+                    let place = self.base + place.start..self.base + place.end;
+                    text.push_str(self.raw(from, place.start));
+                    text.push_str(MARK);
+                    from = place.end;
+                }
             }
-            let start = place.start.max(self.base + from) - self.base;
-            let place = whole_characters(&self.held, start..place.end - self.base);
-            shown.push_str(&self.held[from..place.start]);
-            shown.push_str(MARK);
-            from = place.end;
+            // A secret that ends in a later piece is shown there.
+            let goes_on = places.peek().filter(|place| place.start < piece_end);
+            let plain_end = goes_on.map_or(piece_end, |place| {
+                let start = place.start.max(self.base) - self.base;
+                self.base + whole_characters(&self.held, start..start).start
+            });
+            text.push_str(self.raw(from, plain_end));
+            from = from.max(piece_end);
+            shown.push(text);
         }
-        let end = end.max(from);
-        self.base += end;
-        if from == 0 && end == self.held.len() {
-            shown = std::mem::take(&mut self.held);
-        } else {
-            shown.push_str(&self.held[from..end]);
-            self.held.drain(..end);
+        self.held.drain(..end - self.base);
+        self.base = end;
+        shown
+    }
+
+    /// The end of the last piece before this place that no secret crosses. The end of the text waits for nothing.
+    fn end_of_pieces(&self, open: usize) -> usize {
+        let limit = self.base + self.held.len();
+        if open >= limit {
+            return limit;
         }
-        (!shown.is_empty()).then_some(shown)
+        let mut end = open.max(self.base);
+        loop {
+            let whole = self.ends.iter().copied().take_while(|piece_end| *piece_end <= end).last();
+            let whole = whole.unwrap_or(self.base);
+            match self.scanner.found_across(whole).filter(|start| *start < whole && whole > self.base) {
+                Some(start) => end = start.max(self.base),
+                None => return whole,
+            }
+        }
+    }
+
+    /// The held text between two places of the stream.
+    fn raw(&self, from: usize, to: usize) -> &str {
+        if from < to { &self.held[from - self.base..to - self.base] } else { "" }
     }
 }

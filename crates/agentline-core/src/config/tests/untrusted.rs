@@ -208,9 +208,10 @@ fn rules_are_added_to_those_of_every_layer_and_replace_none() {
         assert_eq!(config.notices, []);
     }
     let config = build(&[users(), workspace("deny = ['Write', 'Bash(rm *)']\nask = ['Edit']")]);
-    assert_eq!(rules(&config), ("Bash(rm *) Write".into(), "WebFetch Edit".into()));
+    assert_eq!(rules(&config), ("Bash(rm *) Edit Write".into(), "WebFetch".into()));
+    assert!(warning(&config).contains("added rules to `deny`"), "{}", warning(&config));
+    let config = build(&[users(), workspace("deny = ['Write']")]);
     assert_eq!(config.origins["deny"], "config.toml, w/agentline.toml");
-    assert!(warning(&config).contains("added rules to `ask`, added rules to `deny`"), "{}", warning(&config));
     let flags = Layer::flags(map(json!({"deny": ["Read"]})));
     let config = build(&[users(), workspace("deny = ['Write']"), flags]);
     assert_eq!(
@@ -319,4 +320,15 @@ fn a_file_full_of_nonsense_costs_no_more_than_reading_it() {
     assert!(problems.0.len() <= 20, "{}", problems.0.len());
     // Minutes, when each of them looked through all others.
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_rule_of_the_workspace_that_asks_outranks_no_rule_of_the_user_that_refuses() {
+    let file = workspace("ask = ['Bash(rm -r build)']");
+    let config = build(&[user("deny = ['Bash(rm *)']"), file.clone()]);
+    assert_eq!(config.request.deny, ["Bash(rm *)", "Bash(rm -r build)"]);
+    assert!(config.request.ask.is_empty());
+    assert!(warning(&config).contains("added rules to `deny`"));
+    let config = build(&[file]);
+    assert_eq!((config.request.deny.len(), config.request.ask.len()), (0, 1));
 }
