@@ -28,8 +28,8 @@ pub(crate) fn run(args: &HostArgs) -> Result<u8, Stop> {
     let mut options = host::HostOptions::default();
     options.pool.max_processes = usize::from(args.processes);
     options.drain = args.drain;
-    // A run that keeps one thread busy does not hold up the others.
-    let runtime = live::runtime(2)?;
+    // One worker takes requests in the order in which they came.
+    let runtime = live::runtime(1)?;
     let served = runtime.block_on(host::serve(
         agentline,
         tokio::io::stdin(),
