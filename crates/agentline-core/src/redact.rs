@@ -14,8 +14,9 @@ mod stream;
 pub use session::SessionRedactor;
 pub(crate) use stream::StreamRedactor;
 
+use crate::veil::TELLING_PART;
 use automaton::{Automaton, ROOT};
-use decode::{Percent, Unescape, Unit, fold};
+use decode::{Percent, Unescape, Unit, fold, unfold};
 use shapes::{Found, ShapeScanner};
 use std::{ops::Range, sync::Arc};
 
@@ -27,6 +28,10 @@ struct Inner {
     automaton: Automaton,
     /// What a byte means where nothing has begun.
     starts: [u8; 256],
+    /// Which byte may follow such a byte, so that most of a text is passed over.
+    pairs: Pairs,
+    /// How the secrets themselves begin.
+    beginnings: Vec<[u8; TELLING_PART - 1]>,
 }
 
 /// A secret may begin with the byte, or the byte begins an escape.
@@ -34,18 +39,57 @@ const MATTERS: u8 = 1;
 /// A key may begin with the byte if no word does.
 const SHAPE: u8 = 2;
 
+/// A set of pairs of bytes.
+struct Pairs(Box<[u64]>);
+
+impl Pairs {
+    fn new() -> Self {
+        Self(vec![0; 1 << 10].into())
+    }
+
+    fn insert(&mut self, first: u8, second: u8) {
+        let at = usize::from(first) << 8 | usize::from(second);
+        self.0[at >> 6] |= 1 << (at & 63);
+    }
+
+    fn contains(&self, first: u8, second: u8) -> bool {
+        let at = usize::from(first) << 8 | usize::from(second);
+        self.0[at >> 6] >> (at & 63) & 1 == 1
+    }
+}
+
 impl Patterns {
     pub(crate) fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
-        let automaton = Automaton::new(secrets.into_iter().flat_map(spellings::spellings));
-        let mut starts = [0; 256];
+        let secrets: Vec<&str> = secrets.into_iter().collect();
+        let automaton = Automaton::new(secrets.iter().flat_map(|secret| spellings::spellings(secret)));
+        let beginnings =
+            secrets.iter().filter_map(|secret| secret.as_bytes().first_chunk().copied()).collect();
+        let (mut starts, mut pairs) = ([0; 256], Pairs::new());
         for byte in u8::MIN..=u8::MAX {
             // Without an escape decoded, the `n` of `\n` would be a letter in front of a key.
             let escapes = byte == b'\\' || (byte == b'%' && !automaton.is_empty());
-            let matters = escapes || fold(byte).is_some_and(|byte| automaton.begins_with(byte));
+            let first = fold(byte).and_then(|byte| automaton.child(ROOT, byte));
+            let shape = shapes::begins_with(byte);
             starts[usize::from(byte)] =
-                (u8::from(matters) * MATTERS) | (u8::from(shapes::begins_with(byte)) * SHAPE);
+                u8::from(escapes || first.is_some()) * MATTERS | u8::from(shape) * SHAPE;
+            match byte {
+                b'\\' => (u8::MIN..=u8::MAX).for_each(|second| pairs.insert(byte, second)),
+                b'%' if escapes => {
+                    b"0123456789abcdefABCDEF\\".iter().for_each(|second| pairs.insert(byte, *second));
+                }
+                _ => {}
+            }
+            if let Some(first) = first {
+                // What follows a line break or an escape is not known.
+                let unknown = *b"\n\r\\%";
+                let folded = automaton.children(first).flat_map(unfold);
+                folded.chain(unknown).for_each(|second| pairs.insert(byte, second));
+            }
+            if shape {
+                shapes::seconds(byte).chain([b'\\']).for_each(|second| pairs.insert(byte, second));
+            }
         }
-        Self(Arc::new(Inner { automaton, starts }))
+        Self(Arc::new(Inner { automaton, starts, pairs, beginnings }))
     }
 
     /// How many bytes the longest spelling has.
@@ -143,11 +187,15 @@ struct Known {
     state: u32,
     /// Where the last bytes begin, at least as many as the state is deep.
     starts: Vec<usize>,
+    /// The last bytes as they are.
+    recent: [u8; TELLING_PART - 1],
 }
 
 impl Known {
     fn push(&mut self, patterns: &Automaton, unit: Unit, found: &mut Vec<Range<usize>>) {
         let Some(byte) = fold(unit.byte) else { return };
+        self.recent.rotate_left(1);
+        self.recent[TELLING_PART - 2] = unit.byte;
         self.state = patterns.next(self.state, byte);
         if self.state == ROOT {
             return self.starts.clear();
@@ -165,6 +213,18 @@ impl Known {
         let depth = patterns.depth(self.state);
         (depth > 0).then(|| self.starts[self.starts.len() - depth])
     }
+
+    /// Where a secret may have begun of which enough was seen to wait for the rest: a few letters of it as it is, or more of
+    /// any other spelling. Nearly every text ends with a letter that some spelling begins with.
+    fn waits_from(&self, patterns: &Inner) -> Option<usize> {
+        let depth = patterns.automaton.depth(self.state);
+        if depth >= TELLING_PART {
+            return self.open_from(&patterns.automaton);
+        }
+        let seen = |letters: usize| &self.recent[self.recent.len() - letters..];
+        let begins = |letters: &usize| patterns.beginnings.iter().any(|own| own.starts_with(seen(*letters)));
+        (1..=depth).rev().find(begins).map(|letters| self.starts[self.starts.len() - letters])
+    }
 }
 
 impl Scanner {
@@ -174,7 +234,7 @@ impl Scanner {
         while at < text.len() {
             if self.is_idle() {
                 let from = at;
-                at = skip(&patterns.0.starts, text, from, self.shapes.last());
+                at = patterns.0.skip(text, from, self.shapes.last());
                 if at > from {
                     self.shapes.set_last(text[at - 1]);
                 }
@@ -213,14 +273,9 @@ impl Scanner {
         self.known.state == ROOT && self.shapes.is_idle() && self.percent.is_idle() && self.unescape.is_idle()
     }
 
-    /// Where a secret may have begun that is not complete.
-    pub(crate) fn open_from(&self, patterns: &Patterns) -> Option<usize> {
-        let begun = [
-            self.unescape.open_from(),
-            self.percent.open_from(),
-            self.known.open_from(&patterns.0.automaton),
-            self.shapes.open_from(),
-        ];
+    /// Where a secret may have begun that is not complete, if enough of it was seen to wait for the rest.
+    pub(crate) fn waits_from(&self, patterns: &Patterns) -> Option<usize> {
+        let begun = [self.known.waits_from(&patterns.0), self.shapes.waits_from()];
         begun.into_iter().flatten().min()
     }
 
@@ -280,18 +335,21 @@ pub(crate) fn whole_characters(text: &str, place: Range<usize>) -> Range<usize> 
     start..end
 }
 
-/// The first place at or after `from` where something may begin. `last` is the decoded byte before.
-fn skip(starts: &[u8; 256], text: &[u8], from: usize, last: u8) -> usize {
-    let mut at = from;
-    while let Some(byte) = text.get(at) {
-        match starts[usize::from(*byte)] {
-            0 => {}
-            SHAPE if shapes::joins(if at == from { last } else { text[at - 1] }) => {}
-            _ => break,
+impl Inner {
+    /// The first place at or after `from` where something may begin. `last` is the decoded byte before.
+    fn skip(&self, text: &[u8], from: usize, last: u8) -> usize {
+        let mut at = from;
+        while let Some(byte) = text.get(at) {
+            match self.starts[usize::from(*byte)] {
+                0 => {}
+                SHAPE if shapes::joins(if at == from { last } else { text[at - 1] }) => {}
+                _ if text.get(at + 1).is_some_and(|next| !self.pairs.contains(*byte, *next)) => {}
+                _ => break,
+            }
+            at += 1;
         }
-        at += 1;
+        at
     }
-    at
 }
 
 #[cfg(test)]

@@ -9,6 +9,9 @@ use std::{hint::black_box, time::Instant};
 /// The secrets of a run.
 const SECRETS: [&str; 3] =
     ["AIzaSyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY", "Plum/Tree-Correct+Horse", "ssssssssssssssssssss"];
+const JSON_FINDER: &str = "JSON finder";
+/// An answer that is JSON.
+const PLAIN_JSON: &str = "{\"name\": \"value\", \"list\": [1, 2, 3]}\n";
 /// What most texts look like.
 const PLAIN: &str = "The function returns a list of names; see `src/lib.rs`, line 42.\n";
 /// Parts whose repetition makes a scanner slow that reads anything twice.
@@ -60,7 +63,7 @@ pub const SCANNERS: &[Scanner] = &[
     Scanner { name: "redactor", scan: redact },
     Scanner { name: "redactor of tapes", scan: redact_lines },
     Scanner { name: "line splitter", scan: split },
-    Scanner { name: "JSON finder", scan: find_json },
+    Scanner { name: JSON_FINDER, scan: find_json },
     Scanner { name: "stream of one answer", scan: answer },
     Scanner { name: "tool call and result", scan: tool },
     Scanner { name: "lines that are no JSON", scan: junk },
@@ -79,10 +82,13 @@ impl Scanner {
     }
 }
 
-/// An ordinary text of about this many bytes.
-#[must_use]
-pub fn plain_text(bytes: usize) -> String {
-    PLAIN.repeat(bytes / PLAIN.len() + 1)
+impl Scanner {
+    /// An ordinary text of about this many bytes: what this scanner is made for.
+    #[must_use]
+    pub fn plain_text(&self, bytes: usize) -> String {
+        let part = if self.name == JSON_FINDER { PLAIN_JSON } else { PLAIN };
+        part.repeat(bytes / part.len() + 1)
+    }
 }
 
 /// Hostile texts of about this many bytes, each with the part that it repeats.

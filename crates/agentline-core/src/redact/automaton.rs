@@ -47,11 +47,6 @@ impl Automaton {
         self.deepest as usize
     }
 
-    /// Whether a word begins with this byte.
-    pub(super) fn begins_with(&self, byte: u8) -> bool {
-        self.first[usize::from(byte)] != ROOT
-    }
-
     /// How many bytes of a word were seen in this state.
     pub(super) fn depth(&self, state: u32) -> usize {
         self.nodes[state as usize].depth as usize
@@ -93,6 +88,13 @@ impl Automaton {
             next = node.sibling;
         }
         None
+    }
+
+    /// The bytes with which words go on from this state, which is not the root.
+    pub(super) fn children(&self, state: u32) -> impl Iterator<Item = u8> + '_ {
+        let first = Some(self.nodes[state as usize].child);
+        let nodes = std::iter::successors(first, |node| Some(self.nodes[*node as usize].sibling));
+        nodes.take_while(|node| *node != 0).map(|node| self.nodes[node as usize].byte)
     }
 
     fn insert(&mut self, word: &[u8]) {

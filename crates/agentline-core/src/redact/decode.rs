@@ -34,12 +34,6 @@ impl Unescape {
         matches!(self.state, Escape::None) && self.high.is_none()
     }
 
-    /// Where an escape begins that is not complete.
-    pub(super) fn open_from(&self) -> Option<usize> {
-        let high = self.high.map(|(_, start)| start);
-        high.or_else(|| (!matches!(self.state, Escape::None)).then_some(self.start))
-    }
-
     pub(super) fn push(&mut self, byte: u8, at: usize, each: &mut impl FnMut(Unit)) {
         match self.state {
             Escape::None if byte == b'\\' => (self.state, self.start) = (Escape::Slashes, at),
@@ -142,10 +136,6 @@ impl Percent {
         self.sign.is_none()
     }
 
-    pub(super) fn open_from(&self) -> Option<usize> {
-        self.sign.map(|sign| sign.start)
-    }
-
     pub(super) fn push(&mut self, unit: Unit, each: &mut impl FnMut(Unit)) {
         match (self.sign, self.digit) {
             (Some(_), None) if unit.byte.is_ascii_hexdigit() => self.digit = Some(unit),
@@ -179,6 +169,16 @@ pub(super) fn fold(byte: u8) -> Option<u8> {
         b'_' => Some(b'/'),
         _ => Some(byte.to_ascii_lowercase()),
     }
+}
+
+/// The bytes that are folded to this one.
+pub(super) fn unfold(byte: u8) -> [u8; 3] {
+    let other = match byte {
+        b'+' => b'-',
+        b'/' => b'_',
+        _ => byte,
+    };
+    [byte, byte.to_ascii_uppercase(), other]
 }
 
 /// A whole text, decoded and folded.

@@ -58,12 +58,23 @@ const KNOWN_SK: &[&str] = &["ant-", "proj-"];
 const SHORTEST_KNOWN_SK: u32 = 20;
 /// What goes on after an interruption is part of a complete key only if it looks random.
 const SHORTEST_TAIL: u32 = 16;
+/// A text that ends with so many letters of a prefix waits for what follows.
+const SHORTEST_WAIT: usize = 3;
 /// More of a key is not remembered.
 const LONGEST_VALUE: usize = 16 << 10;
 
 /// Whether a shape begins with this byte.
 pub(super) fn begins_with(byte: u8) -> bool {
     SHAPES.iter().any(|shape| shape.prefix.as_bytes()[0] == byte)
+}
+
+/// The bytes that follow this one at the beginning of a shape.
+pub(super) fn seconds(first: u8) -> impl Iterator<Item = u8> {
+    SHAPES
+        .iter()
+        .map(|shape| shape.prefix.as_bytes())
+        .filter(move |prefix| prefix[0] == first)
+        .map(|prefix| prefix[1])
 }
 
 /// Whether a key cannot begin after this byte.
@@ -133,6 +144,11 @@ impl ShapeScanner {
     /// Where a key may have begun.
     pub(super) fn open_from(&self) -> Option<usize> {
         self.open.as_ref().map(|open| open.tail.map_or(open.start, |tail| tail.start))
+    }
+
+    /// The same, if enough of it was seen to wait for the rest.
+    pub(super) fn waits_from(&self) -> Option<usize> {
+        self.open_from().filter(|_| self.open.as_ref().is_some_and(|open| open.value.len() >= SHORTEST_WAIT))
     }
 
     /// How many bytes of a key that may have begun tell something: those after its prefix.

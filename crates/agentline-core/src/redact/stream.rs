@@ -41,7 +41,7 @@ impl StreamRedactor {
         }
         self.scanner.scan(patterns, &self.held.as_bytes()[at - self.base..], at);
         self.learn(at);
-        let open = self.scanner.open_from(patterns).unwrap_or(usize::MAX);
+        let open = self.scanner.waits_from(patterns).unwrap_or(usize::MAX);
         self.give(open)
     }
 

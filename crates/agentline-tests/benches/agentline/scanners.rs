@@ -1,6 +1,6 @@
 //! Hostile text against ordinary text of the same size, for every scanner that a run goes through.
 
-use agentline_tests::scanners::{SCANNERS, hostile_texts, plain_text};
+use agentline_tests::scanners::{SCANNERS, hostile_texts};
 
 const BYTES: usize = 1 << 20;
 const RUNS: usize = 5;
@@ -11,7 +11,7 @@ pub(crate) fn run() {
         "scanner", "plain MB/s", "hostile MB/s", "ratio", "4n / n"
     );
     for scanner in SCANNERS {
-        let plain = scanner.time(&plain_text(BYTES), RUNS);
+        let plain = scanner.time(&scanner.plain_text(BYTES), RUNS);
         let times = hostile_texts(BYTES).map(|(part, text)| (scanner.time(&text, RUNS), part));
         let Some((slowest, part)) = times.max_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
         let times_four = hostile_texts(4 * BYTES).find(|(other, _)| *other == part);
