@@ -33,8 +33,17 @@ const MOST_WARNINGS: usize = 100;
 /// How much of stderr an outcome keeps.
 const STDERR_TAIL: usize = 8192;
 
-/// When a piece of text came, from where, and in which line.
-pub(crate) type PieceOrigin = (Millis, Origin, Option<u64>);
+/// When something came, from where, and in which line.
+pub(crate) type Arrival = (Millis, Origin, Option<u64>);
+
+/// Something that waits until it is known whether the text before it begins a secret.
+#[derive(Debug)]
+pub(crate) enum Waiting {
+    /// A piece of text or thought; its redacted form, once that is known.
+    Piece { is_thought: bool, arrival: Arrival, shown: Option<String> },
+    /// An event that does not end the text.
+    Event(Box<Event>, Arrival),
+}
 
 /// What a tool call is called, for those that come back to it.
 #[derive(Debug)]
@@ -53,9 +62,8 @@ pub(crate) struct Run {
     pub(crate) ledger: Ledger,
     pub(crate) held_text: StreamRedactor,
     pub(crate) held_thought: StreamRedactor,
-    /// Where the held pieces of text and thought came from.
-    pub(crate) text_origins: VecDeque<PieceOrigin>,
-    pub(crate) thought_origins: VecDeque<PieceOrigin>,
+    /// What was held and what came after it, in the order in which it is told.
+    pub(crate) waiting: VecDeque<Waiting>,
     /// For the texts of all turns as the agent recorded them.
     pub(crate) recorded_text: StreamRedactor,
     pub(crate) asks: BTreeSet<crate::AskId>,
@@ -118,8 +126,7 @@ impl Run {
             ledger: Ledger::default(),
             held_text: StreamRedactor::default(),
             held_thought: StreamRedactor::default(),
-            text_origins: VecDeque::new(),
-            thought_origins: VecDeque::new(),
+            waiting: VecDeque::new(),
             recorded_text: StreamRedactor::default(),
             asks: BTreeSet::new(),
             session: None,

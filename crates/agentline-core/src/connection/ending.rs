@@ -185,7 +185,7 @@ impl Connection {
             };
             if ended {
                 if run.wants_review() {
-                    self.review(id, here, out);
+                    self.review(id, out);
                 } else {
                     self.settle(id, here, out);
                 }
@@ -197,8 +197,8 @@ impl Connection {
     }
 
     /// Asks the host whether the answer is what was wanted.
-    fn review(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
-        self.finish_text(id, here, out);
+    fn review(&mut self, id: RunId, out: &mut Vec<Output>) {
+        self.finish_text(id, out);
         let Some(run) = self.runs.get_mut(&id) else { return };
         let ask = AskId(id.0 << 8 | REVIEW_ASK);
         let question = Ask::Review {
@@ -231,7 +231,7 @@ impl Connection {
 
     /// Asks the shell to read side files to their end and to look at the disk.
     fn settle(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
-        self.finish_text(id, here, out);
+        self.finish_text(id, out);
         self.withdraw_all(id, out);
         let Some(run) = self.runs.get_mut(&id) else { return };
         if !run.order.settle {
@@ -251,7 +251,7 @@ impl Connection {
     fn finish(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
         let here = Here { from: Origin::Agentline, line: None, ..here };
         self.route(here, out);
-        self.finish_text(id, here, out);
+        self.finish_text(id, out);
         // Every tool that was begun is closed once, by the agent or by us.
         let open = self.runs.get(&id).map(Run::open_tools).unwrap_or_default();
         for tool in open {

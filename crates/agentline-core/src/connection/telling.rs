@@ -1,7 +1,8 @@
 //! From what a dialogue told to the events of a run: our own facts put in, tools kept in pairs, secrets hidden.
 
 use super::{Connection, Here};
-use crate::{Event, Origin, Output, Record, RunId, run::PieceOrigin};
+use crate::{Event, Origin, Output, Record, RunId, run::Waiting};
+use std::collections::VecDeque;
 
 impl Connection {
     /// Takes an event of the agent and hands it on.
@@ -10,21 +11,9 @@ impl Connection {
         match &mut event {
             Event::Text { text } | Event::Thinking { text } if text.is_empty() => return,
             // Text may hold half a secret whose other half is still to come.
-            Event::Text { text } => {
-                run.touch(here.at);
-                run.begin_turn();
-                run.text_origins.push_back((here.at, here.from, here.line));
-                let shown = run.held_text.push(self.veil.patterns(), std::mem::take(text));
-                self.learned.extend(run.held_text.take_learned());
-                return self.put_text(id, shown, here, out);
-            }
-            Event::Thinking { text } => {
-                run.touch(here.at);
-                run.begin_turn();
-                run.thought_origins.push_back((here.at, here.from, here.line));
-                let shown = run.held_thought.push(self.veil.patterns(), std::mem::take(text));
-                self.learned.extend(run.held_thought.take_learned());
-                return self.put_thought(id, shown, here, out);
+            Event::Text { text } | Event::Thinking { text } => {
+                let text = std::mem::take(text);
+                return self.take_piece(id, matches!(event, Event::Thinking { .. }), text, here, out);
             }
             _ => {}
         }
@@ -67,49 +56,73 @@ impl Connection {
         }
         match event {
             // These come in between and do not end the text that is held.
-            Event::Warning { .. } | Event::Unreadable { .. } | Event::Usage(_) | Event::Agent { .. } => {}
-            _ => self.interrupt_text(id, here, out),
+            Event::Warning { .. } | Event::Unreadable { .. } | Event::Usage(_) | Event::Agent { .. } => {
+                if !run.waiting.is_empty() {
+                    let arrival = (here.at, here.from, here.line);
+                    return run.waiting.push_back(Waiting::Event(Box::new(event), arrival));
+                }
+            }
+            _ => self.interrupt_text(id, out),
         }
         // What our own order says of the run may hold a secret too.
         self.emit(id, event, here, out);
     }
 
+    /// Takes a piece of text or thought, and hands on what cannot be the beginning of a secret.
+    fn take_piece(&mut self, id: RunId, is_thought: bool, text: String, here: Here, out: &mut Vec<Output>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.touch(here.at);
+        run.begin_turn();
+        let arrival = (here.at, here.from, here.line);
+        run.waiting.push_back(Waiting::Piece { is_thought, arrival, shown: None });
+        let held = if is_thought { &mut run.held_thought } else { &mut run.held_text };
+        let shown = held.push(self.veil.patterns(), text);
+        self.learned.extend(held.take_learned());
+        fill(&mut run.waiting, is_thought, shown);
+        self.put_waiting(id, out);
+    }
+
     /// Tells what was held back because it might have been a secret; what has begun may go on after the next event.
-    pub(super) fn interrupt_text(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
+    pub(super) fn interrupt_text(&mut self, id: RunId, out: &mut Vec<Output>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let patterns = self.veil.patterns();
         let (thought, text) = (run.held_thought.interrupt(patterns), run.held_text.interrupt(patterns));
-        self.learned.extend(run.held_thought.take_learned().into_iter().chain(run.held_text.take_learned()));
-        self.put_thought(id, thought, here, out);
-        self.put_text(id, text, here, out);
+        self.put_held(id, thought, text, out);
     }
 
     /// Tells what was held back; nothing follows.
-    pub(super) fn finish_text(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
+    pub(super) fn finish_text(&mut self, id: RunId, out: &mut Vec<Output>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let patterns = self.veil.patterns();
         let (thought, text) = (run.held_thought.finish(patterns), run.held_text.finish(patterns));
+        self.put_held(id, thought, text, out);
+    }
+
+    fn put_held(&mut self, id: RunId, thought: Vec<String>, text: Vec<String>, out: &mut Vec<Output>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
         self.learned.extend(run.held_thought.take_learned().into_iter().chain(run.held_text.take_learned()));
-        self.put_thought(id, thought, here, out);
-        self.put_text(id, text, here, out);
+        fill(&mut run.waiting, true, thought);
+        fill(&mut run.waiting, false, text);
+        self.put_waiting(id, out);
     }
 
-    /// Hands on pieces of thought that were held, each with the line that it came from.
-    fn put_thought(&mut self, id: RunId, pieces: Vec<String>, here: Here, out: &mut Vec<Output>) {
-        for text in pieces {
-            let origin = self.runs.get_mut(&id).and_then(|run| run.thought_origins.pop_front());
-            if !text.is_empty() {
-                self.put(id, Event::Thinking { text }, came_from(origin, here), out);
-            }
-        }
-    }
-
-    /// Hands on pieces of text that were held, each with the line that it came from.
-    fn put_text(&mut self, id: RunId, pieces: Vec<String>, here: Here, out: &mut Vec<Output>) {
-        for text in pieces {
-            let origin = self.runs.get_mut(&id).and_then(|run| run.text_origins.pop_front());
-            if !text.is_empty() {
-                self.put(id, Event::Text { text }, came_from(origin, here), out);
+    /// Hands on what waits for nothing any more, each with the line that it came from.
+    fn put_waiting(&mut self, id: RunId, out: &mut Vec<Output>) {
+        let is_ready = |waiting: &Waiting| !matches!(waiting, Waiting::Piece { shown: None, .. });
+        while let Some(run) = self.runs.get_mut(&id)
+            && run.waiting.front().is_some_and(is_ready)
+            && let Some(waiting) = run.waiting.pop_front()
+        {
+            let here = |(at, from, line)| Here { at, from, line };
+            match waiting {
+                Waiting::Event(event, arrival) => self.put(id, *event, here(arrival), out),
+                Waiting::Piece { is_thought, arrival, shown } => {
+                    let text = shown.unwrap_or_default();
+                    if !text.is_empty() {
+                        let event = if is_thought { Event::Thinking { text } } else { Event::Text { text } };
+                        self.put(id, event, here(arrival), out);
+                    }
+                }
             }
         }
     }
@@ -134,8 +147,15 @@ impl Connection {
     }
 }
 
-fn came_from(origin: Option<PieceOrigin>, here: Here) -> Here {
-    origin.map_or(here, |(at, from, line)| Here { at, from, line })
+/// Gives the first pieces that wait their redacted forms.
+fn fill(waiting: &mut VecDeque<Waiting>, thoughts: bool, texts: Vec<String>) {
+    let pieces = waiting.iter_mut().filter_map(|waiting| match waiting {
+        Waiting::Piece { is_thought, shown, .. } if *is_thought == thoughts && shown.is_none() => Some(shown),
+        _ => None,
+    });
+    for (shown, text) in pieces.zip(texts) {
+        *shown = Some(text);
+    }
 }
 
 fn again(what: &str, id: &str) -> Event {
