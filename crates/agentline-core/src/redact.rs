@@ -71,7 +71,7 @@ impl Patterns {
             let first = fold(byte).and_then(|byte| automaton.child(ROOT, byte));
             let shape = shapes::begins_with(byte);
             starts[usize::from(byte)] =
-                u8::from(escapes || first.is_some()) * MATTERS | u8::from(shape) * SHAPE;
+                (u8::from(escapes || first.is_some()) * MATTERS) | (u8::from(shape) * SHAPE);
             match byte {
                 b'\\' => (u8::MIN..=u8::MAX).for_each(|second| pairs.insert(byte, second)),
                 b'%' if escapes => {

@@ -100,6 +100,9 @@ impl StreamRedactor {
     /// Shows the pieces that end before this place, redacted: one text for each piece.
     fn give(&mut self, open: usize) -> Vec<String> {
         let end = self.end_of_pieces(open);
+        if end == self.base {
+            return Vec::new();
+        }
         let places = self.scanner.take_found(end);
         if places.is_empty() && self.ends.len() == 1 && end == self.base + self.held.len() {
             self.ends.clear();
