@@ -296,9 +296,11 @@ pub struct Card {
     pub instructions: &'static [&'static str],
     /// Files and folders of a project that can change its settings or make it run something. They are looked for in the
     /// workspace and in the folders above it. Files of instructions are not among them: they are only text.
+    #[serde(skip)]
     pub project_files: &'static [&'static str],
     /// How the directories begin that it makes in the temporary directory for each command, and leaves there when it is
     /// killed.
+    #[serde(skip)]
     pub command_dirs: &'static [&'static str],
 }
 

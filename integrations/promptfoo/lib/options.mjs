@@ -69,8 +69,11 @@ export function runParams(config, env, basePath) {
   if (!PERMISSION.some((key) => key in params)) {
     params.permission_mode = 'default';
     const given = ['allow', 'allowed_tools', 'ask', 'ask_tools'].some((key) => key in params) || config.hooks;
-    if (!given) params.deny = [...new Set([...list(params.deny ?? params.disable_tools), 'Bash'])];
-    if (!given) delete params.disable_tools;
+    // Codex runs commands in a sandbox that writes nothing here, and takes no such rule.
+    if (!given && !/^codex/.test(params.agent ?? '')) {
+      params.deny = [...new Set([...list(params.deny ?? params.disable_tools), 'Bash'])];
+      delete params.disable_tools;
+    }
   }
   if (params.working_dir === undefined && params.cwd === undefined) params.temporary_workspace = true;
   if (config.inherit_process_env) params.pass_env ??= ['*'];
