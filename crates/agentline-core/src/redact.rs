@@ -205,7 +205,7 @@ impl Known {
         }
         self.starts.push(unit.start);
         if let Some(length) = patterns.word(self.state) {
-            found.push(self.starts[self.starts.len() - length]..unit.end);
+            join(found, self.starts[self.starts.len() - length]..unit.end);
         }
     }
 
@@ -321,6 +321,14 @@ impl Scanner {
         let keys = self.keys.iter().map(|key| &key.place);
         self.found.iter().chain(keys).filter(|place| place.end > at).map(|place| place.start).min()
     }
+}
+
+/// Adds a place; those that overlap are one, so that a secret that overlaps with itself has few.
+fn join(found: &mut Vec<Range<usize>>, mut place: Range<usize>) {
+    while let Some(last) = found.pop_if(|last| place.start < last.end) {
+        place = place.start.min(last.start)..place.end.max(last.end);
+    }
+    found.push(place);
 }
 
 /// The places, widened to whole characters of this text.

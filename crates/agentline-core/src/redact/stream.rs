@@ -6,6 +6,9 @@ use super::{Patterns, Scanner, whole_characters};
 use crate::veil::{MARK, SHORTEST_SECRET, TELLING_PART};
 use std::{collections::VecDeque, fmt};
 
+/// No more text is held back than this: what has begun in it is hidden as if something came in between.
+const MOST_HELD: usize = 64 << 10;
+
 /// Redacts one stream of text that comes in pieces.
 #[derive(Clone, Default)]
 pub(crate) struct StreamRedactor {
@@ -41,6 +44,9 @@ impl StreamRedactor {
         }
         self.scanner.scan(patterns, &self.held.as_bytes()[at - self.base..], at);
         self.learn(at);
+        if self.held.len() > MOST_HELD {
+            return self.interrupt(patterns);
+        }
         let open = self.scanner.waits_from(patterns).unwrap_or(usize::MAX);
         self.give(open)
     }
@@ -149,8 +155,8 @@ impl StreamRedactor {
         }
         let mut end = open.max(self.base);
         loop {
-            let whole = self.ends.iter().copied().take_while(|piece_end| *piece_end <= end).last();
-            let whole = whole.unwrap_or(self.base);
+            let pieces = self.ends.partition_point(|piece_end| *piece_end <= end);
+            let whole = pieces.checked_sub(1).map_or(self.base, |last| self.ends[last]);
             match self.scanner.found_across(whole).filter(|start| *start < whole && whole > self.base) {
                 Some(start) => end = start.max(self.base),
                 None => return whole,
