@@ -6,8 +6,8 @@ use agentline_tests::scanners::{SCANNERS, hostile_texts};
 /// sixteen times.
 const SIZES: [usize; 2] = [8_000, 32_000];
 const MOST_GROWTH: f64 = 8.0;
-/// How much longer a hostile text may take than an ordinary one. Optimised programs are held to 3 by the benchmark; here
-/// nothing is optimised, and a text of three-letter lines has twenty times as many lines as an ordinary one.
+/// How much longer a hostile text may take than an ordinary one. This is generous: nothing is optimised here, and a text of
+/// three-letter lines has twenty times as many lines as an ordinary one. The benchmark `scanners` prints the true ratios.
 const MOST_RATIO: f64 = 25.0;
 
 #[test]
