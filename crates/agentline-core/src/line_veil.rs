@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_that_were_told_twice_are_redacted_twice() {
+    fn both_copies_of_a_split_secret_are_redacted() {
         let (begins, rest) = (delta("it is sk-live-"), delta("0123456789"));
         let hidden = hide(&[begins.clone(), begins, rest.clone(), rest]);
         let told: Vec<String> = hidden.iter().map(|line| content(line)).collect();

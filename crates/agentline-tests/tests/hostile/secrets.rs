@@ -222,7 +222,7 @@ fn the_host_protocol_shows_no_secret() {
 }
 
 #[test]
-fn ordinary_text_is_told_unchanged() {
+fn ordinary_text_is_unchanged() {
     let words = "class sk-loading-indicator, risk-free, AKIA, npm_config_cache, commit \
         3f786850e387550fdab836ed7e6dc881de23001b, gemini-2.5-pro, %41, \\u0041 and 100%";
     let pieces: Vec<String> = words.chars().map(String::from).collect();

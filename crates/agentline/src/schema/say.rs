@@ -31,7 +31,7 @@ pub(super) fn sentences(error: &ValidationError<'_, '_>, root: &Value, at: &str)
 
 /// How many sentences all errors would take, up to a number that helps nobody any more.
 fn count(error: &ValidationError<'_, '_>) -> usize {
-    if is_told_as_one(error) {
+    if is_reported_as_one(error) {
         return 1;
     }
     let mut all = 0;
@@ -45,7 +45,7 @@ fn count(error: &ValidationError<'_, '_>) -> usize {
 }
 
 /// Whether an error is one sentence; any other is told by its causes.
-fn is_told_as_one(error: &ValidationError<'_, '_>) -> bool {
+fn is_reported_as_one(error: &ValidationError<'_, '_>) -> bool {
     error.causes.is_empty() || matches!(error.kind, ErrorKind::AnyOf | ErrorKind::OneOf(None))
 }
 
@@ -59,7 +59,7 @@ fn tell(error: &ValidationError<'_, '_>, root: &Value, at: &str, found: &mut Vec
         return;
     }
     let alternatives = matches!(error.kind, ErrorKind::AnyOf | ErrorKind::OneOf(None));
-    if !is_told_as_one(error) {
+    if !is_reported_as_one(error) {
         error.causes.iter().for_each(|cause| tell(cause, root, at, found));
         return;
     }

@@ -127,7 +127,7 @@ fn stored_trust_replaces_the_default_and_nothing_else() {
 }
 
 #[test]
-fn a_changed_workspace_is_told_unless_the_user_says_how_far_it_is_trusted() {
+fn a_changed_workspace_is_reported_unless_the_user_chooses_the_trust() {
     let lost = || Layer::trust_lost(Notice::new("trust_changed", "changed"));
     let config = build(&[lost(), workspace("record = 'x'")]);
     let codes: Vec<&str> = config.notices.iter().map(|notice| notice.code.as_str()).collect();

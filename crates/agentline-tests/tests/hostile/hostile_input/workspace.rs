@@ -198,7 +198,7 @@ fn a_schema_that_multiplies_its_work_does_not_outrun_the_timeout() {
 }
 
 #[test]
-fn a_value_with_very_many_errors_is_told_in_few_sentences() {
+fn a_value_with_very_many_errors_is_reported_in_few_sentences() {
     let user = User::live();
     user.write("list.json", r#"{"type":"array","items":{"type":"string"}}"#);
     let value = format!("[{}]", vec!["1"; 50_000].join(","));
