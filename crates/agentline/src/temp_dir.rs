@@ -12,6 +12,8 @@ use std::{
 const PROBE: usize = 16 << 10;
 /// A directory that is younger may belong to a command that is just being started.
 const YOUNG: Duration = Duration::from_secs(1);
+/// The process may have begun this long before its start is noted, and file systems stamp files by a coarse clock.
+const START_SLACK: Duration = Duration::from_secs(1);
 /// No command of an agent leaves more files in its directory.
 const MOST_FILES: usize = 8;
 
@@ -26,11 +28,13 @@ pub(crate) struct ProcessTemp {
 }
 
 impl ProcessTemp {
-    /// A process that is started now with a private directory in `ours`.
+    /// A process that was started just now with a private directory in `ours`.
     pub(crate) fn new(ours: PathBuf, agent: &dyn Agent, launch: &Launch) -> Self {
         let theirs = launch.env.get("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
         let dirs = [theirs, ours, std::env::temp_dir()];
-        Self { dirs, prefixes: agent.card().command_dirs, started: SystemTime::now() }
+        let now = SystemTime::now();
+        let started = now.checked_sub(START_SLACK).unwrap_or(now);
+        Self { dirs, prefixes: agent.card().command_dirs, started }
     }
 
     /// Names a full temporary directory as the cause of a failed run.

@@ -160,7 +160,7 @@ fn what_a_killed_agent_left_in_the_temporary_directory_is_removed() {
     let long_ago = std::time::SystemTime::now() - Duration::from_secs(600);
     let before = user.path("../tmp/gemini-shell-before");
     fs::File::open(&before).unwrap().set_modified(long_ago).unwrap();
-    let done = user.done(&["run", "-o", "json", "--timeout", "10", "hi"]);
+    let done = user.done(&["run", "-o", "json", "--timeout", "3", "hi"]);
     done.is("timed_out", 8);
     // That of somebody else, from before the run, stays.
     assert_eq!(command_dirs(&user.path("../tmp")), ["gemini-shell-before"]);
