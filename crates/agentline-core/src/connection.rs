@@ -143,7 +143,8 @@ impl Connection {
             Life::Closing(_, until) => Some(until),
             _ => None,
         };
-        self.runs.values().filter_map(|r| self.run_deadline(r)).map(|d| d.0).chain(mine).min()
+        let held = self.runs.values().filter_map(Run::held_deadline);
+        self.runs.values().filter_map(|r| self.run_deadline(r)).map(|d| d.0).chain(held).chain(mine).min()
     }
 
     fn run_deadline(&self, run: &Run) -> Option<(Millis, Clock)> {
@@ -196,6 +197,7 @@ impl Connection {
             What::Exit(exit) => self.exited(*exit),
         }
         self.route(here, out);
+        self.show_after_silence(at, out);
         self.watch(here, out);
         self.reap(here, out);
         // A process that nobody needs any more is closed now: after the last run no clock would bring us back here.

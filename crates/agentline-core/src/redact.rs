@@ -14,7 +14,6 @@ mod stream;
 pub use session::SessionRedactor;
 pub(crate) use stream::StreamRedactor;
 
-use crate::veil::TELLING_PART;
 use automaton::{Automaton, ROOT};
 use decode::{Percent, Unescape, Unit, fold, unfold};
 use shapes::{Found, ShapeScanner};
@@ -30,8 +29,6 @@ struct Inner {
     starts: [u8; 256],
     /// Which byte may follow such a byte, so that most of a text is passed over.
     pairs: Pairs,
-    /// How the secrets themselves begin.
-    beginnings: Vec<[u8; TELLING_PART - 1]>,
 }
 
 /// A secret may begin with the byte, or the byte begins an escape.
@@ -60,10 +57,7 @@ impl Pairs {
 
 impl Patterns {
     pub(crate) fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
-        let secrets: Vec<&str> = secrets.into_iter().collect();
-        let automaton = Automaton::new(secrets.iter().flat_map(|secret| spellings::spellings(secret)));
-        let beginnings =
-            secrets.iter().filter_map(|secret| secret.as_bytes().first_chunk().copied()).collect();
+        let automaton = Automaton::new(secrets.into_iter().flat_map(spellings::spellings));
         let (mut starts, mut pairs) = ([0; 256], Pairs::new());
         for byte in u8::MIN..=u8::MAX {
             // Without an escape decoded, the `n` of `\n` would be a letter in front of a key.
@@ -89,7 +83,7 @@ impl Patterns {
                 shapes::seconds(byte).chain([b'\\']).for_each(|second| pairs.insert(byte, second));
             }
         }
-        Self(Arc::new(Inner { automaton, starts, pairs, beginnings }))
+        Self(Arc::new(Inner { automaton, starts, pairs }))
     }
 
     /// How many bytes the longest spelling has.
@@ -187,15 +181,11 @@ struct Known {
     state: u32,
     /// Where the last bytes begin, at least as many as the state is deep.
     starts: Vec<usize>,
-    /// The last bytes as they are.
-    recent: [u8; TELLING_PART - 1],
 }
 
 impl Known {
     fn push(&mut self, patterns: &Automaton, unit: Unit, found: &mut Vec<Range<usize>>) {
         let Some(byte) = fold(unit.byte) else { return };
-        self.recent.rotate_left(1);
-        self.recent[TELLING_PART - 2] = unit.byte;
         self.state = patterns.next(self.state, byte);
         if self.state == ROOT {
             return self.starts.clear();
@@ -212,18 +202,6 @@ impl Known {
     fn open_from(&self, patterns: &Automaton) -> Option<usize> {
         let depth = patterns.depth(self.state);
         (depth > 0).then(|| self.starts[self.starts.len() - depth])
-    }
-
-    /// Where a secret may have begun of which enough was seen to wait for the rest: a few letters of it as it is, or more of
-    /// any other spelling. Nearly every text ends with a letter that some spelling begins with.
-    fn waits_from(&self, patterns: &Inner) -> Option<usize> {
-        let depth = patterns.automaton.depth(self.state);
-        if depth >= TELLING_PART {
-            return self.open_from(&patterns.automaton);
-        }
-        let seen = |letters: usize| &self.recent[self.recent.len() - letters..];
-        let begins = |letters: &usize| patterns.beginnings.iter().any(|own| own.starts_with(seen(*letters)));
-        (1..=depth).rev().find(begins).map(|letters| self.starts[self.starts.len() - letters])
     }
 }
 
@@ -271,12 +249,6 @@ impl Scanner {
 
     fn is_idle(&self) -> bool {
         self.known.state == ROOT && self.shapes.is_idle() && self.percent.is_idle() && self.unescape.is_idle()
-    }
-
-    /// Where a secret may have begun that is not complete, if enough of it was seen to wait for the rest.
-    pub(crate) fn waits_from(&self, patterns: &Patterns) -> Option<usize> {
-        let begun = [self.known.waits_from(&patterns.0), self.shapes.waits_from()];
-        begun.into_iter().flatten().min()
     }
 
     /// Where the beginning of a secret stands that is long enough to tell something about it.

@@ -37,7 +37,7 @@ const STDERR_TAIL: usize = 8192;
 pub(crate) type Arrival = (Millis, Origin, Option<u64>);
 
 /// Something that waits until it is known whether the text before it begins a secret.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Waiting {
     /// A piece of text or thought; its redacted form, once that is known.
     Piece { is_thought: bool, arrival: Arrival, shown: Option<String> },
@@ -64,6 +64,8 @@ pub(crate) struct Run {
     pub(crate) held_thought: StreamRedactor,
     /// What was held and what came after it, in the order in which it is told.
     pub(crate) waiting: VecDeque<Waiting>,
+    /// When the last piece came that has to wait, until what stands before a possible secret in it is shown.
+    pub(crate) held_since: Option<Millis>,
     /// For the texts of all turns as the agent recorded them.
     pub(crate) recorded_text: StreamRedactor,
     pub(crate) asks: BTreeSet<crate::AskId>,
@@ -127,6 +129,7 @@ impl Run {
             held_text: StreamRedactor::default(),
             held_thought: StreamRedactor::default(),
             waiting: VecDeque::new(),
+            held_since: None,
             recorded_text: StreamRedactor::default(),
             asks: BTreeSet::new(),
             session: None,

@@ -321,7 +321,14 @@ mod tests {
                 from = cut;
             }
             told.extend(held.finish(veil.patterns()));
-            prop_assert_eq!(told, format!("sk- then s{} and sk-Zx", MARK.repeat(times)));
+            // Up to three letters are shown before it is clear that the secret has begun.
+            let parts: Vec<&str> = told.split(MARK).collect();
+            prop_assert_eq!(parts.len(), times + 1);
+            prop_assert_eq!(parts[times], " and sk-Zx");
+            for (i, part) in parts[..times].iter().enumerate() {
+                let more = part.strip_prefix(if i == 0 { "sk- then s" } else { "" });
+                prop_assert!(more.is_some_and(|more| more.len() < TELLING_PART && SECRET.starts_with(more)), "{}", told);
+            }
         }
     }
 }

@@ -1,7 +1,10 @@
 //! From what a dialogue told to the events of a run: our own facts put in, tools kept in pairs, secrets hidden.
 
 use super::{Connection, Here};
-use crate::{Event, Origin, Output, Record, RunId, run::Waiting};
+use crate::{
+    Event, Millis, Origin, Output, Record, RunId,
+    run::{Run, Waiting},
+};
 use std::collections::VecDeque;
 
 impl Connection {
@@ -79,7 +82,25 @@ impl Connection {
         let shown = held.push(self.veil.patterns(), text);
         self.learned.extend(held.take_learned());
         fill(&mut run.waiting, is_thought, shown);
+        run.held_since = Some(here.at);
         self.put_waiting(id, out);
+    }
+
+    /// Tells what was held back in front of letters that may begin a secret, after a short silence.
+    pub(super) fn show_after_silence(&mut self, at: Millis, out: &mut Vec<Output>) {
+        let due = |run: &&mut Run| run.held_deadline().is_some_and(|when| at >= when);
+        let mut shown = Vec::new();
+        for run in self.runs.values_mut().filter(due) {
+            run.held_since = None;
+            for (is_thought, held) in [(true, &mut run.held_thought), (false, &mut run.held_text)] {
+                if let Some((piece, texts)) = held.divide(self.veil.patterns()) {
+                    divide(&mut run.waiting, is_thought, piece);
+                    fill(&mut run.waiting, is_thought, texts);
+                }
+            }
+            shown.push(run.id);
+        }
+        shown.into_iter().for_each(|id| self.put_waiting(id, out));
     }
 
     /// Tells what was held back because it might have been a secret; what has begun may go on after the next event.
@@ -147,14 +168,26 @@ impl Connection {
     }
 }
 
+/// Whether this is a piece of thoughts, or of text, whose redacted form is not known.
+fn is_held(waiting: &Waiting, thoughts: bool) -> bool {
+    matches!(waiting, Waiting::Piece { is_thought, shown: None, .. } if *is_thought == thoughts)
+}
+
 /// Gives the first pieces that wait their redacted forms.
 fn fill(waiting: &mut VecDeque<Waiting>, thoughts: bool, texts: Vec<String>) {
-    let pieces = waiting.iter_mut().filter_map(|waiting| match waiting {
-        Waiting::Piece { is_thought, shown, .. } if *is_thought == thoughts && shown.is_none() => Some(shown),
-        _ => None,
-    });
-    for (shown, text) in pieces.zip(texts) {
-        *shown = Some(text);
+    let held = waiting.iter_mut().filter(|waiting| is_held(waiting, thoughts));
+    for (waiting, text) in held.zip(texts) {
+        if let Waiting::Piece { shown, .. } = waiting {
+            *shown = Some(text);
+        }
+    }
+}
+
+/// Makes two pieces of one that waits.
+fn divide(waiting: &mut VecDeque<Waiting>, thoughts: bool, piece: usize) {
+    let held = waiting.iter().enumerate().filter(|(_, waiting)| is_held(waiting, thoughts));
+    if let Some((at, half)) = held.map(|(at, held)| (at, held.clone())).nth(piece) {
+        waiting.insert(at, half);
     }
 }
 

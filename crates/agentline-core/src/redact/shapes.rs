@@ -58,8 +58,6 @@ const KNOWN_SK: &[&str] = &["ant-", "proj-"];
 const SHORTEST_KNOWN_SK: u32 = 20;
 /// What goes on after an interruption is part of a complete key only if it looks random.
 const SHORTEST_TAIL: u32 = 16;
-/// A text that ends with so many letters of a prefix waits for what follows.
-const SHORTEST_WAIT: usize = 3;
 /// More of a key is not remembered.
 const LONGEST_VALUE: usize = 16 << 10;
 
@@ -146,14 +144,13 @@ impl ShapeScanner {
         self.open.as_ref().map(|open| open.tail.map_or(open.start, |tail| tail.start))
     }
 
-    /// The same, if enough of it was seen to wait for the rest.
-    pub(super) fn waits_from(&self) -> Option<usize> {
-        self.open_from().filter(|_| self.open.as_ref().is_some_and(|open| open.value.len() >= SHORTEST_WAIT))
-    }
-
     /// How many bytes of a key that may have begun tell something: those after its prefix.
     pub(super) fn telling(&self) -> usize {
-        self.open.as_ref().filter(|open| open.shape.is_some()).map_or(0, |open| open.count as usize)
+        let open = self.open.as_ref().and_then(|open| open.shape.map(|shape| (open, shape)));
+        open.map_or(0, |(open, shape)| match shape.body {
+            Body::Pem => open.count as usize,
+            _ => open.value.len() - shape.prefix.len(),
+        })
     }
 
     pub(super) fn push(&mut self, unit: Unit, each: &mut impl FnMut(Found)) {

@@ -1,4 +1,5 @@
-//! Redacts a stream of text: a piece is held back while its end may be the beginning of a secret.
+//! Redacts a stream of text: a piece is held back while enough letters of a secret stand at its end to tell something.
+//! Fewer letters are shown at once, because nearly every text ends with a letter that some secret begins with.
 //!
 //! Pieces are shown one by one as they came, so that a tape, whose replay knows no secrets, gives the same events.
 
@@ -47,8 +48,23 @@ impl StreamRedactor {
         if self.held.len() > MOST_HELD {
             return self.interrupt(patterns);
         }
-        let open = self.scanner.waits_from(patterns).unwrap_or(usize::MAX);
+        let open = self.scanner.telling_from(patterns, TELLING_PART).unwrap_or(usize::MAX);
         self.give(open)
+    }
+
+    /// Nothing came for a while: returns the pieces up to the letters that may begin a secret, and which of the held pieces
+    /// was divided for that.
+    pub(crate) fn divide(&mut self, patterns: &Patterns) -> Option<(usize, Vec<String>)> {
+        self.adopt(patterns);
+        let open = self.scanner.telling_from(patterns, TELLING_PART)?;
+        let open = self.scanner.found_across(open).map_or(open, |start| start.min(open)).max(self.base);
+        let open = self.base + whole_characters(&self.held, open - self.base..self.held.len()).start;
+        let at = self.ends.partition_point(|end| *end <= open);
+        if open == self.base || at == self.ends.len() {
+            return None;
+        }
+        self.ends.insert(at, open);
+        Some((at, self.give(open)))
     }
 
     /// Something else comes in between: shows what was held, but not the beginning of a secret, which may go on afterwards.

@@ -11,8 +11,15 @@ const QUIET_CAP: Millis = 30_000;
 const SETTLE: Millis = 30_000;
 /// The same for a run that the caller has cancelled.
 const HURRIED_SETTLE: Millis = 5_000;
+/// After so much silence, text is shown up to the letters that may begin a secret.
+const HELD_BACK: Millis = 1_000;
 
 impl Run {
+    /// When text that is held back is to be shown as far as possible.
+    pub(crate) fn held_deadline(&self) -> Option<Millis> {
+        self.held_since.filter(|_| !self.waiting.is_empty()).map(|since| since + HELD_BACK)
+    }
+
     /// The next moment at which silence would mean something, and what.
     pub(crate) fn deadline(&self) -> Option<(Millis, Clock)> {
         let soonest = self.deadline_of_stage();

@@ -183,6 +183,19 @@ fn text_split_over_events_does_not_show_it() {
 }
 
 #[test]
+fn text_in_front_of_a_possible_secret_is_shown_after_a_short_silence() {
+    let mut player = Player::veiled(Surface::StreamJson, &[SECRET]);
+    player.prompt(order());
+    player.stdout(r#"{"type":"message","role":"assistant","content":"it is s3cr3t","delta":true}"#);
+    assert!(player.texts().is_empty());
+    player.wait(1_000);
+    assert_eq!(player.texts(), ["it is "]);
+    player.stdout(r#"{"type":"message","role":"assistant","content":" here","delta":true}"#);
+    assert_eq!(player.texts(), ["it is ", "s3cr3t", " here"]);
+    player.check();
+}
+
+#[test]
 fn tools_are_still_paired_when_their_ids_are_hidden() {
     let id = serde_json::to_string(SECRET).expect("JSON");
     let mut player = Player::veiled(Surface::StreamJson, &[SECRET]);
