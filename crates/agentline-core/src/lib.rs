@@ -101,8 +101,8 @@ pub use request::{
     Limits, McpServer, ModelValidation, PermissionMode, RunRequest, Sandbox, SystemMode, Trust,
 };
 pub use saved::{
-    Damage, Entry, Media, Part, ProjectRef, RootForm, SavedDiff, SavedForm, SavedResult, SavedSession,
-    SavedTool, SessionFile, SessionFold, SessionInfo, SessionRoot,
+    ContentStore, Damage, Entry, HELD_CONTENT, Media, Part, ProjectRef, RootForm, SavedDiff, SavedForm,
+    SavedResult, SavedSession, SavedTool, SessionFile, SessionFold, SessionInfo, SessionRoot,
 };
 pub use session_ledger::{
     CostSource, LedgerCell, LedgerFold, LedgerRow, LedgerTurn, SessionLedger, day_of, ledger,

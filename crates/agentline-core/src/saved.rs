@@ -1,10 +1,15 @@
 //! A session as an agent saved it, in one shape for all agents: what was said, in its true order, with every tool beside
 //! its result. The two views of messages are made of it (`view.rs`); the readers are in the agents' folders.
 
+mod content;
+
+pub use content::{ContentStore, HELD_CONTENT};
+pub(crate) use content::{LOST_CONTENT, Stored, read_content, write_content};
+
 use crate::{Millis, RawJson, Role, Tokens, ToolStatus, ToolUse};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 /// A session that was read, as far as it could be.
 #[derive(Clone, Debug, Default)]
@@ -79,6 +84,8 @@ pub struct Entry {
     pub sidechain: bool,
     /// The agent's own records that it was made from. What came as a line is there byte for byte.
     pub originals: Vec<RawJson>,
+    /// Where the parts and the records are, if they are not in memory.
+    content: Option<content::StoredContent>,
 }
 
 impl Entry {
@@ -99,6 +106,7 @@ impl Entry {
             context: false,
             sidechain: false,
             originals: Vec::new(),
+            content: None,
         }
     }
 
@@ -123,12 +131,12 @@ impl Entry {
     /// Whether it is what a person asked.
     #[must_use]
     pub fn is_prompt(&self) -> bool {
-        self.role == Role::User && !self.context && !self.sidechain && !self.parts.is_empty()
+        self.role == Role::User && !self.context && !self.sidechain && !self.is_empty()
     }
 }
 
 /// One piece of an entry.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Part {
     /// Plain text.
@@ -164,7 +172,7 @@ impl Part {
 }
 
 /// An image, a sound or another file, in the prompt or in a result.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Media {
     /// Such as `image/png`.
@@ -184,10 +192,11 @@ impl Media {
 }
 
 /// A call of a tool and what came of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SavedTool {
     /// The call, with its canonical and its own name and input.
+    #[serde(with = "content::call")]
     pub call: ToolUse,
     /// What came of it; `None` when the session ended before.
     pub result: Option<SavedResult>,
@@ -204,7 +213,7 @@ impl SavedTool {
 }
 
 /// What came of a call.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SavedResult {
     /// How it ended.
@@ -218,6 +227,7 @@ pub struct SavedResult {
     /// When, in milliseconds since 1970.
     pub timestamp: Option<Millis>,
     /// The record that told it, where that is one of its own.
+    #[serde(with = "content::record")]
     pub original: Option<RawJson>,
 }
 
@@ -237,7 +247,7 @@ impl SavedResult {
 }
 
 /// The change of a file by a tool.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SavedDiff {
     /// Which file.
@@ -286,6 +296,10 @@ pub trait SessionFold: Send {
     /// Takes one record: a line without its end, or the one value of a whole file, or a row of a database as the agent's
     /// reader defines it. What cannot be read is noted as damage.
     fn take(&mut self, record: RawJson);
+
+    /// Moves the content that it holds to a store. It may be called between any two records and changes nothing of the
+    /// session. A fold that cannot do it keeps everything in memory.
+    fn offload(&mut self, _store: &Arc<dyn ContentStore>) {}
 
     /// The session so far. Taking is cheap, looking may cost as much as the session is long: look when all that is
     /// there was taken.

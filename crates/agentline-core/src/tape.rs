@@ -248,20 +248,6 @@ impl Tape {
             _ => None,
         })
     }
-
-    /// What the agent wrote to its standard output and error, in order, and how it ended: enough to stand in for it.
-    #[must_use]
-    pub fn performance(&self) -> Vec<Act<'_>> {
-        self.inputs
-            .iter()
-            .filter_map(|input| match &input.what {
-                What::Line { stream: Stream::Stdout, text } => Some(Act::Out(input.at, text)),
-                What::Line { stream: Stream::Stderr, text } => Some(Act::Err(input.at, text)),
-                What::Exit(exit) => Some(Act::Exit(*exit)),
-                _ => None,
-            })
-            .collect()
-    }
 }
 
 /// Plays a tape line by line, so that a long one need not be in memory.
@@ -366,16 +352,30 @@ impl TapePlayer {
     }
 }
 
-/// One thing that an agent did for all to see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One thing that an agent did for all to see. The acts of all lines of a tape are enough to stand in for the agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Act<'a> {
+pub enum Act {
     /// A line on standard output, and when.
-    Out(Millis, &'a str),
+    Out(Millis, String),
     /// A line on standard error, and when.
-    Err(Millis, &'a str),
+    Err(Millis, String),
     /// The end.
     Exit(Exit),
+}
+
+impl Act {
+    /// Reads a line of a tape. Returns `None` for one that records something else, or that is not of a tape.
+    #[must_use]
+    pub fn read(line: &str) -> Option<Self> {
+        let input = serde_json::from_str::<Entry<'_>>(line).ok()?.into_input()?;
+        match input.what {
+            What::Line { stream: Stream::Stdout, text } => Some(Self::Out(input.at, text.into_owned())),
+            What::Line { stream: Stream::Stderr, text } => Some(Self::Err(input.at, text.into_owned())),
+            What::Exit(exit) => Some(Self::Exit(exit)),
+            _ => None,
+        }
+    }
 }
 
 impl Entry<'_> {

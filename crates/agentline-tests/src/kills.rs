@@ -318,6 +318,7 @@ impl Scene {
         // They are ours: no other process has the tag or the mark.
         let marked = survivors(&self.stage.mark());
         marked.into_iter().chain(running_with(&self.tag)).for_each(signal);
+        let directories = directories || self.stays_after_the_next_run();
         let kinds = left.into_iter().map(|(_, kind)| kind).chain(directories.then_some(Kind::Directory));
         (kinds.collect(), took)
     }
@@ -339,22 +340,40 @@ impl Scene {
 
     /// Whether a private directory stays after the host alone was killed. Then its supervisor removes it.
     fn await_removal(&self, took: Duration) -> bool {
-        // A run that starts has no supervisor yet, and one that is being cancelled may have none any more. The next run
-        // removes the directories of such runs.
+        // A run that starts has no supervisor yet, and one that is being cancelled may have none any more.
         let has_supervisor = !matches!(self.kill.moment, Moment::Start | Moment::Closing);
         if self.kill.victim != Victim::Agentline || !has_supervisor || took >= DEATH {
             return false;
         }
         let until = Instant::now() + DEATH;
-        while self.has_private_directory() && Instant::now() < until {
+        while !self.private_directories().is_empty() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(10));
         }
-        self.has_private_directory()
+        !self.private_directories().is_empty()
     }
 
-    fn has_private_directory(&self) -> bool {
+    /// Whether a private directory that no process uses any more stays although another run is made. Every run removes
+    /// those when it starts.
+    fn stays_after_the_next_run(&self) -> bool {
+        let until = Instant::now() + DEATH;
+        while !survivors(&self.stage.mark()).is_empty() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let before = self.private_directories();
+        if before.is_empty() {
+            return false;
+        }
+        let mut next = self.agentline();
+        next.args(["run", "--surface", "acp", "say done"]).env("FAKE_AGENT_FAULT", "ok");
+        next.env("GEMINI_CLI_PATH", &self.programs.fake_acp);
+        drop(next.stdout(Stdio::null()).stderr(Stdio::null()).status());
+        self.private_directories().iter().any(|path| before.contains(path))
+    }
+
+    fn private_directories(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.stage.path().join("tmp")).into_iter().flatten().flatten();
-        entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with("agentline-run-"))
+        let is_private = |path: &PathBuf| path.to_string_lossy().contains("/agentline-run-");
+        entries.map(|entry| entry.path()).filter(is_private).collect()
     }
 
     fn start(&self) -> Host {

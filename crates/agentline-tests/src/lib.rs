@@ -11,6 +11,8 @@ mod host_program;
 pub mod kills;
 mod npm;
 #[cfg(target_os = "linux")]
+mod process_case;
+#[cfg(target_os = "linux")]
 mod promptfoo;
 mod python;
 mod real;
@@ -30,6 +32,8 @@ pub use ccusage::ccusage_program;
 pub use claude_sdk::ClaudeSdk;
 pub use fake_stage::FakeStage;
 pub use host_program::{HostProgram, common, kill_amid_runs};
+#[cfg(target_os = "linux")]
+pub use process_case::ProcessCase;
 #[cfg(target_os = "linux")]
 pub use promptfoo::{Evaluated, PROVIDER, Promptfoo};
 pub use python::Python;

@@ -12,103 +12,15 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use agentline::process::{Exit, Happening, Process, Signal, Spawn, SpawnError, Std, Supervisor, Via};
+use agentline::process::{Exit, Happening, Process, Signal, SpawnError, Std, Supervisor, Via};
+use agentline_tests::ProcessCase;
 
 const HOST: &str = env!("CARGO_BIN_EXE_supervised-host");
 
 /// Long enough for a busy machine; a test that passes never waits for it.
 const LONG: Duration = Duration::from_secs(30);
-
-/// One test's own mark and tag, by which its processes are found even when they hide; killed at the end of a failed test.
-struct Case {
-    mark: String,
-    /// A time for `sleep` that no other process on the machine has.
-    tag: String,
-}
-
-impl Case {
-    fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let (pid, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        Self { mark: format!("test-{pid}-{count}."), tag: format!("600.{pid:08}{count:03}") }
-    }
-
-    fn spawn(&self, script: &str, supervisor: Supervisor) -> Spawn {
-        let mut spawn = Spawn::new("/bin/sh", "/", &self.mark);
-        spawn.args = ["-c", script].map(Into::into).to_vec();
-        spawn.env = [("PATH", std::env::var_os("PATH").unwrap()), ("TAG", self.tag.clone().into())]
-            .map(|(key, value)| (key.into(), value))
-            .into();
-        spawn.supervisor = supervisor;
-        spawn
-    }
-
-    fn start(&self, script: &str, supervisor: Supervisor) -> Process {
-        let from = Instant::now();
-        let process = Process::spawn(self.spawn(script, supervisor)).unwrap();
-        println!("start: {:?}", from.elapsed());
-        assert!(process.pid().is_some_and(|pid| pid > 1));
-        process
-    }
-
-    /// All living processes that carry the mark or were given the tag.
-    fn processes(&self) -> Vec<i32> {
-        let read = |pid: i32, what: &str| fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
-        let has = |bytes: &[u8], word: &str| bytes.windows(word.len()).any(|part| part == word.as_bytes());
-        let entries = fs::read_dir("/proc").unwrap().flatten();
-        entries
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .filter(|pid| *pid != std::process::id() as i32)
-            .filter(|pid| {
-                let marked = has(&read(*pid, "environ"), &self.mark);
-                let stat = read(*pid, "stat");
-                let dead = stat.is_empty() || has(&stat, ") Z ") || has(&stat, ") X ");
-                !dead && (marked || has(&read(*pid, "cmdline"), &self.tag))
-            })
-            .collect()
-    }
-
-    /// Waits until that many processes are there.
-    fn await_processes(&self, count: usize) {
-        let until = Instant::now() + LONG;
-        while self.processes().len() < count {
-            assert!(Instant::now() < until, "only {} of {count} processes came up", self.processes().len());
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    #[track_caller]
-    fn assert_no_survivors(&self) {
-        let left = self.processes();
-        let names: Vec<_> =
-            left.iter().map(|pid| fs::read_to_string(format!("/proc/{pid}/cmdline"))).collect();
-        assert!(left.is_empty(), "survivors: {left:?} {names:?}");
-    }
-
-    /// Waits until all are gone, for when it is not us who wait for the kill, and says how long that took.
-    #[track_caller]
-    fn time_to_silence(&self, at_most: Duration) -> Duration {
-        let from = Instant::now();
-        while !self.processes().is_empty() {
-            if from.elapsed() > at_most {
-                self.assert_no_survivors();
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        from.elapsed()
-    }
-}
-
-impl Drop for Case {
-    fn drop(&mut self) {
-        for pid in self.processes() {
-            let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
-        }
-    }
-}
 
 /// A program of our own as the supervisor.
 fn supervised() -> Supervisor {
@@ -147,7 +59,7 @@ async fn finish(process: &mut Process) -> (Exit, Vec<u8>, Vec<u8>) {
 
 /// Runs the unruly script to its own end and expects nobody left.
 async fn ends_by_itself(supervisor: Supervisor, hide: &str, code: i32) {
-    let case = Case::new();
+    let case = ProcessCase::new();
     let count = UNRULY_COUNT + usize::from(!hide.is_empty());
     let script = format!("{UNRULY}{hide}\nread go; echo bye; exit {code}");
     let mut process = case.start(&script, supervisor);
@@ -170,7 +82,7 @@ async fn success_and_failure_leave_nobody() {
 
 /// Kills the unruly script while it runs and expects nobody left.
 async fn is_killed(supervisor: Supervisor, hide: &str) -> Duration {
-    let case = Case::new();
+    let case = ProcessCase::new();
     let mut process = case.start(&format!("{UNRULY}{hide}\necho up; wait; sleep $TAG"), supervisor);
     case.await_processes(UNRULY_COUNT + usize::from(!hide.is_empty()));
     // The last of them may be there before the script has said so.
@@ -197,7 +109,7 @@ async fn kill_leaves_nobody() {
 #[tokio::test]
 async fn what_keeps_starting_processes_is_caught() {
     for supervisor in [supervised(), Supervisor::None] {
-        let case = Case::new();
+        let case = ProcessCase::new();
         // Two that go on starting daemons, each in a session of its own.
         let breeder = "setsid sh -c 'while :; do (setsid sleep $TAG &); sleep 0.01; done' &";
         let mut process = case.start(&format!("{breeder} {breeder} wait"), supervisor);
@@ -214,7 +126,7 @@ async fn what_keeps_starting_processes_is_caught() {
 #[tokio::test]
 async fn drop_leaves_nobody() {
     for (supervisor, hide) in [(supervised(), FORGETFUL), (Supervisor::None, "")] {
-        let case = Case::new();
+        let case = ProcessCase::new();
         let process = case.start(&format!("{UNRULY}{hide}\nwait; sleep $TAG"), supervisor.clone());
         case.await_processes(UNRULY_COUNT + usize::from(!hide.is_empty()));
         let from = Instant::now();
@@ -227,7 +139,7 @@ async fn drop_leaves_nobody() {
 #[tokio::test]
 async fn signals_reach_the_group_of_the_agent() {
     for supervisor in [supervised(), Supervisor::None] {
-        let case = Case::new();
+        let case = ProcessCase::new();
         for (signal, number) in [(Signal::Interrupt, 2), (Signal::Terminate, 15)] {
             let mut process = case.start("echo up; sleep $TAG; echo no", supervisor.clone());
             case.await_processes(2);
@@ -242,7 +154,7 @@ async fn signals_reach_the_group_of_the_agent() {
 }
 
 /// A host program of its own with an unruly agent, up and ready.
-fn unruly_host(case: &Case, how: &str) -> Child {
+fn unruly_host(case: &ProcessCase, how: &str) -> Child {
     let script = format!("{UNRULY}{FORGETFUL}\necho ready; wait; sleep $TAG");
     let mut host = Command::new(HOST)
         .args([&case.mark, how, "/bin/sh", "-c", &script])
@@ -260,7 +172,7 @@ fn unruly_host(case: &Case, how: &str) -> Child {
 #[test]
 fn death_of_the_host_leaves_nobody() {
     for signal in ["KILL", "TERM", "INT", "HUP"] {
-        let case = Case::new();
+        let case = ProcessCase::new();
         let mut host = unruly_host(&case, "wait");
         // The host's own command line carries no tag, and it has no mark.
         case.await_processes(UNRULY_COUNT + 1);
@@ -273,7 +185,7 @@ fn death_of_the_host_leaves_nobody() {
 
 #[test]
 fn panic_of_the_host_leaves_nobody() {
-    let case = Case::new();
+    let case = ProcessCase::new();
     let mut host = unruly_host(&case, "panic");
     assert_eq!(host.wait().unwrap().code(), Some(101));
     case.assert_no_survivors();
@@ -291,7 +203,7 @@ fn supervisor_of(process: &Process) -> i32 {
 #[tokio::test]
 async fn death_of_the_supervisor_is_told_and_leaves_nobody() {
     for (signal, expected) in [("TERM", Exit::Signal(9)), ("KILL", Exit::Lost)] {
-        let case = Case::new();
+        let case = ProcessCase::new();
         let mut process = case.start(&format!("{UNRULY}\nwait; sleep $TAG"), supervised());
         case.await_processes(UNRULY_COUNT);
         let supervisor = supervisor_of(&process).to_string();
@@ -304,7 +216,7 @@ async fn death_of_the_supervisor_is_told_and_leaves_nobody() {
 
 #[tokio::test]
 async fn the_supervisor_is_small_and_holds_nothing() {
-    let case = Case::new();
+    let case = ProcessCase::new();
     let mut process = case.start("read go", supervised());
     let supervisor = supervisor_of(&process);
     let open = || fs::read_dir(format!("/proc/{supervisor}/fd")).unwrap().flatten();
@@ -325,7 +237,7 @@ async fn the_supervisor_is_small_and_holds_nothing() {
 #[tokio::test]
 async fn a_burst_before_the_exit_arrives_complete() {
     for supervisor in [supervised(), Supervisor::None] {
-        let case = Case::new();
+        let case = ProcessCase::new();
         let script = "head -c 5000000 /dev/zero | tr '\\0' x; head -c 3000000 /dev/zero | tr '\\0' y >&2";
         let mut process = case.start(script, supervisor);
         // The agent has long exited when we begin to read.
@@ -345,7 +257,7 @@ async fn a_burst_before_the_exit_arrives_complete() {
 #[tokio::test]
 async fn a_slow_reader_loses_nothing() {
     for via in [Via::TailedFile, Via::Pipe] {
-        let case = Case::new();
+        let case = ProcessCase::new();
         let mut spawn = case.spawn("seq 1 200000; echo end >&2", supervised());
         spawn.stdout = via;
         let mut process = Process::spawn(spawn).unwrap();
@@ -372,7 +284,7 @@ async fn a_slow_reader_loses_nothing() {
 #[tokio::test]
 async fn a_million_lines_come_through() {
     for via in [Via::TailedFile, Via::Pipe] {
-        let case = Case::new();
+        let case = ProcessCase::new();
         let script = "yes 'a line of text, eighty bytes long, as an agent may write it: a delta, a number, x' | head -n 1000000";
         let mut spawn = case.spawn(script, supervised());
         spawn.stdout = via;
@@ -399,7 +311,7 @@ async fn a_million_lines_come_through() {
 #[tokio::test]
 async fn output_is_live() {
     for via in [Via::TailedFile, Via::Pipe] {
-        let case = Case::new();
+        let case = ProcessCase::new();
         // The agent answers each line at once, on alternating streams.
         let script = "while read line; do echo $line; read line; echo $line >&2; done";
         let mut spawn = case.spawn(script, supervised());
@@ -436,7 +348,7 @@ async fn stdin_that_nobody_reads_holds_nothing_up() {
             ("sleep 0.2; echo done", "done\n"),
             ("wc -c", "2000000\n"),
         ] {
-            let case = Case::new();
+            let case = ProcessCase::new();
             let mut process = case.start(script, supervisor.clone());
             process.write(prompt());
             process.close_stdin();
@@ -455,7 +367,7 @@ async fn stdin_that_nobody_reads_holds_nothing_up() {
 #[tokio::test]
 async fn a_flood_starves_neither_stderr_nor_us_nor_the_exit() {
     for supervisor in [supervised(), Supervisor::None] {
-        let case = Case::new();
+        let case = ProcessCase::new();
         // The flood is a daemon that outlives the agent, until the agent's end ends it.
         let script = "(setsid sh -c 'yes; : $TAG' &) ; sleep 0.3; echo seen >&2; sleep 0.3; exit 7";
         let mut process = case.start(script, supervisor);
@@ -482,7 +394,7 @@ async fn a_flood_starves_neither_stderr_nor_us_nor_the_exit() {
 
 #[tokio::test]
 async fn a_stream_that_a_script_cuts_goes_on() {
-    let case = Case::new();
+    let case = ProcessCase::new();
     let script = "echo one >&2; read go; echo two >/dev/stderr; read go; echo three >&2";
     let mut process = case.start(script, supervised());
     let mut bytes = Vec::new();
@@ -499,7 +411,7 @@ async fn a_stream_that_a_script_cuts_goes_on() {
 
 #[tokio::test]
 async fn the_exit_is_told_once() {
-    let case = Case::new();
+    let case = ProcessCase::new();
     let mut process = case.start("kill -11 $$", supervised());
     assert!(process.is_supervised() && process.ended().is_none());
     assert_eq!(finish(&mut process).await.0, Exit::Signal(11));
@@ -512,7 +424,7 @@ async fn the_exit_is_told_once() {
 
 #[tokio::test]
 async fn a_process_may_move_to_another_task() {
-    let case = Case::new();
+    let case = ProcessCase::new();
     let mut process = case.start("echo moved", supervised());
     let ended = tokio::spawn(async move { finish(&mut process).await }).await.unwrap();
     assert_eq!((ended.0, ended.1.as_slice()), (Exit::Code(0), b"moved\n".as_slice()));
@@ -521,7 +433,7 @@ async fn a_process_may_move_to_another_task() {
 
 #[tokio::test]
 async fn a_dropped_wait_loses_nothing() {
-    let case = Case::new();
+    let case = ProcessCase::new();
     let mut process = case.start("for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.05; done", supervised());
     let (mut bytes, mut dropped) = (Vec::new(), 0);
     let until = Instant::now() + LONG;
@@ -540,7 +452,7 @@ async fn a_dropped_wait_loses_nothing() {
 
 #[tokio::test]
 async fn a_run_inside_a_run_ends_with_the_outer_one() {
-    let (outer, inner) = (Case::new(), Case::new());
+    let (outer, inner) = (ProcessCase::new(), ProcessCase::new());
     let mut spawn = outer.spawn("", supervised());
     spawn.program = HOST.into();
     let script = format!("{UNRULY}{FORGETFUL}echo ready; wait; sleep $TAG");
@@ -566,7 +478,7 @@ async fn a_failed_start_says_why() {
     let script = file("script", "#!/no/such/interpreter\n", 0o755);
     let closed = file("closed", "#!/bin/sh\n", 0o644);
     for supervisor in [supervised(), Supervisor::None] {
-        let case = Case::new();
+        let case = ProcessCase::new();
         let start = |program: &OsStr, cwd: &Path| {
             let mut spawn = case.spawn("", supervisor.clone());
             (spawn.program, spawn.cwd) = (program.into(), cwd.into());
@@ -588,7 +500,7 @@ async fn a_failed_start_says_why() {
         assert!(matches!(error, SpawnError::Nul), "{error:?}");
         case.assert_no_survivors();
     }
-    let case = Case::new();
+    let case = ProcessCase::new();
     for (program, kind) in [("/no/such/supervisor", "missing"), ("/bin/true", "no supervisor")] {
         let error = Process::spawn(case.spawn("", Supervisor::Path(program.into()))).expect_err(kind);
         assert!(matches!(error, SpawnError::Supervisor { .. }), "{error:?}");

@@ -9,12 +9,14 @@ mod filter;
 mod find;
 mod gather;
 mod index;
+mod lines;
 mod list;
 mod load;
 mod project;
 mod scan;
 mod search;
 pub mod sqlite;
+mod temporary_store;
 mod usage;
 mod watch;
 

@@ -30,8 +30,6 @@ Examples:
 
 /// A longer line is not of a tape: lines of agents are cut before.
 const LONGEST_LINE: u64 = 512 << 20;
-/// The longest tape that is read as a whole.
-const LONGEST_TAPE: u64 = 1 << 30;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -60,10 +58,8 @@ pub(crate) struct ReplayArgs {
 
 pub(crate) fn run(ui: &mut Ui, args: &ReplayArgs) -> Result<u8, Stop> {
     match (&args.stand_in, &args.write_program) {
-        (Some(agent), Some(program)) => {
-            stand_in::write_program(ui, &read(&args.tape)?, agent, &args.tape, program)
-        }
-        (Some(agent), None) => stand_in::perform(ui, &read(&args.tape)?, agent, args.real_time),
+        (Some(agent), Some(program)) => stand_in::write_program(ui, agent, &args.tape, program),
+        (Some(agent), None) => stand_in::perform(ui, &args.tape, agent, args.real_time),
         (None, _) => {
             let pace = if args.real_time { Pace::Recorded } else { Pace::AtOnce };
             play_file(
@@ -203,16 +199,4 @@ impl<'a> TapeLines<'a> {
 fn unreadable(path: &Path, error: &io::Error) -> Problem {
     Problem::new("TAPE", format!("`{}` could not be read: {error}", path.display()))
         .hint("record one with `agentline run --record FILE …`")
-}
-
-/// Reads a whole tape, for what needs all of it at once.
-fn read(path: &Path) -> Result<Tape, Stop> {
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(LONGEST_TAPE + 1).read_to_end(&mut bytes));
-    read.map_err(|error| unreadable(path, &error))?;
-    if bytes.len() as u64 > LONGEST_TAPE {
-        let problem = Problem::new("TAPE", format!("is longer than {} MB", LONGEST_TAPE >> 20));
-        return Err(problem.hint("leave `--as` out to play it line by line").into());
-    }
-    Ok(Tape::read(&String::from_utf8_lossy(&bytes))?)
 }

@@ -142,9 +142,9 @@ impl Desk {
 
     /// Reads a session, and those of its sub-agents where they are wanted.
     fn load(&self, found: &Found, subagents: bool) -> Result<(SavedSession, Vec<SavedSession>), Error> {
-        let session = self.store.load(found)?;
+        let session = self.store.open(found)?;
         let children = if subagents { self.store.children(found)? } else { Vec::new() };
-        let children = children.iter().map(|child| self.store.load(child));
+        let children = children.iter().map(|child| self.store.open(child));
         Ok((session, children.collect::<Result<_, _>>()?))
     }
 

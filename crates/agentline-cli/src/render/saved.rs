@@ -94,7 +94,7 @@ impl<'a> Story<'a> {
 
 /// Behind how many entries a sub-agent's work is told: behind the last call of a sub-agent before it began.
 fn place(entries: &[Entry], child: &SavedSession) -> usize {
-    let calls = |entry: &Entry| entry.tools().any(|tool| tool.call.kind == ToolKind::Agent);
+    let calls = |entry: &Entry| entry.loaded().tools().any(|tool| tool.call.kind == ToolKind::Agent);
     let before = |entry: &Entry| match (entry.timestamp, child.info.started) {
         (Some(said), Some(began)) => said <= began,
         _ => true,

@@ -4,7 +4,7 @@
 use super::{Scanner, StreamRedactor};
 use crate::{Entry, LineVeil, Media, Part, RawJson, Role, SavedSession, SavedTool, SessionInfo, Veil};
 use serde_json::value::RawValue;
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::VecDeque, ops::Range};
 
 impl Veil {
     /// Redacts a whole session, with the agent's own records in it.
@@ -14,15 +14,43 @@ impl Veil {
             self.own(&mut damage.message);
         }
         for entries in [&mut session.entries, &mut session.abandoned] {
-            let split = self.joined(entries);
-            entries.iter_mut().for_each(|entry| self.entry_alone(entry));
-            match split {
-                Some(keys) => self.and(&keys).split_records(entries),
-                None => {
-                    let records = entries.iter_mut().flat_map(|entry| &mut entry.originals);
-                    records.for_each(|record| self.record(record));
+            self.entries(entries);
+        }
+    }
+
+    /// Redacts entries, of which one at a time is in memory if their content is in a store.
+    fn entries(&self, entries: &mut [Entry]) {
+        let (mut answers, mut thoughts) = (Joined::default(), Joined::default());
+        for entry in entries.iter().map(Entry::loaded).filter(|entry| entry.role == Role::Assistant) {
+            for part in &entry.parts {
+                match part {
+                    Part::Text { text } => answers.scan(self, text),
+                    Part::Thinking { text, .. } => thoughts.scan(self, text),
+                    _ => {}
                 }
             }
+        }
+        let keys = [&mut answers, &mut thoughts].map(|joined| joined.finish(self));
+        let is_split = keys.iter().any(Option::is_some);
+        for entry in entries.iter_mut() {
+            entry.update(|entry| {
+                let of_model = entry.role == Role::Assistant;
+                for part in entry.parts.iter_mut().filter(|_| of_model) {
+                    match part {
+                        Part::Text { text } => answers.redact(text),
+                        Part::Thinking { text, .. } => thoughts.redact(text),
+                        _ => {}
+                    }
+                }
+                self.entry_alone(entry);
+                if !is_split {
+                    entry.originals.iter_mut().for_each(|record| self.record(record));
+                }
+            });
+        }
+        if is_split {
+            let keys: Vec<String> = keys.into_iter().flatten().flatten().collect();
+            self.and(&keys).split_records(entries);
         }
     }
 
@@ -33,71 +61,20 @@ impl Veil {
             .for_each(|text| self.own_some(text));
     }
 
-    /// Redacts texts of answers as if they were one, and thoughts likewise. If a secret was split, returns the keys that were
-    /// found by their shape.
-    fn joined(&self, entries: &mut [Entry]) -> Option<Vec<String>> {
-        let mut split = None;
-        for of_answer in [true, false] {
-            let parts = entries.iter_mut().filter(|entry| entry.role == Role::Assistant);
-            let texts = parts.flat_map(|entry| &mut entry.parts).filter_map(|part| match part {
-                Part::Text { text } if of_answer => Some(text),
-                Part::Thinking { text, .. } if !of_answer => Some(text),
-                _ => None,
-            });
-            let mut texts: Vec<&mut String> = texts.collect();
-            if let Some(keys) = self.joined_texts(&mut texts) {
-                split.get_or_insert_with(Vec::new).extend(keys);
-            }
-        }
-        split
-    }
-
-    fn joined_texts(&self, texts: &mut [&mut String]) -> Option<Vec<String>> {
-        let (mut scanner, mut base) = (Scanner::default(), 0);
-        for text in texts.iter() {
-            scanner.scan(self.patterns(), text.as_bytes(), base);
-            base += text.len();
-            scanner.interrupt(base);
-        }
-        scanner.finish(self.patterns());
-        let keys: Vec<String> =
-            scanner.keys.iter().map(|key| String::from_utf8_lossy(&key.value).into_owned()).collect();
-        let found = scanner.take_found(usize::MAX);
-        let (mut at, mut from, mut is_split) = (0, 0, false);
-        for text in texts {
-            let end = from + text.len();
-            while found.get(at).is_some_and(|place| place.end <= from) {
-                at += 1;
-            }
-            let here = found[at..].iter().take_while(|place| place.start < end);
-            let here: Vec<_> = here
-                .inspect(|place| is_split |= place.start < from || place.end > end)
-                .map(|place| place.start.max(from) - from..place.end.min(end) - from)
-                .collect();
-            if let Cow::Owned(shown) = crate::veil::replace(text, here) {
-                **text = shown;
-            }
-            from = end;
-        }
-        is_split.then_some(keys)
-    }
-
     /// Redacts the agent's own records when a secret goes from one to another.
     fn split_records(&self, entries: &mut [Entry]) {
         let mut lines = LineVeil::new(self.clone());
-        let mut records: Vec<&mut RawJson> =
-            entries.iter_mut().flat_map(|entry| &mut entry.originals).collect();
-        let mut shown = Vec::with_capacity(records.len());
-        for record in &records {
-            lines.push(record.as_str(), |line| shown.push(line.to_owned()));
-        }
-        lines.finish(|line| shown.push(line.to_owned()));
-        for (record, shown) in records.iter_mut().zip(shown) {
-            if shown != record.as_str() {
-                let is_json = serde_json::from_str::<&RawValue>(&shown).is_ok();
-                **record = RawJson::new(if is_json { shown } else { "null".to_owned() });
+        let (mut shown, mut done) = (VecDeque::new(), 0);
+        for at in 0..entries.len() {
+            for record in &entries[at].loaded().originals {
+                lines.push(record.as_str(), |line| shown.push_back(line.to_owned()));
+            }
+            while done <= at && replace_records(&mut entries[done], &mut shown) {
+                done += 1;
             }
         }
+        lines.finish(|line| shown.push_back(line.to_owned()));
+        entries[done..].iter_mut().for_each(|entry| _ = replace_records(entry, &mut shown));
     }
 
     /// Redacts everything in an entry but its records.
@@ -126,6 +103,7 @@ impl Veil {
             self.own(&mut result.content);
             self.raw_some(&mut result.raw);
             result.media.iter_mut().for_each(|media| self.media(media));
+            result.original.iter_mut().for_each(|record| self.record(record));
         }
         if let Some(diff) = &mut tool.diff {
             self.own(&mut diff.path);
@@ -139,6 +117,71 @@ impl Veil {
         self.own_some(&mut media.data);
         self.own_some(&mut media.uri);
     }
+}
+
+/// Texts that are redacted as if they were one: they are all read first, and then changed in the same order.
+#[derive(Default)]
+struct Joined {
+    scanner: Scanner,
+    /// Where each text ends, counted from the beginning of the first.
+    ends: Vec<usize>,
+    found: Vec<Range<usize>>,
+    /// How many of the texts were changed.
+    changed: usize,
+    /// The first of the places that the next text may hold.
+    place: usize,
+}
+
+impl Joined {
+    fn scan(&mut self, veil: &Veil, text: &str) {
+        let base = self.ends.last().copied().unwrap_or(0);
+        self.scanner.scan(veil.patterns(), text.as_bytes(), base);
+        self.scanner.interrupt(base + text.len());
+        self.ends.push(base + text.len());
+    }
+
+    /// Ends reading. If a secret was split, returns the keys that were found by their shape.
+    fn finish(&mut self, veil: &Veil) -> Option<Vec<String>> {
+        self.scanner.finish(veil.patterns());
+        self.found = self.scanner.take_found(usize::MAX);
+        let is_split = self.found.iter().any(|place| {
+            let first = self.ends.partition_point(|end| *end <= place.start);
+            self.ends.get(first).is_some_and(|end| *end < place.end)
+        });
+        let key = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+        is_split.then(|| self.scanner.keys.iter().map(|found| key(&found.value)).collect())
+    }
+
+    fn redact(&mut self, text: &mut String) {
+        let Some(end) = self.ends.get(self.changed).copied() else { return };
+        let from = end - text.len();
+        self.changed += 1;
+        while self.found.get(self.place).is_some_and(|place| place.end <= from) {
+            self.place += 1;
+        }
+        let here = self.found[self.place..].iter().take_while(|place| place.start < end);
+        let here = here.map(|place| place.start.max(from) - from..place.end.min(end) - from).collect();
+        if let Cow::Owned(shown) = crate::veil::replace(text, here) {
+            *text = shown;
+        }
+    }
+}
+
+/// Replaces the records of an entry by redacted ones, if all of them are there.
+fn replace_records(entry: &mut Entry, shown: &mut VecDeque<String>) -> bool {
+    if entry.loaded().originals.len() > shown.len() {
+        return false;
+    }
+    entry.update(|entry| {
+        for record in &mut entry.originals {
+            let shown = shown.pop_front().unwrap_or_default();
+            if shown != record.as_str() {
+                let is_json = serde_json::from_str::<&RawValue>(&shown).is_ok();
+                *record = RawJson::new(if is_json { shown } else { "null".to_owned() });
+            }
+        }
+    });
+    true
 }
 
 /// Redacts the entries of a session as they are added and grow.
@@ -191,5 +234,26 @@ impl SessionRedactor {
             }
             self.veil.record(record);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{SavedResult, ToolKind, ToolStatus, ToolUse};
+
+    #[test]
+    fn the_record_of_a_result_is_redacted_too() {
+        let mut tool = SavedTool::new(ToolUse::new("1", "Bash", "Bash", ToolKind::Shell));
+        let mut result = SavedResult::new(ToolStatus::Ok, "");
+        result.original = Some(RawJson::new("{\"out\":\"a-secret-of-ours\"}"));
+        tool.result = Some(result);
+        let mut session = SavedSession::default();
+        session.entries.push(Entry::new("1", Role::Assistant));
+        session.entries[0].parts.push(Part::Tool(Box::new(tool)));
+        Veil::new(vec!["a-secret-of-ours".to_owned()]).session(&mut session);
+        let record = session.entries[0].tools().next().unwrap().result.as_ref().unwrap().original.as_ref();
+        let record = record.unwrap().as_str();
+        assert!(!record.contains("a-secret-of-ours") && record.starts_with("{\"out\":"), "{record}");
     }
 }

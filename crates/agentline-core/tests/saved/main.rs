@@ -4,6 +4,7 @@
 mod agents;
 mod look;
 mod numbers;
+mod offloaded;
 mod older;
 mod places;
 mod promises;

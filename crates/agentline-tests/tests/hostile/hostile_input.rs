@@ -1,5 +1,7 @@
 //! No file, schema or answer outruns the timeout of a run.
 
+#[path = "hostile_input/large_files.rs"]
+mod large_files;
 #[path = "hostile_input/machine.rs"]
 mod machine;
 #[path = "hostile_input/output.rs"]

@@ -1,10 +1,10 @@
 //! Nothing survives when agentline, its supervisor or both are killed.
 #![cfg(target_os = "linux")]
 
-use agentline::process::{Exit, Happening, Isolation, Process, Spawn, Supervisor};
+use agentline::process::{Exit, Happening, Isolation, Process, Supervisor};
 use agentline_mock::gemini::{Script, Step};
 use agentline_tests::{
-    Stage,
+    ProcessCase, Stage,
     kills::{Programs, Tally, Victim, carry_out, plan},
     needs_real_gemini, real_gemini, running_with,
 };
@@ -18,7 +18,6 @@ use std::{
     },
     path::Path,
     process::{Child, Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
 
@@ -55,45 +54,18 @@ fn kills_leave_nothing_without_a_namespace_unless_the_init_is_killed_too() {
     assert_eq!(tally.survivors(Isolation::None, &ALL_BUT_INIT), 0, "{tally}");
 }
 
-/// One test's own words, by which its processes are found wherever they hide.
-struct Case {
-    mark: String,
-    /// A time for `sleep` that no other process has. All that a case starts ends by itself after it.
-    tag: String,
+fn start(case: &ProcessCase, script: &str, isolation: Isolation) -> Process {
+    let mut spawn = case.spawn(script, Supervisor::Path(HOST.into()));
+    spawn.isolation = isolation;
+    Process::spawn(spawn).unwrap()
 }
 
-impl Case {
-    fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let (pid, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        Self { mark: format!("hostile-{pid}-{count}."), tag: format!("120.9{pid:08}{count:03}") }
-    }
-
-    fn start(&self, script: &str, isolation: Isolation) -> Process {
-        let mut spawn = Spawn::new("/bin/sh", "/", &self.mark);
-        spawn.args = ["-c", script].map(Into::into).to_vec();
-        spawn.env = [("PATH", std::env::var_os("PATH").unwrap()), ("TAG", self.tag.clone().into())]
-            .map(|(key, value)| (key.into(), value))
-            .into();
-        spawn.supervisor = Supervisor::Path(HOST.into());
-        spawn.isolation = isolation;
-        Process::spawn(spawn).unwrap()
-    }
-
-    #[track_caller]
-    fn nothing_is_left(&self) {
-        let until = Instant::now() + LONG;
-        while !running_with(&self.tag).is_empty() {
-            assert!(Instant::now() < until, "still running: {:?}", running_with(&self.tag));
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-}
-
-impl Drop for Case {
-    fn drop(&mut self) {
-        // Those of this case alone have the tag.
-        running_with(&self.tag).into_iter().for_each(|pid| signal("-9", &[pid]));
+#[track_caller]
+fn nothing_is_left(case: &ProcessCase) {
+    let until = Instant::now() + LONG;
+    while !running_with(&case.tag).is_empty() {
+        assert!(Instant::now() < until, "still running: {:?}", running_with(&case.tag));
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -126,10 +98,10 @@ async fn an_agent_in_a_namespace_sees_itself_alone_and_cannot_reach_its_supervis
     if !is_root() {
         return;
     }
-    let case = Case::new();
+    let case = ProcessCase::new();
     let script = "read supervisor; echo $$ $PPID $(readlink /proc/self) $(ls /proc | grep -c '^[0-9]'); \
                   kill -9 $supervisor 2>/dev/null && echo reached; kill -9 1; kill -STOP 1; exit 7";
-    let mut process = case.start(script, Isolation::Auto);
+    let mut process = start(&case, script, Isolation::Auto);
     assert!(process.has_namespace());
     let supervisor = parent_of(parent_of(process.pid().unwrap()));
     process.write(format!("{supervisor}\n").into_bytes());
@@ -145,14 +117,14 @@ async fn a_stopped_supervisor_or_init_goes_on() {
     for (isolation, stops_init) in
         [(Isolation::Auto, false), (Isolation::None, false), (Isolation::None, true)]
     {
-        let case = Case::new();
-        let mut process = case.start("(env -i setsid sleep $TAG &); read go; exit 3", isolation);
+        let case = ProcessCase::new();
+        let mut process = start(&case, "(env -i setsid sleep $TAG &); read go; exit 3", isolation);
         let init = parent_of(process.pid().unwrap());
         signal("-STOP", &[if stops_init { init } else { parent_of(init) }]);
         process.write(b"go\n".to_vec());
         // No order is given: only who looks finds out.
         assert_eq!(finish(&mut process).await.0, Exit::Code(3), "{isolation:?} {stops_init}");
-        case.nothing_is_left();
+        nothing_is_left(&case);
     }
 }
 
@@ -160,8 +132,8 @@ async fn a_stopped_supervisor_or_init_goes_on() {
 async fn a_lost_init_or_supervisor_ends_the_agent() {
     for isolation in [Isolation::Auto, Isolation::None] {
         for kills_init in [true, false] {
-            let case = Case::new();
-            let mut process = case.start("(env -i setsid sleep $TAG &); echo up; sleep $TAG", isolation);
+            let case = ProcessCase::new();
+            let mut process = start(&case, "(env -i setsid sleep $TAG &); echo up; sleep $TAG", isolation);
             let mut out = Vec::new();
             while out != b"up\n" {
                 assert!(matches!(process.next(&mut out).await, Happening::Bytes(_)));
@@ -170,13 +142,13 @@ async fn a_lost_init_or_supervisor_ends_the_agent() {
             signal("-9", &[if kills_init { init } else { parent_of(init) }]);
             let (exit, _) = finish(&mut process).await;
             assert!(matches!(exit, Exit::Lost | Exit::Signal(9)), "{exit:?}");
-            case.nothing_is_left();
+            nothing_is_left(&case);
         }
     }
 }
 
 /// A host as another user, or in another user namespace, whose agent has started a daemon that hides.
-fn host_as(case: &Case, mut command: Command, isolation: Isolation) -> (Child, String) {
+fn host_as(case: &ProcessCase, mut command: Command, isolation: Isolation) -> (Child, String) {
     let script = "(env -i setsid sleep $TAG &); echo ready; sleep $TAG";
     command
         .args([&case.mark, "wait", "/bin/sh", "-c", script])
@@ -194,7 +166,7 @@ fn host_as(case: &Case, mut command: Command, isolation: Isolation) -> (Child, S
 }
 
 /// Kills a host, its supervisor and its init together.
-fn kill_all_three(case: &Case, mut host: Child) {
+fn kill_all_three(case: &ProcessCase, mut host: Child) {
     let sleep = *running_with(&case.tag).first().expect("the agent runs");
     let mut above = std::iter::successors(Some(sleep), |pid| Some(parent_of(*pid)).filter(|up| *up > 1))
         .take_while(|pid| *pid != host.id())
@@ -224,7 +196,7 @@ fn an_ordinary_user_can_ask_for_a_namespace() {
     }
     let folder = tempfile::tempdir().unwrap();
     let program = host_for_everybody(folder.path());
-    let case = Case::new();
+    let case = ProcessCase::new();
     let mut command = Command::new(program);
     command.uid(NOBODY).gid(NOBODY);
     let (host, line) = host_as(&case, command, Isolation::Namespace);
@@ -234,19 +206,19 @@ fn an_ordinary_user_can_ask_for_a_namespace() {
     }
     assert_eq!(line, "ready\n");
     kill_all_three(&case, host);
-    case.nothing_is_left();
+    nothing_is_left(&case);
 }
 
 #[test]
 fn a_system_that_refuses_namespaces_still_runs_agents() {
     // In a user namespace of its own this user may set the limit that makes the kernel refuse pid namespaces.
-    let refused = |isolation: Isolation, case: &Case| {
+    let refused = |isolation: Isolation, case: &ProcessCase| {
         let mut command = Command::new("unshare");
         let limit = "echo 0 > /proc/sys/user/max_pid_namespaces && exec \"$0\" \"$@\"";
         command.args(["-Ur", "sh", "-c", limit, HOST]);
         host_as(case, command, isolation)
     };
-    let case = Case::new();
+    let case = ProcessCase::new();
     let (mut host, line) = refused(Isolation::Auto, &case);
     if line.is_empty() {
         // There are no user namespaces here.
@@ -255,14 +227,14 @@ fn a_system_that_refuses_namespaces_still_runs_agents() {
     assert_eq!(line, "ready\n");
     host.kill().unwrap();
     host.wait().unwrap();
-    case.nothing_is_left();
+    nothing_is_left(&case);
     let (mut host, line) = refused(Isolation::Namespace, &case);
     host.wait().unwrap();
     assert!(line.contains("isolation = \"namespace\"") && line.contains("use `auto`"), "{line}");
 }
 
 /// Starts the program on the real Gemini CLI, with a daemon that hides below it, and waits for that.
-fn gemini_with_daemon(stage: &Stage, case: &Case) -> Child {
+fn gemini_with_daemon(stage: &Stage, case: &ProcessCase) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
     command
         .args([
@@ -304,7 +276,7 @@ fn child_of(pid: u32) -> u32 {
 fn kills_amid_a_run_of_the_real_gemini_leave_nothing() {
     needs_real_gemini!();
     for kills in [Victim::Agentline, Victim::Supervisor, Victim::Both] {
-        let case = Case::new();
+        let case = ProcessCase::new();
         let tag = &case.tag;
         let command = format!("(env -i setsid sleep {tag} >/dev/null 2>&1 &) ; sleep {tag}");
         let stage = Stage::new(Script::new([
@@ -319,7 +291,7 @@ fn kills_amid_a_run_of_the_real_gemini_leave_nothing() {
             _ => signal("-9", &[child.id(), supervisor]),
         }
         let output = child.wait_with_output().unwrap();
-        case.nothing_is_left();
+        nothing_is_left(&case);
         if kills == Victim::Supervisor {
             let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();
             assert_eq!(

@@ -35,9 +35,17 @@ pub(crate) async fn check_within<T: Send + 'static>(
     time: Duration,
     check: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, CheckTimeout> {
+    check_among(&CHECKS, time, check).await
+}
+
+async fn check_among<T: Send + 'static>(
+    checks: &'static Semaphore,
+    time: Duration,
+    check: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, CheckTimeout> {
     let time = time.min(LONGEST_CHECK);
     let checked = async {
-        let permit = CHECKS.acquire().await.ok()?;
+        let permit = checks.acquire().await.ok()?;
         let (send, receive) = oneshot::channel();
         let work = move || {
             depth::has_stack();
@@ -55,5 +63,35 @@ pub(crate) async fn check_within<T: Send + 'static>(
     match tokio::time::timeout(time, checked).await {
         Ok(Some(checked)) => Ok(checked),
         Ok(None) | Err(_) => Err(CheckTimeout(time)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[tokio::test]
+    async fn abandoned_checks_are_bounded_in_number_and_their_threads_are_used_again() {
+        static OWN: Semaphore = Semaphore::const_new(MOST_CHECKS);
+        let (short, long) = (Duration::from_millis(20), LONGEST_CHECK);
+        let mut stuck = Vec::new();
+        for _ in 0..MOST_CHECKS {
+            let (release, wait) = mpsc::channel::<()>();
+            let (begun, is_begun) = mpsc::channel();
+            let check = move || {
+                let _ = begun.send(());
+                let _ = wait.recv();
+            };
+            let checked = tokio::spawn(check_among(&OWN, short, check)).await.unwrap();
+            assert_eq!(checked, Err(CheckTimeout(short)));
+            is_begun.recv().unwrap();
+            stuck.push(release);
+        }
+        let (begun, is_begun) = mpsc::channel();
+        let one_more = check_among(&OWN, short, move || begun.send(())).await;
+        assert!(one_more.is_err() && is_begun.recv().is_err(), "no ninth thread is started");
+        stuck.pop();
+        assert_eq!(check_among(&OWN, long, || 7).await, Ok(7), "a thread is free again");
     }
 }

@@ -44,18 +44,18 @@ impl Facts {
         let mut facts = Self { info: session.info.clone(), ..Self::default() };
         facts.damage = session.damage.len() as u64;
         let mut last = None;
-        for entry in &session.entries {
+        for entry in session.loaded_entries() {
             last = entry.timestamp.or(last);
             facts.tool_calls += entry.tools().count() as u64;
             if entry.is_prompt() {
                 facts.prompts += 1;
                 if facts.prompt.is_none() {
-                    facts.prompt = one_line(entry);
+                    facts.prompt = one_line(&entry);
                 }
             } else if entry.role == Role::Assistant {
                 facts.answers += 1;
             }
-            facts.count(entry, last);
+            facts.count(&entry, last);
         }
         // What an edit or a rewind left behind is no part of the conversation any more, but its tokens were used.
         for entry in &session.abandoned {

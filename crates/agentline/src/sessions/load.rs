@@ -4,6 +4,7 @@ use super::{
     Store,
     database::Databases,
     find::{Found, Part, Place},
+    lines::LineReader,
 };
 use crate::{Error, regular_file::open_regular};
 use agentline_core::{Agent, Damage, Entry, RawJson, SavedForm, SavedSession, SessionFold, SessionInfo};
@@ -11,17 +12,29 @@ use std::{collections::HashMap, io::Read, path::Path};
 
 /// How much of a file its agent and form are known by.
 pub(super) const HEAD: usize = 64 * 1024;
-/// A larger file is not read: its messages would not fit into memory.
+/// A larger file that is one JSON value is not read: it is held in memory.
 const LARGEST: u64 = 2 << 30;
 /// What is said of a line with bytes that are no text.
 pub(super) const NOT_UTF8: &str = "holds bytes that are not UTF-8; they are shown as U+FFFD";
 
 impl Store {
-    /// Reads a session. Several files of one session are folded together; what cannot be read is told in its `damage`.
+    /// Reads a session into memory. Several files of one session are folded together; what cannot be read is told in its
+    /// `damage`.
     ///
     /// # Errors
     /// None of its files can be opened.
     pub fn load(&self, found: &Found) -> Result<SavedSession, Error> {
+        let mut session = self.open(found)?;
+        session.load();
+        Ok(session)
+    }
+
+    /// Reads a session as [`load`](Self::load) does, but leaves the content of a large one in a temporary file:
+    /// [`Entry::loaded`] shows an entry with it.
+    ///
+    /// # Errors
+    /// None of its files can be opened.
+    pub fn open(&self, found: &Found) -> Result<SavedSession, Error> {
         let mut session = read_all(found.agent, &found.parts, &Databases::default())?;
         found.complete(&mut session.info);
         if let Some(veil) = &self.veil {
@@ -74,22 +87,18 @@ fn read_on(agent: &'static dyn Agent, parts: &[Part]) -> Result<SavedSession, Er
     let mut paths: Vec<&Path> = parts.iter().map(|part| part.place.path()).collect();
     // Their names begin with the moment at which they were begun.
     paths.sort_by_key(|path| path.file_name());
-    let (mut all, mut failed) = (Vec::new(), Vec::new());
+    let Some(mut reader) = LineReader::new(agent) else { return Ok(no_session(agent)) };
+    let mut failed = Vec::new();
     for path in &paths {
-        match bytes_of(path).map_err(Error::io("read", path)) {
-            Ok(mut bytes) => all.append(&mut bytes),
-            Err(error) => failed.push(error),
-        }
-        if all.last().is_some_and(|last| *last != b'\n') {
-            all.push(b'\n');
-        }
+        let read = open_regular(path, u64::MAX).and_then(|file| reader.file(file));
+        failed.extend(read.map_err(Error::io("read", path)).err());
     }
     if failed.len() == paths.len()
         && let Some(error) = failed.pop()
     {
         return Err(error);
     }
-    let mut session = fold_bytes(agent, Some(SavedForm::Lines), all);
+    let mut session = reader.finish();
     session.damage.extend(failed.into_iter().map(|error| Damage::new(None, error.to_string())));
     Ok(session)
 }
@@ -103,11 +112,26 @@ pub(super) fn read(
 ) -> Result<SavedSession, Error> {
     match place {
         Place::Row { database, session } => databases.load(database, session),
-        Place::File(path) => {
-            let bytes = bytes_of(path).map_err(Error::io("read", path))?;
-            Ok(fold_bytes(agent, form, bytes))
-        }
+        Place::File(path) => read_file(agent, path, form).map_err(Error::io("read", path)),
     }
+}
+
+fn read_file(
+    agent: &'static dyn Agent,
+    path: &Path,
+    form: Option<SavedForm>,
+) -> std::io::Result<SavedSession> {
+    let form = match form {
+        Some(form) => Some(form),
+        None => agent.session_form(&head_of(path)?),
+    };
+    if form == Some(SavedForm::Lines)
+        && let Some(mut reader) = LineReader::new(agent)
+    {
+        reader.file(open_regular(path, u64::MAX)?)?;
+        return Ok(reader.finish());
+    }
+    Ok(fold_bytes(agent, form, bytes_of(path)?))
 }
 
 /// The content of a file, in memory that is as big as it.
@@ -140,15 +164,19 @@ pub(super) fn beginning(agent: &'static dyn Agent, form: SavedForm, head: &[u8])
 pub(super) fn fold_bytes(agent: &'static dyn Agent, form: Option<SavedForm>, bytes: Vec<u8>) -> SavedSession {
     let form = form.or_else(|| agent.session_form(&bytes[..bytes.len().min(HEAD)]));
     let Some((form, mut fold)) = form.and_then(|form| Some((form, agent.session_fold(form)?))) else {
-        let mut session = SavedSession::default();
-        session.damage.push(Damage::new(None, format!("this is no session of {}", agent.card().title)));
-        return session;
+        return no_session(agent);
     };
     let mut damage = Vec::new();
     let text = text_of(bytes, form, &mut damage);
     feed(fold.as_mut(), form, &RawJson::new(text));
     let mut session = fold.finish();
     session.damage.extend(damage);
+    session
+}
+
+fn no_session(agent: &'static dyn Agent) -> SavedSession {
+    let mut session = SavedSession::default();
+    session.damage.push(Damage::new(None, format!("this is no session of {}", agent.card().title)));
     session
 }
 
@@ -231,6 +259,7 @@ fn join(whole: &mut SavedSession, part: SavedSession) {
 
 /// Whether one copy of an entry tells at least as much as another, which was written earlier.
 fn is_fuller(later: &Entry, earlier: &Entry) -> bool {
+    let (later, earlier) = (later.loaded(), earlier.loaded());
     let results = |entry: &Entry| entry.tools().filter(|tool| tool.result.is_some()).count();
-    later.parts.len() >= earlier.parts.len() && results(later) >= results(earlier)
+    later.parts.len() >= earlier.parts.len() && results(&later) >= results(&earlier)
 }

@@ -175,7 +175,10 @@ impl Watch {
     /// Files that go on one another cannot be folded by themselves.
     fn read_on(&self) -> Option<SavedSession> {
         let go_on = self.files.len() > 1 && self.found.agent.session_files_go_on();
-        go_on.then(|| read_all(self.found.agent, &self.found.parts, &Databases::default()).ok())?
+        let mut session =
+            go_on.then(|| read_all(self.found.agent, &self.found.parts, &Databases::default()).ok())??;
+        session.load();
+        Some(session)
     }
 
     /// The session with all that is there now, a last line without its end included.

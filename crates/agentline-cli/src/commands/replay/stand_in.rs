@@ -1,8 +1,8 @@
 //! Stands in for an agent's program: prints what it printed, in order, and exits as it did.
 
-use super::Pace;
+use super::{Pace, TapeLines};
 use crate::{exit, stop::Stop, ui::Ui};
-use agentline::{Act, Exit, Problem, Tape, core::agents};
+use agentline::{Act, Exit, Problem, TapeHeader, core::agents};
 use std::{
     fs,
     io::{self, IsTerminal, Read, Write},
@@ -15,9 +15,9 @@ use std::{
 /// How long standard input may be silent before we take it that nothing more comes.
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// Prints what the agent printed. Returns its exit code.
-pub(super) fn perform(ui: &mut Ui, tape: &Tape, agent: &str, real_time: bool) -> Result<u8, Stop> {
-    check(tape, agent)?;
+/// Prints what the agent printed, line by line of the tape. Returns its exit code.
+pub(super) fn perform(ui: &mut Ui, tape: &Path, agent: &str, real_time: bool) -> Result<u8, Stop> {
+    let mut lines = open(tape, agent)?;
     swallow_stdin();
     let pace = if real_time { Pace::Recorded } else { Pace::AtOnce };
     let mut code = exit::FAILED;
@@ -30,20 +30,24 @@ pub(super) fn perform(ui: &mut Ui, tape: &Tape, agent: &str, real_time: bool) ->
         now = at;
         Ok::<(), io::Error>(())
     };
-    for act in tape.performance() {
-        match act {
-            Act::Out(at, line) => {
+    while let Some(line) = lines.next()? {
+        match Act::read(&line) {
+            Some(Act::Out(at, line)) => {
                 wait(at, ui)?;
                 writeln!(ui.out(), "{line}")?;
             }
-            Act::Err(at, line) => {
+            Some(Act::Err(at, line)) => {
                 wait(at, ui)?;
                 // Whoever has both streams on one screen sees them in order.
                 ui.flush()?;
                 ui.line(line);
             }
-            Act::Exit(Exit::Code(recorded)) => code = u8::try_from(recorded).unwrap_or(exit::FAILED),
-            Act::Exit(Exit::Signal(signal)) => code = u8::try_from(128 + signal).unwrap_or(exit::FAILED),
+            Some(Act::Exit(Exit::Code(recorded))) => {
+                code = u8::try_from(recorded).unwrap_or(exit::FAILED);
+            }
+            Some(Act::Exit(Exit::Signal(signal))) => {
+                code = u8::try_from(128 + signal).unwrap_or(exit::FAILED);
+            }
             _ => {}
         }
     }
@@ -52,18 +56,12 @@ pub(super) fn perform(ui: &mut Ui, tape: &Tape, agent: &str, real_time: bool) ->
 }
 
 /// Writes a small program that does the same, for tools that want the path of a program.
-pub(super) fn write_program(
-    ui: &mut Ui,
-    tape: &Tape,
-    agent: &str,
-    tape_path: &Path,
-    program: &Path,
-) -> Result<u8, Stop> {
-    check(tape, agent)?;
+pub(super) fn write_program(ui: &mut Ui, agent: &str, tape: &Path, program: &Path) -> Result<u8, Stop> {
+    open(tape, agent)?;
     let absolute = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let own = std::env::current_exe()
         .map_err(|error| Stop::failed(format!("could not find our own program: {error}")))?;
-    let tape_path = absolute(tape_path);
+    let tape_path = absolute(tape);
     let script = if cfg!(windows) {
         format!("@\"{}\" replay --as {agent} \"{}\" -- %*\r\n", own.display(), tape_path.display())
     } else {
@@ -77,15 +75,15 @@ pub(super) fn write_program(
     Ok(exit::DONE)
 }
 
-/// The tape must be one of the agent that is asked for.
-fn check(tape: &Tape, agent: &str) -> Result<(), Problem> {
-    let asked = agents::find(agent)?.card().id;
-    if tape.header.agent == asked {
-        return Ok(());
+/// Opens a tape, which must be one of the agent that is asked for.
+fn open<'a>(tape: &'a Path, agent: &str) -> Result<TapeLines<'a>, Stop> {
+    let mut lines = TapeLines::open(tape)?;
+    let recorded = TapeHeader::read(&lines.next()?.unwrap_or_default())?.agent;
+    if recorded == agents::find(agent)?.card().id {
+        return Ok(lines);
     }
-    Err(Problem::new("--as", format!("the tape was recorded with `{}`", tape.header.agent))
-        .value(agent)
-        .hint(format!("pass `--as {}`", tape.header.agent)))
+    let problem = Problem::new("--as", format!("the tape was recorded with `{recorded}`")).value(agent);
+    Err(problem.hint(format!("pass `--as {recorded}`")).into())
 }
 
 /// Reads what the caller sends, as the agent would, so that it is not cut off while it writes.

@@ -1,5 +1,4 @@
-//! `agentline sessions show`: one session, for people or for programs. Everything is written as it is made: a session of
-//! fifty megabytes takes no second copy.
+//! `agentline sessions show`: one session, for people or for programs. Messages are made and written one at a time.
 
 use super::{Desk, Which};
 use crate::{
@@ -9,7 +8,8 @@ use crate::{
     ui::Ui,
 };
 use agentline::{
-    BlockOrder, Message, SavedSession, SessionInfo, claude_view, ledger, sessions::Found, unified_view,
+    BlockOrder, Entry, Message, SavedSession, SessionInfo, claude_messages, ledger, sessions::Found,
+    unified_message,
 };
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -113,18 +113,20 @@ impl Told<'_> {
             Order::Grouped => BlockOrder::Grouped,
             Order::Turn => BlockOrder::Turn,
         };
-        self.write(out, |session, out| array(out, unified_view(session, order, self.context)))
+        self.write(out, |info, entry, out| out.add(&unified_message(info, entry, order)))
     }
 
     /// In the view `claude`.
     pub(super) fn claude(&self, out: &mut dyn Write) -> io::Result<()> {
-        self.write(out, |session, out| array(out, claude_view(session, self.context)))
+        self.write(out, |info, entry, out| {
+            claude_messages(info, entry).iter().try_for_each(|message| out.add(message))
+        })
     }
 
     fn write(
         &self,
         out: &mut dyn Write,
-        messages: impl Fn(&SavedSession, &mut dyn Write) -> io::Result<()>,
+        messages: impl Fn(&SessionInfo, &Entry, &mut Array<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
         self.one(out, self.session, self.found.places().map(|place| place.path()).collect(), &messages)?;
         if !self.children.is_empty() {
@@ -147,28 +149,52 @@ impl Told<'_> {
         out: &mut dyn Write,
         session: &SavedSession,
         files: Vec<&std::path::Path>,
-        messages: &impl Fn(&SavedSession, &mut dyn Write) -> io::Result<()>,
+        messages: &impl Fn(&SessionInfo, &Entry, &mut Array<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
         let usage = ledger(session, &self.desk.prices).total;
         let head = Head { info: &session.info, files, usage, damage: &session.damage };
         write!(out, "{{\"session\":")?;
         serde_json::to_writer(&mut *out, &head)?;
         write!(out, ",\"messages\":")?;
-        messages(session, out)
+        let mut array = Array::begin(out)?;
+        for entry in session.entries.iter().filter(|entry| self.context || !entry.context) {
+            messages(&session.info, &entry.loaded(), &mut array)?;
+        }
+        array.end()
     }
 }
 
 /// A list as JSON, an element a line, each written as it is made.
+struct Array<'a> {
+    out: &'a mut dyn Write,
+    is_empty: bool,
+}
+
+impl<'a> Array<'a> {
+    fn begin(out: &'a mut dyn Write) -> io::Result<Self> {
+        write!(out, "[")?;
+        Ok(Self { out, is_empty: true })
+    }
+
+    fn add(&mut self, element: &impl Serialize) -> io::Result<()> {
+        self.out.write_all(if self.is_empty { b"\n" } else { b",\n" })?;
+        self.is_empty = false;
+        Ok(serde_json::to_writer(&mut *self.out, element)?)
+    }
+
+    fn end(self) -> io::Result<()> {
+        writeln!(self.out, "\n]")
+    }
+}
+
+/// Writes a list as JSON, an element a line.
 pub(super) fn array<T: Serialize>(
-    out: &mut (impl Write + ?Sized),
+    out: &mut dyn Write,
     elements: impl IntoIterator<Item = T>,
 ) -> io::Result<()> {
-    write!(out, "[")?;
-    for (i, element) in elements.into_iter().enumerate() {
-        out.write_all(if i > 0 { b",\n" } else { b"\n" })?;
-        serde_json::to_writer(&mut *out, &element)?;
-    }
-    writeln!(out, "\n]")
+    let mut array = Array::begin(out)?;
+    elements.into_iter().try_for_each(|element| array.add(&element))?;
+    array.end()
 }
 
 /// One message as a line of JSON.

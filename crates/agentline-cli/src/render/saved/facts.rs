@@ -27,12 +27,12 @@ pub(crate) struct Facts {
 impl Facts {
     pub(crate) fn of(story: &Story<'_>) -> Self {
         let mut facts = Self::default();
-        for entry in &story.session.entries {
+        for entry in story.session.loaded_entries() {
             facts.prompts += usize::from(entry.is_prompt());
-            facts.add(entry);
+            facts.add(&entry);
         }
         facts.subagents = story.children.len();
-        story.children.iter().flat_map(|child| &child.entries).for_each(|entry| facts.add(entry));
+        story.children.iter().flat_map(SavedSession::loaded_entries).for_each(|entry| facts.add(&entry));
         facts
     }
 
@@ -56,7 +56,7 @@ pub(crate) fn title(session: &SavedSession) -> String {
         .as_deref()
         .map(str::trim)
         .filter(|title| !title.is_empty() && !title.starts_with(['{', '[']));
-    let prompt = || session.entries.iter().find(|entry| entry.is_prompt()).map(Entry::text);
+    let prompt = || session.entries.iter().find(|entry| entry.is_prompt()).map(|entry| entry.loaded().text());
     let text = own.map(str::to_owned).or_else(prompt).unwrap_or_default();
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("(nothing was asked)");
     words::cut(&words::plain(line), LONGEST_TITLE)

@@ -59,6 +59,7 @@ fn aside(out: &mut dyn Write, name: &str, entries: &[Entry], wish: Wish, clock: 
 }
 
 fn entry(out: &mut dyn Write, entry: &Entry, wish: Wish, clock: &Clock) -> io::Result<()> {
+    let entry = entry.loaded();
     let is_told = |part: &&Part| wish.thinking || !matches!(part, Part::Thinking { .. });
     let mut parts = entry.parts.iter().filter(is_told).peekable();
     if parts.peek().is_none() {

@@ -173,7 +173,7 @@ impl Page<'_> {
     /// Whether there is something to tell about an entry.
     fn tells(&self, entry: &Entry) -> bool {
         let is_told = |part: &Part| self.wish.thinking || !matches!(part, Part::Thinking { .. });
-        (self.wish.context || !entry.context) && entry.parts.iter().any(is_told)
+        (self.wish.context || !entry.context) && entry.loaded().parts.iter().any(is_told)
     }
 
     /// How many entries of a sub-agent are told.
@@ -202,7 +202,7 @@ impl Page<'_> {
     fn contents(&mut self, entries: &[(usize, &Entry)]) -> io::Result<()> {
         writeln!(self.out, "<div class=frame><nav class=contents aria-label=\"Prompts\"><ol>")?;
         for (number, entry) in entries.iter().filter(|(_, entry)| entry.is_prompt()) {
-            let text = entry.text();
+            let text = entry.loaded().text();
             let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("(a file)");
             write!(self.out, "<li><a href=\"#e{number}\"><span dir=auto>")?;
             escape::text(self.out, &words::cut(line.trim(), 80))?;
@@ -234,6 +234,7 @@ impl Page<'_> {
     }
 
     fn entry(&mut self, entry: &Entry) -> io::Result<()> {
+        let entry = &*entry.loaded();
         if !self.tells(entry) {
             return Ok(());
         }

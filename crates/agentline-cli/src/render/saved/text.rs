@@ -134,7 +134,7 @@ impl Teller {
 
     /// One entry.
     pub(crate) fn entry(&self, out: &mut dyn Write, entry: &Entry) -> io::Result<()> {
-        self.news(out, entry, &mut Progress::default())
+        self.news(out, &entry.loaded(), &mut Progress::default())
     }
 
     /// What is new of an entry since it was told last.

@@ -7,14 +7,14 @@ mod results;
 
 use super::manners;
 use crate::{
-    Entry, Part, RawJson, Role, SavedResult, SavedSession, SavedTool, SessionFold, Tokens,
+    ContentStore, Entry, Part, RawJson, Role, SavedResult, SavedSession, SavedTool, SessionFold, Tokens,
     agents::lines::Lines,
     wire::{Num, Str},
 };
 use branches::Branches;
 use records::{Block, Content, Line, Message, Outcome, Usage};
 use results::Beside;
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 /// How texts begin that Claude Code puts before the model in the user's name.
 const WRAPPERS: &[&str] = &[
@@ -76,6 +76,10 @@ impl SessionFold for ClaudeFold {
         if let Some(line) = self.lines.read::<Line<'_>>(record.as_str(), &mut mended) {
             self.line(line, &record);
         }
+    }
+
+    fn offload(&mut self, store: &Arc<dyn ContentStore>) {
+        self.lines.session.offload(store);
     }
 
     fn session(&self) -> &SavedSession {

@@ -8,13 +8,13 @@ mod results;
 mod titles;
 
 use crate::{
-    Entry, Millis, Part, RawJson, Role, SavedResult, SavedSession, SavedTool, SessionFold, Tokens,
-    ToolStatus,
+    ContentStore, Entry, Millis, Part, RawJson, Role, SavedResult, SavedSession, SavedTool, SessionFold,
+    Tokens, ToolStatus,
     agents::lines::Lines,
     wire::{Str, Tolerant},
 };
 use records::{Count, Line, Payload};
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 pub(super) use titles::titles;
 
 /// How texts begin that Codex puts before the model in the user's name.
@@ -71,6 +71,10 @@ impl SessionFold for CodexFold {
         }
     }
 
+    fn offload(&mut self, store: &Arc<dyn ContentStore>) {
+        self.lines.session.offload(store);
+    }
+
     fn session(&self) -> &SavedSession {
         &self.lines.session
     }
@@ -118,7 +122,7 @@ impl CodexFold {
             "compacted" => {
                 if let Some(entry) = self.lines.session.entries.last_mut()
                     && entry.role == Role::Assistant
-                    && payload.message.contains(entry.text().trim())
+                    && payload.message.contains(entry.loaded().text().trim())
                 {
                     // The model was asked for the summary by Codex, not by the user.
                     entry.context = true;
@@ -232,9 +236,8 @@ impl CodexFold {
 
     /// Adds to the answer that is being given, or begins one.
     fn said(&mut self, id: &str, mut parts: Vec<Part>, at: Option<Millis>, record: &RawJson) -> usize {
-        let open =
-            self.open.and_then(|index| self.lines.session.entries.get_mut(index).map(|entry| (index, entry)));
-        if let Some((index, entry)) = open {
+        let open = self.open;
+        if let Some((index, entry)) = open.and_then(|index| Some((index, self.entry_at(index)?))) {
             entry.parts.append(&mut parts);
             entry.originals.push(record.clone());
             return index;
@@ -253,14 +256,22 @@ impl CodexFold {
     fn called(&mut self, id: &str, tool: SavedTool, at: Option<Millis>, record: &RawJson) {
         let call = tool.call.id.clone();
         let index = self.said(id, vec![Part::Tool(Box::new(tool))], at, record);
-        let entry = &mut self.lines.session.entries[index];
+        let Some(entry) = self.entry_at(index) else { return };
         entry.stop_reason = Some("tool_use".to_owned());
-        self.calls.insert(call, (index, entry.parts.len() - 1));
+        let place = entry.parts.len() - 1;
+        self.calls.insert(call, (index, place));
+    }
+
+    /// An entry with its content.
+    fn entry_at(&mut self, index: usize) -> Option<&mut Entry> {
+        let entry = self.lines.session.entries.get_mut(index)?;
+        entry.load();
+        Some(entry)
     }
 
     fn tool(&mut self, call: &str) -> Option<&mut SavedTool> {
         let (index, at) = *self.calls.get(call)?;
-        match self.lines.session.entries.get_mut(index)?.parts.get_mut(at)? {
+        match self.entry_at(index)?.parts.get_mut(at)? {
             Part::Tool(tool) => Some(tool),
             _ => None,
         }
@@ -357,7 +368,7 @@ impl CodexFold {
 
     /// Calls of the last answer to which nothing came were stopped.
     fn cut_off(&mut self, answer: Option<usize>) {
-        let Some(entry) = answer.and_then(|index| self.lines.session.entries.get_mut(index)) else { return };
+        let Some(entry) = answer.and_then(|index| self.entry_at(index)) else { return };
         for part in &mut entry.parts {
             if let Part::Tool(tool) = part
                 && tool.result.is_none()

@@ -16,7 +16,8 @@ mod story;
 
 use super::store;
 use crate::{
-    Damage, RawJson, SavedForm, SavedSession, SessionFold, SessionInfo, moment,
+    ContentStore, Damage, HELD_CONTENT, RawJson, SavedForm, SavedSession, SessionFold, SessionInfo, moment,
+    saved::Stored,
     wire::{Str, mend_surrogates},
 };
 use serde_json::{Error, value::RawValue};
@@ -24,6 +25,7 @@ use skim::Skim;
 use std::{
     cell::OnceCell,
     collections::{HashMap, HashSet},
+    sync::Arc,
 };
 use story::Story;
 
@@ -54,7 +56,7 @@ pub(super) fn form(head: &[u8]) -> Option<SavedForm> {
 }
 
 /// Folds one file.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct GeminiFold {
     kept: Kept,
     info: SessionInfo,
@@ -62,24 +64,51 @@ pub(super) struct GeminiFold {
     /// Lines so far.
     lines: u64,
     made: OnceCell<SavedSession>,
+    /// Where content goes that is not held in memory.
+    store: Option<Arc<dyn ContentStore>>,
 }
 
 /// One record that is left.
 #[derive(Debug)]
 struct Record {
     id: String,
-    text: RawJson,
+    text: RecordText,
     /// What it was before it was written anew with less: a session that is resumed in the minute in which it was begun
     /// loses the tokens, the model and the moment of what was said before.
-    older: Option<RawJson>,
+    older: Option<RecordText>,
+}
+
+/// The text of a record, in memory or in a store.
+#[derive(Debug)]
+enum RecordText {
+    Held(RawJson),
+    Stored(Stored),
+}
+
+impl RecordText {
+    fn offload(&mut self, store: &Arc<dyn ContentStore>) {
+        if let Self::Held(text) = self
+            && let Some(stored) = Stored::write(store, &text.as_str())
+        {
+            *self = Self::Stored(stored);
+        }
+    }
+
+    /// The text; `None` when the store has lost it.
+    fn read(&self) -> Option<RawJson> {
+        match self {
+            Self::Held(text) => Some(text.clone()),
+            Self::Stored(stored) => stored.read::<String>().map(RawJson::new),
+        }
+    }
 }
 
 impl Record {
     fn written_anew(self, text: RawJson) -> Self {
         let has_tokens = |text: &RawJson| text.as_str().contains("\"tokens\":{");
-        let stays = self.text == text || has_tokens(&text);
+        let stays = has_tokens(&text) || self.text.read().as_ref() == Some(&text);
         let older = if stays { None } else { self.older.or(Some(self.text)) };
-        Self { id: self.id, text, older }
+        Self { id: self.id, text: RecordText::Held(text), older }
     }
 }
 
@@ -98,12 +127,12 @@ struct Kept {
 impl Kept {
     fn put(&mut self, id: String, text: RawJson) {
         if let Some(place) = self.places.get(&id) {
-            self.records[*place].text = text;
+            self.records[*place].text = RecordText::Held(text);
             return;
         }
         let record = match self.gone.remove(&id) {
             Some((_, gone)) => gone.written_anew(text),
-            None => Record { id: id.clone(), text, older: None },
+            None => Record { id: id.clone(), text: RecordText::Held(text), older: None },
         };
         self.places.insert(id, self.records.len());
         self.records.push(record);
@@ -132,6 +161,16 @@ impl Kept {
             } else {
                 self.compacted.push(record);
             }
+        }
+    }
+
+    fn offload(&mut self, store: &Arc<dyn ContentStore>) {
+        let gone = self.gone.values_mut().map(|(_, record)| record);
+        for record in self.records.iter_mut().chain(&mut self.compacted).chain(gone) {
+            [Some(&mut record.text), record.older.as_mut()]
+                .into_iter()
+                .flatten()
+                .for_each(|t| t.offload(store));
         }
     }
 
@@ -164,14 +203,20 @@ impl SessionFold for GeminiFold {
         }
     }
 
+    fn offload(&mut self, store: &Arc<dyn ContentStore>) {
+        self.kept.offload(store);
+        self.store = Some(Arc::clone(store));
+    }
+
     fn session(&self) -> &SavedSession {
-        self.made.get_or_init(|| make(&self.kept, self.info.clone(), self.damage.clone()))
+        self.made
+            .get_or_init(|| make(&self.kept, self.info.clone(), self.damage.clone(), self.store.as_ref()))
     }
 
     fn finish(self: Box<Self>) -> SavedSession {
         match self.made.into_inner() {
             Some(made) => made,
-            None => make(&self.kept, self.info, self.damage),
+            None => make(&self.kept, self.info, self.damage, self.store.as_ref()),
         }
     }
 }
@@ -277,14 +322,35 @@ impl GeminiFold {
     }
 }
 
-fn make(kept: &Kept, mut info: SessionInfo, mut damage: Vec<Damage>) -> SavedSession {
+fn make(
+    kept: &Kept,
+    mut info: SessionInfo,
+    mut damage: Vec<Damage>,
+    store: Option<&Arc<dyn ContentStore>>,
+) -> SavedSession {
     info.agent = "gemini".to_owned();
     let (mut story, mut abandoned) = (Story::default(), Story::default());
-    for record in kept.all() {
-        story.tell(record, &mut damage);
+    tell_all(&mut story, kept.all(), &mut damage, store);
+    tell_all(&mut abandoned, kept.gone().into_iter(), &mut damage, store);
+    story.into_session(abandoned, info, damage, store)
+}
+
+/// Tells records one by one. At most [`HELD_CONTENT`] of what they say is in memory at once, where there is a store.
+fn tell_all<'r>(
+    story: &mut Story,
+    records: impl Iterator<Item = &'r Record>,
+    damage: &mut Vec<Damage>,
+    store: Option<&Arc<dyn ContentStore>>,
+) {
+    let mut held = 0;
+    for record in records {
+        held += story.tell(record, damage);
+        if let Some(store) = store.filter(|_| held > HELD_CONTENT) {
+            story.offload(store);
+            held = 0;
+        }
     }
-    for record in kept.gone() {
-        abandoned.tell(record, &mut damage);
+    if let Some(store) = store {
+        story.offload(store);
     }
-    story.into_session(abandoned, info, damage)
 }

@@ -100,7 +100,7 @@ fn scan_into(text: &str, quoted: bool, out: &mut Scanned) -> Option<()> {
                 end + 1
             }
             '`' => {
-                let end = end_of_backquote(text, after)?;
+                let end = end_of_quote(text, after, '`')?;
                 let body = text[after..end].replace("\\`", "`").replace("\\$", "$").replace("\\\\", "\\");
                 let body = if quoted { body.replace("\\\"", "\"") } else { body };
                 out.commands.push(body);
@@ -143,7 +143,7 @@ fn dollar(text: &str, after: usize, quoted: bool, out: &mut Scanned) -> Option<u
     };
     match next {
         '\'' if !quoted => {
-            let end = end_of_ansi_quote(text, after + 1)?;
+            let end = end_of_quote(text, after + 1, '\'')?;
             let inner = &text[after + 1..end];
             if inner.contains('\\') {
                 forget(false);
@@ -216,7 +216,7 @@ fn end_of_double_quote(text: &str, from: usize) -> Option<usize> {
         at = match c {
             '"' => return Some(at),
             '\\' => skip_escape(text, at)?,
-            '`' => end_of_backquote(text, at + 1)? + 1,
+            '`' => end_of_quote(text, at + 1, '`')? + 1,
             '$' => skip_dollar(text, at, true)?,
             c => at + c.len_utf8(),
         };
@@ -224,23 +224,12 @@ fn end_of_double_quote(text: &str, from: usize) -> Option<usize> {
     None
 }
 
-fn end_of_backquote(text: &str, from: usize) -> Option<usize> {
+/// Where a quote ends in which nothing counts but a backslash.
+fn end_of_quote(text: &str, from: usize, quote: char) -> Option<usize> {
     let mut at = from;
     while let Some(c) = text[at..].chars().next() {
         at = match c {
-            '`' => return Some(at),
-            '\\' => skip_escape(text, at)?,
-            c => at + c.len_utf8(),
-        };
-    }
-    None
-}
-
-fn end_of_ansi_quote(text: &str, from: usize) -> Option<usize> {
-    let mut at = from;
-    while let Some(c) = text[at..].chars().next() {
-        at = match c {
-            '\'' => return Some(at),
+            c if c == quote => return Some(at),
             '\\' => skip_escape(text, at)?,
             c => at + c.len_utf8(),
         };
@@ -258,7 +247,7 @@ fn end_of_brace(text: &str, from: usize) -> Option<usize> {
             '"' => end_of_double_quote(text, at + 1)? + 1,
             // Shells do not agree on what a single quote is in there.
             '\'' => return None,
-            '`' => end_of_backquote(text, at + 1)? + 1,
+            '`' => end_of_quote(text, at + 1, '`')? + 1,
             '$' => skip_dollar(text, at, true)?,
             c => at + c.len_utf8(),
         };
@@ -315,7 +304,7 @@ fn end_of_parentheses(text: &str, open: usize) -> Option<usize> {
             '\\' => skip_escape(text, at)?,
             '\'' => at + 2 + text[at + 1..].find('\'')?,
             '"' => end_of_double_quote(text, at + 1)? + 1,
-            '`' => end_of_backquote(text, at + 1)? + 1,
+            '`' => end_of_quote(text, at + 1, '`')? + 1,
             '$' => skip_dollar(text, at, false)?,
             '#' if starts_word => at + text[at..].find('\n')?,
             // A pattern of `case` holds a parenthesis that closes nothing.
@@ -340,7 +329,7 @@ fn skip_dollar(text: &str, at: usize, quoted: bool) -> Option<usize> {
             None => Some(end_of_parentheses(text, after)? + 1),
         },
         Some('{') => Some(end_of_brace(text, after + 1)? + 1),
-        Some('\'') if !quoted => Some(end_of_ansi_quote(text, after + 1)? + 1),
+        Some('\'') if !quoted => Some(end_of_quote(text, after + 1, '\'')? + 1),
         _ => Some(after),
     }
 }

@@ -91,3 +91,13 @@ fn the_directory_of_a_run_that_was_killed_is_removed_by_the_next() {
     says_hello(&mut agentline(&stage, &[], "say hello"));
     assert!(!directory.exists(), "{}", directory.display());
 }
+
+#[test]
+fn the_supervisor_removes_the_directory_of_an_agentline_that_was_killed() {
+    let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
+    let (mut run, directory) = endless_run(&stage);
+    run.kill().expect("it is killed");
+    run.wait().expect("it is gone");
+    wait_until("the supervisor removes the directory", || !directory.exists());
+    wait_until("nothing is left running", || survivors(&stage.mark()).is_empty());
+}

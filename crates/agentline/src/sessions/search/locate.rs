@@ -22,6 +22,7 @@ pub(super) fn hits(session: &SavedSession, needle: &Needle, query: &Query) -> Ve
         if entry.context && !query.hidden {
             continue;
         }
+        let entry = &*entry.loaded();
         let pieces = pieces_of(entry);
         let holds = |word: &regex::Regex| pieces.iter().any(|piece| word.is_match(&piece.text));
         if needle.words.iter().all(holds) {

@@ -86,12 +86,14 @@ impl Branches {
         self.nodes[node].entry = Some(number);
     }
 
-    /// An entry by its number.
+    /// An entry by its number, with its content.
     pub(super) fn entry<'s>(&self, session: &'s mut SavedSession, number: usize) -> Option<&'s mut Entry> {
-        match self.active.binary_search(&number) {
+        let entry = match self.active.binary_search(&number) {
             Ok(at) => session.entries.get_mut(at),
             Err(_) => session.abandoned.get_mut(self.left.binary_search(&number).ok()?),
-        }
+        }?;
+        entry.load();
+        Some(entry)
     }
 
     /// Makes another place the end of the conversation.

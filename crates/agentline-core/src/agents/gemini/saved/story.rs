@@ -1,12 +1,13 @@
 //! The messages of a session, told in their true order: every tool at the answer that called it, beside its result.
 
 use super::super::{parts::FunctionResponse, tools};
-use super::{Record, message::Message, result};
+use super::{Record, RecordText, message::Message, result};
 use crate::{
-    Damage, Entry, Part, RawJson, Role, SavedSession, SavedTool, SessionInfo, moment,
+    ContentStore, Damage, Entry, Part, RawJson, Role, SavedSession, SavedTool, SessionInfo, moment,
+    saved::{LOST_CONTENT, Stored, read_content, write_content},
     wire::{Tolerant as _, mend_surrogates},
 };
-use std::{borrow::Cow, collections::HashMap};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 /// Entries in the making.
 #[derive(Default)]
@@ -24,22 +25,42 @@ struct Told {
     parts: Vec<Option<Part>>,
     /// Nothing was recorded of it but what came of its calls, the first of which names it.
     is_unrecorded: bool,
+    /// Where the parts and the records are, if they are not in memory.
+    stored: Option<Stored>,
 }
 
 impl Story {
-    /// Tells one record, in its turn.
-    pub(super) fn tell(&mut self, record: &Record, damage: &mut Vec<Damage>) {
-        let (text, before) = (readable(&record.text), record.older.as_ref().map(readable));
+    /// Tells one record, in its turn. Returns how long it is.
+    pub(super) fn tell(&mut self, record: &Record, damage: &mut Vec<Damage>) -> usize {
+        let Some(original) = record.text.read() else {
+            damage.push(Damage::new(None, format!("message {}: lost by the temporary file", record.id)));
+            return 0;
+        };
+        let older = record.older.as_ref().and_then(RecordText::read);
+        let (text, before) = (readable(&original), older.as_ref().map(readable));
         let older = before.as_deref().and_then(|text| serde_json::from_str::<Message<'_>>(text).ok());
         match serde_json::from_str::<Message<'_>>(&text) {
             Ok(mut message) => {
                 if let Some(older) = older {
                     message.complete(older);
                 }
-                self.message(&record.id, &record.text, &message);
+                self.message(&record.id, &original, &message);
             }
             Err(error) => damage.push(Damage::new(None, format!("message {}: {error}", record.id))),
         }
+        original.as_str().len()
+    }
+
+    /// Moves the content of all entries to a store.
+    pub(super) fn offload(&mut self, store: &Arc<dyn ContentStore>) {
+        self.told.iter_mut().for_each(|told| told.offload(store));
+    }
+
+    /// An entry with its content.
+    fn told(&mut self, at: usize) -> &mut Told {
+        let told = &mut self.told[at];
+        told.load();
+        told
     }
 
     fn message(&mut self, id: &str, record: &RawJson, message: &Message<'_>) {
@@ -83,13 +104,13 @@ impl Story {
         let here = self.told.len() - 1;
         for part in parts {
             let Part::Tool(tool) = part else {
-                self.told[here].parts.push(Some(part));
+                self.told(here).parts.push(Some(part));
                 continue;
             };
             match self.calls.get(&tool.call.id).copied() {
                 // Only its response was known until now.
                 Some((there, at)) if !tool.call.id.is_empty() => {
-                    if let Some(known) = self.told[there].tool(at) {
+                    if let Some(known) = self.told(there).tool(at) {
                         let SavedTool { call, result, diff } = *tool;
                         known.call = call;
                         known.result = result.or(known.result.take());
@@ -102,15 +123,16 @@ impl Story {
     }
 
     fn place(&mut self, here: usize, tool: SavedTool) {
-        self.calls.insert(tool.call.id.clone(), (here, self.told[here].parts.len()));
+        let place = self.told(here).parts.len();
+        self.calls.insert(tool.call.id.clone(), (here, place));
         self.told[here].parts.push(Some(Part::Tool(Box::new(tool))));
     }
 
     /// The model was told what came of a call: so the answer before it made that call, wherever it was recorded.
     fn responded(&mut self, response: &FunctionResponse<'_>, record: &RawJson, when: Option<crate::Millis>) {
         let found = self.calls.get(&*response.id).copied().filter(|_| !response.id.is_empty());
-        let moved =
-            found.and_then(|(there, at)| self.told[there].parts[at].take().map(|part| (there, at, part)));
+        let moved = found
+            .and_then(|(there, at)| self.told(there).parts.get_mut(at)?.take().map(|part| (there, at, part)));
         let Some((there, at, Part::Tool(mut tool))) = moved else {
             let mut tool =
                 SavedTool::new(tools::TOOLS.tool_use(response.id.to_string(), &response.name, None));
@@ -128,7 +150,7 @@ impl Story {
             return;
         }
         let told_by = self.told[there].entry.originals.first().cloned();
-        self.told[here].entry.originals.extend(told_by);
+        self.told(here).entry.originals.extend(told_by);
         self.place(here, *tool);
     }
 
@@ -136,7 +158,7 @@ impl Story {
     fn unrecorded(&mut self, id: &str, record: &RawJson) -> usize {
         let mut entry = Entry::new(id, Role::Assistant);
         entry.originals.push(record.clone());
-        self.told.push(Told { entry, parts: Vec::new(), is_unrecorded: true });
+        self.told.push(Told { is_unrecorded: true, ..Told::new(entry, Vec::new()) });
         let here = self.told.len() - 1;
         self.answer = Some(here);
         here
@@ -149,42 +171,65 @@ impl Story {
         mut abandoned: Self,
         mut info: SessionInfo,
         damage: Vec<Damage>,
+        store: Option<&Arc<dyn ContentStore>>,
     ) -> SavedSession {
         for (id, (there, at)) in std::mem::take(&mut abandoned.calls) {
             if let Some((here, place)) = self.calls.get(&id)
                 && let Some(tool) = self.told[*here].tool(*place)
-                && let Some(Part::Tool(gone)) = abandoned.told[there].parts[at].take()
+                && let Some(Part::Tool(gone)) = abandoned.told(there).parts.get_mut(at).and_then(Option::take)
             {
                 tool.result = tool.result.take().or(gone.result);
                 tool.diff = tool.diff.take().or(gone.diff);
             }
         }
-        let (entries, mut abandoned) = (self.finish(), abandoned.finish());
+        let (entries, mut abandoned) = (self.finish(store), abandoned.finish(store));
         info.model = entries.iter().rev().find_map(|entry| entry.model.clone());
         let contexts = || entries.iter().chain(&abandoned).filter(|entry| entry.context);
-        info.project = info.project.or_else(|| contexts().find_map(|entry| folder(&entry.text())));
-        abandoned.retain(|entry| !entry.context && (!entry.parts.is_empty() || entry.usage.is_some()));
+        info.project = info.project.or_else(|| contexts().find_map(|entry| folder(&entry.loaded().text())));
+        abandoned.retain(|entry| !entry.context && (!entry.is_empty() || entry.usage.is_some()));
         SavedSession { info, entries, abandoned, damage }
     }
 
-    fn finish(self) -> Vec<Entry> {
-        self.told.into_iter().filter_map(Told::finish).collect()
+    fn finish(self, store: Option<&Arc<dyn ContentStore>>) -> Vec<Entry> {
+        let finished = self.told.into_iter().filter_map(Told::finish).map(|mut entry| {
+            store.into_iter().for_each(|store| entry.offload(store));
+            entry
+        });
+        finished.collect()
     }
 }
 
 impl Told {
     fn new(entry: Entry, parts: Vec<Option<Part>>) -> Self {
-        Self { entry, parts, is_unrecorded: false }
+        Self { entry, parts, is_unrecorded: false, stored: None }
+    }
+
+    fn offload(&mut self, store: &Arc<dyn ContentStore>) {
+        if self.stored.is_none() {
+            self.stored = write_content(store, &self.parts, &self.entry.originals);
+        }
+        if self.stored.is_some() {
+            (self.parts, self.entry.originals) = (Vec::new(), Vec::new());
+        }
+    }
+
+    fn load(&mut self) {
+        let lost = || (vec![Some(Part::text(LOST_CONTENT))], Vec::new());
+        if let Some(stored) = self.stored.take() {
+            (self.parts, self.entry.originals) = read_content(&stored).unwrap_or_else(lost);
+        }
     }
 
     fn tool(&mut self, at: usize) -> Option<&mut SavedTool> {
+        self.load();
         match self.parts.get_mut(at)? {
             Some(Part::Tool(tool)) => Some(tool),
             _ => None,
         }
     }
 
-    fn finish(self) -> Option<Entry> {
+    fn finish(mut self) -> Option<Entry> {
+        self.load();
         let mut entry = self.entry;
         entry.parts = self.parts.into_iter().flatten().collect();
         if self.is_unrecorded {

@@ -1,0 +1,235 @@
+//! Keeps the content of entries outside of memory, so that a session may be larger than it.
+
+use super::{Entry, Part, SavedSession};
+use crate::{RawJson, ToolUse};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
+use std::{borrow::Cow, fmt, ops::Range, sync::Arc};
+
+/// How many bytes of records a reader holds before it moves content to a store.
+pub const HELD_CONTENT: usize = 8 << 20;
+
+/// Keeps bytes outside of memory, such as in a temporary file.
+pub trait ContentStore: Send + Sync {
+    /// Writes bytes and returns where they are; `None` when they cannot be written.
+    fn write(&self, bytes: &[u8]) -> Option<Range<u64>>;
+
+    /// Reads what was written; `None` when it cannot be read.
+    fn read(&self, place: Range<u64>) -> Option<Vec<u8>>;
+}
+
+/// A value in a store.
+#[derive(Clone)]
+pub(crate) struct Stored {
+    store: Arc<dyn ContentStore>,
+    place: Range<u64>,
+}
+
+impl Stored {
+    pub(crate) fn write(store: &Arc<dyn ContentStore>, value: &impl Serialize) -> Option<Self> {
+        let place = store.write(&serde_json::to_vec(value).ok()?)?;
+        Some(Self { store: Arc::clone(store), place })
+    }
+
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Option<T> {
+        serde_json::from_slice(&self.store.read(self.place.clone())?).ok()
+    }
+}
+
+impl fmt::Debug for Stored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stored({:?})", self.place)
+    }
+}
+
+/// The content of an entry in a store.
+#[derive(Clone, Debug)]
+pub(super) struct StoredContent {
+    stored: Stored,
+    has_parts: bool,
+}
+
+impl Entry {
+    /// Moves its parts and records to a store. [`loaded`](Self::loaded) shows the entry with them. An entry that cannot be
+    /// written stays as it is.
+    pub fn offload(&mut self, store: &Arc<dyn ContentStore>) {
+        if self.content.is_some() || (self.parts.is_empty() && self.originals.is_empty()) {
+            return;
+        }
+        let Some(stored) = write_content(store, &self.parts, &self.originals) else { return };
+        self.content = Some(StoredContent { stored, has_parts: !self.parts.is_empty() });
+        (self.parts, self.originals) = (Vec::new(), Vec::new());
+    }
+
+    /// Moves its parts and records back into memory. What cannot be read back is said in a part of its own.
+    pub fn load(&mut self) {
+        if let Some(content) = self.content.take() {
+            (self.parts, self.originals) =
+                read_content(&content.stored).unwrap_or_else(|| (vec![Part::text(LOST_CONTENT)], Vec::new()));
+        }
+    }
+
+    /// The entry with its parts and records, wherever they are.
+    #[must_use]
+    pub fn loaded(&self) -> Cow<'_, Self> {
+        if self.content.is_none() {
+            return Cow::Borrowed(self);
+        }
+        let mut entry = self.clone();
+        entry.load();
+        Cow::Owned(entry)
+    }
+
+    /// Changes an entry wherever its content is.
+    pub(crate) fn update(&mut self, change: impl FnOnce(&mut Self)) {
+        let store = self.content.as_ref().map(|content| Arc::clone(&content.stored.store));
+        self.load();
+        change(self);
+        if let Some(store) = store {
+            self.offload(&store);
+        }
+    }
+
+    /// Whether it has no parts, in memory or in a store.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty() && self.content.as_ref().is_none_or(|content| !content.has_parts)
+    }
+}
+
+impl SavedSession {
+    /// Moves the content of all entries to a store.
+    pub fn offload(&mut self, store: &Arc<dyn ContentStore>) {
+        self.entries.iter_mut().chain(&mut self.abandoned).for_each(|entry| entry.offload(store));
+    }
+
+    /// Moves the content of all entries back into memory.
+    pub fn load(&mut self) {
+        self.entries.iter_mut().chain(&mut self.abandoned).for_each(Entry::load);
+    }
+
+    /// Every entry with its content, one at a time.
+    pub fn loaded_entries(&self) -> impl Iterator<Item = Cow<'_, Entry>> {
+        self.entries.iter().map(Entry::loaded)
+    }
+}
+
+/// What stands for content that cannot be read back.
+pub(crate) const LOST_CONTENT: &str = "(agentline could not read this back from its temporary file)";
+
+/// Writes parts and records to a store.
+pub(crate) fn write_content<P: Serialize>(
+    store: &Arc<dyn ContentStore>,
+    parts: &[P],
+    originals: &[RawJson],
+) -> Option<Stored> {
+    let originals: Vec<&str> = originals.iter().map(RawJson::as_str).collect();
+    Stored::write(store, &(parts, originals))
+}
+
+/// Reads parts and records from a store.
+pub(crate) fn read_content<P: DeserializeOwned>(stored: &Stored) -> Option<(Vec<P>, Vec<RawJson>)> {
+    let (parts, originals): (Vec<P>, Vec<String>) = stored.read()?;
+    Some((parts, originals.into_iter().map(RawJson::new).collect()))
+}
+
+/// A record in a store: its text, because it need not be JSON.
+pub(super) mod record {
+    use super::*;
+
+    pub(crate) fn serialize<S: Serializer>(
+        record: &Option<RawJson>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        record.as_ref().map(RawJson::as_str).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<RawJson>, D::Error> {
+        Ok(Option::<String>::deserialize(deserializer)?.map(RawJson::new))
+    }
+}
+
+/// A call in a store, with what its event does not show.
+pub(super) mod call {
+    use super::*;
+
+    pub(crate) fn serialize<S: Serializer>(call: &ToolUse, serializer: S) -> Result<S::Ok, S::Error> {
+        (call, call.kind, &call.path).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ToolUse, D::Error> {
+        let (mut call, kind, path): (ToolUse, _, _) = Deserialize::deserialize(deserializer)?;
+        (call.kind, call.path) = (kind, path);
+        Ok(call)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Media, Role, SavedDiff, SavedResult, SavedTool, ToolKind, ToolStatus};
+    use serde_json::value::RawValue;
+    use std::sync::Mutex;
+
+    #[derive(Default)]
+    struct Memory(Mutex<Vec<u8>>);
+
+    impl ContentStore for Memory {
+        fn write(&self, bytes: &[u8]) -> Option<Range<u64>> {
+            let mut all = self.0.lock().ok()?;
+            let start = all.len();
+            all.extend_from_slice(bytes);
+            Some(start as u64..all.len() as u64)
+        }
+
+        fn read(&self, place: Range<u64>) -> Option<Vec<u8>> {
+            let range = usize::try_from(place.start).ok()?..usize::try_from(place.end).ok()?;
+            self.0.lock().ok()?.get(range).map(<[u8]>::to_vec)
+        }
+    }
+
+    fn full_entry() -> Entry {
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).ok();
+        let mut call = ToolUse::new("c1", "Edit", "replace", ToolKind::Edit);
+        (call.input, call.raw_input, call.path) = (raw("{\"a\": [1,  2]}"), raw("1e2"), Some("a.rs".into()));
+        let mut tool = SavedTool::new(call);
+        let mut result = SavedResult::new(ToolStatus::Error, "no \u{0}\u{fffd}");
+        result.media.push(Media::new("image/png", Some("AAAA".into()), None));
+        (result.raw, result.timestamp) = (raw("{ }"), Some(7));
+        result.original = Some(RawJson::new("{\"lone\":\"\\ud800\"}"));
+        tool.result = Some(result);
+        tool.diff = Some(SavedDiff { path: "a.rs".into(), new: Some("x".into()), ..SavedDiff::default() });
+        let mut entry = Entry::new("1", Role::Assistant);
+        entry.parts = vec![
+            Part::text("said"),
+            Part::Thinking { text: "hm".into(), signature: Some("s".into()) },
+            Part::Tool(Box::new(tool)),
+            Part::Media(Media::new("image/png", None, Some("file:a".into()))),
+        ];
+        entry.originals = vec![RawJson::new("no json"), RawJson::new("{\"a\":1}")];
+        entry
+    }
+
+    #[test]
+    fn an_entry_comes_back_from_a_store_as_it_was() {
+        let (before, store) = (full_entry(), Arc::new(Memory::default()) as Arc<dyn ContentStore>);
+        let mut entry = before.clone();
+        entry.offload(&store);
+        assert!(entry.parts.is_empty() && entry.originals.is_empty() && !entry.is_empty());
+        assert_eq!(format!("{:?}", entry.loaded()), format!("{before:?}"));
+        entry.update(|entry| entry.parts.truncate(1));
+        assert!(entry.parts.is_empty());
+        entry.load();
+        assert_eq!((entry.parts.len(), entry.originals.len()), (1, 2));
+    }
+
+    #[test]
+    fn content_that_a_store_lost_is_said_to_be_lost() {
+        let memory = Arc::new(Memory::default());
+        let mut entry = full_entry();
+        entry.offload(&(Arc::clone(&memory) as Arc<dyn ContentStore>));
+        memory.0.lock().unwrap().clear();
+        assert_eq!(entry.loaded().text(), LOST_CONTENT);
+    }
+}

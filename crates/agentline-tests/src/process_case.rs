@@ -1,0 +1,117 @@
+//! The processes of one test of the process layer.
+
+use crate::{running_with, survivors};
+use agentline::process::{Process, Spawn, Supervisor};
+use std::{
+    collections::BTreeSet,
+    fs,
+    process::Command,
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
+};
+
+/// Long enough for a busy machine; a test that passes never waits for it.
+const LONG: Duration = Duration::from_secs(30);
+
+/// One test's own words, by which its processes are found wherever they hide. They are killed with it.
+#[derive(Debug)]
+pub struct ProcessCase {
+    /// Stands in the environment of every process that does not remove it.
+    pub mark: String,
+    /// A time for `sleep` that no other process has. Scripts get it as `$TAG`.
+    pub tag: String,
+}
+
+impl ProcessCase {
+    /// A case with words that no other has.
+    #[must_use]
+    pub fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let (pid, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        Self { mark: format!("test-{pid}-{count}."), tag: format!("600.{pid:08}{count:03}") }
+    }
+
+    /// A shell that runs this script.
+    #[must_use]
+    pub fn spawn(&self, script: &str, supervisor: Supervisor) -> Spawn {
+        let mut spawn = Spawn::new("/bin/sh", "/", &self.mark);
+        spawn.args = ["-c", script].map(Into::into).to_vec();
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        spawn.env =
+            [("PATH", path), ("TAG", self.tag.clone().into())].map(|(key, value)| (key.into(), value)).into();
+        spawn.supervisor = supervisor;
+        spawn
+    }
+
+    /// All living processes that carry the mark or were given the tag.
+    #[must_use]
+    pub fn processes(&self) -> BTreeSet<u32> {
+        let own = std::process::id();
+        let all = survivors(&self.mark).into_iter().chain(running_with(&self.tag));
+        all.filter(|pid| *pid != own).collect()
+    }
+
+    /// Starts a shell that runs this script.
+    ///
+    /// # Panics
+    /// It does not start.
+    pub fn start(&self, script: &str, supervisor: Supervisor) -> Process {
+        let process = Process::spawn(self.spawn(script, supervisor)).expect("the shell starts");
+        assert!(process.pid().is_some_and(|pid| pid > 1));
+        process
+    }
+
+    /// Waits until that many processes are there.
+    ///
+    /// # Panics
+    /// They do not come up.
+    pub fn await_processes(&self, count: usize) {
+        let until = Instant::now() + LONG;
+        while self.processes().len() < count {
+            assert!(Instant::now() < until, "only {} of {count} processes came up", self.processes().len());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Asserts that none of its processes lives.
+    ///
+    /// # Panics
+    /// One does.
+    #[track_caller]
+    pub fn assert_no_survivors(&self) {
+        let left = self.processes();
+        let names: Vec<_> =
+            left.iter().map(|pid| fs::read_to_string(format!("/proc/{pid}/cmdline"))).collect();
+        assert!(left.is_empty(), "survivors: {left:?} {names:?}");
+    }
+
+    /// Waits until all are gone, for when it is not us who wait for the kill, and returns how long that took.
+    ///
+    /// # Panics
+    /// They are not gone in time.
+    #[track_caller]
+    pub fn time_to_silence(&self, at_most: Duration) -> Duration {
+        let from = Instant::now();
+        while !self.processes().is_empty() {
+            if from.elapsed() > at_most {
+                self.assert_no_survivors();
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        from.elapsed()
+    }
+}
+
+impl Default for ProcessCase {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for ProcessCase {
+    fn drop(&mut self) {
+        for pid in self.processes() {
+            drop(Command::new("kill").args(["-9", &pid.to_string()]).output());
+        }
+    }
+}

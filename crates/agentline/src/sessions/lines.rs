@@ -1,0 +1,112 @@
+//! Reads sessions line by line, however long their files are.
+
+use super::{load::NOT_UTF8, temporary_store::TemporaryStore};
+use agentline_core::{
+    Agent, ContentStore, Damage, HELD_CONTENT, RawJson, SavedForm, SavedSession, SessionFold,
+};
+use std::{
+    borrow::Cow,
+    fs::File,
+    io::{self, BufRead, BufReader, Read},
+    sync::Arc,
+};
+
+/// A longer line is passed over.
+pub(super) const LONGEST_LINE: usize = 256 << 20;
+/// What is said of a line that is too long.
+const TOO_LONG: &str = "longer than 256 MB; it was passed over";
+
+/// Reads the lines of one session, from one file or several. It holds a bounded amount of what they say; the rest is in a
+/// temporary file. Where that cannot be written, everything stays in memory.
+pub(super) struct LineReader {
+    fold: Box<dyn SessionFold>,
+    damage: Vec<Damage>,
+    lines: u64,
+    /// Bytes of lines that were taken since content was last moved to the store.
+    held: usize,
+    store: Option<Arc<dyn ContentStore>>,
+}
+
+impl LineReader {
+    /// A reader for the sessions of this agent; `None` when it has none in lines.
+    pub(super) fn new(agent: &'static dyn Agent) -> Option<Self> {
+        let fold = agent.session_fold(SavedForm::Lines)?;
+        Some(Self { fold, damage: Vec::new(), lines: 0, held: 0, store: None })
+    }
+
+    /// Reads a file to its end.
+    pub(super) fn file(&mut self, file: File) -> io::Result<()> {
+        let mut from = BufReader::with_capacity(256 << 10, file);
+        let mut line = Vec::new();
+        while read_line(&mut from, &mut line)? {
+            self.line(&line);
+            line.clear();
+            line.shrink_to(1 << 20);
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        self.lines += 1;
+        if line.len() > LONGEST_LINE {
+            self.damage.push(Damage::new(Some(self.lines), TOO_LONG));
+            return;
+        }
+        let line =
+            if self.lines == 1 { line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line) } else { line };
+        let text = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
+        if matches!(text, Cow::Owned(_)) {
+            self.damage.push(Damage::new(Some(self.lines), NOT_UTF8));
+        }
+        self.held += text.len();
+        self.fold.take(RawJson::new(text));
+        if self.held > HELD_CONTENT {
+            self.held = 0;
+            self.offload();
+        }
+    }
+
+    fn offload(&mut self) {
+        if self.store.is_none() {
+            self.store = TemporaryStore::create().ok();
+        }
+        if let Some(store) = &self.store {
+            self.fold.offload(store);
+        }
+    }
+
+    /// The session that was read. The content of a large one is in a temporary file.
+    pub(super) fn finish(mut self) -> SavedSession {
+        if self.store.is_some() {
+            self.offload();
+        }
+        let mut session = self.fold.finish();
+        session.damage.extend(self.damage);
+        session
+    }
+}
+
+/// Reads a line without its end; of one that is too long, a little more than the longest may be. Returns whether there was
+/// one.
+fn read_line(from: &mut BufReader<File>, line: &mut Vec<u8>) -> io::Result<bool> {
+    let most = LONGEST_LINE as u64 + 2;
+    let read = from.by_ref().take(most).read_until(b'\n', line)?;
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    } else if read as u64 == most {
+        skip_line(from)?;
+    }
+    Ok(read > 0)
+}
+
+fn skip_line(from: &mut BufReader<File>) -> io::Result<()> {
+    loop {
+        let bytes = from.fill_buf()?;
+        let end = memchr::memchr(b'\n', bytes);
+        let used = end.map_or(bytes.len(), |end| end + 1);
+        from.consume(used);
+        if end.is_some() || used == 0 {
+            return Ok(());
+        }
+    }
+}
