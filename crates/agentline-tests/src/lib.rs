@@ -51,6 +51,19 @@ pub fn shown(outcome: &Outcome) -> String {
     serde_json::to_string_pretty(outcome).expect("an outcome is JSON")
 }
 
+/// Makes a folder a Git repository whose own settings run a command at `git status`.
+///
+/// # Panics
+/// Git is not installed.
+pub fn hostile_repository(folder: &std::path::Path, command: &str) {
+    let git = |args: &[&str]| {
+        let run = std::process::Command::new("git").arg("-C").arg(folder).args(args).output();
+        assert!(run.is_ok_and(|output| output.status.success()), "git {args:?}");
+    };
+    git(&["init", "--quiet"]);
+    git(&["config", "core.fsmonitor", &format!("{command}; false")]);
+}
+
 /// Processes that carry this mark in their environment and still live.
 #[cfg(target_os = "linux")]
 #[must_use]

@@ -6,12 +6,13 @@ pub use render::render;
 
 use crate::{
     agentline::Agentline,
-    detect::{Detection, Here, detect},
+    detect::{Detection, Here, detect, detect_elsewhere},
     install::{Node, find_node},
     look::DiskLook,
 };
 use agentline_core::{
-    Agent, Problem, Program, SignIn, Surface, Version, agents::Roster, detect::Looked, divide_environment,
+    Agent, Problem, Program, SignIn, Surface, Trust, Version, agents::Roster, detect::Looked,
+    divide_environment,
 };
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -90,26 +91,33 @@ pub struct AgentReport {
     pub fixes: Vec<String>,
 }
 
-/// Examines this machine for a caller, as far as our own agents go. Starts nothing but `node --version`.
+/// Examines this machine for a caller, as far as our own agents go, for runs with the default trust. Starts nothing but
+/// `node --version`.
 #[must_use]
 pub fn doctor(here: &Here) -> Report {
-    examine_all(here, &Roster::default(), |_| here.configured.clone())
+    examine_all(here, &Roster::default(), Trust::default(), |_| here.configured.clone())
 }
 
 impl Agentline {
-    /// Examines this machine for all agents that this handle knows. Starts nothing but `node --version`.
+    /// Examines this machine for all agents that this handle knows, for runs in a workspace with this trust. Starts nothing
+    /// but `node --version`.
     #[must_use]
-    pub fn doctor(&self, cwd: &Path) -> Report {
+    pub fn doctor(&self, cwd: &Path, trust: Trust) -> Report {
         let here = Here { cwd: cwd.to_owned(), ..self.here().clone() };
-        examine_all(&here, self.roster(), |id| self.configured(id))
+        examine_all(&here, self.roster(), trust, |id| self.configured(id))
     }
 }
 
-fn examine_all(here: &Here, roster: &Roster, configured: impl Fn(&str) -> Option<PathBuf>) -> Report {
+fn examine_all(
+    here: &Here,
+    roster: &Roster,
+    trust: Trust,
+    configured: impl Fn(&str) -> Option<PathBuf>,
+) -> Report {
     let node = find_node(here);
     let examined = |agent: &'static dyn Agent| {
         let here = Here { configured: configured(agent.card().id), ..here.clone() };
-        examine(agent, &here, node.as_ref())
+        examine(agent, &here, trust, node.as_ref())
     };
     Report {
         agentline: env!("CARGO_PKG_VERSION"),
@@ -122,9 +130,20 @@ fn examine_all(here: &Here, roster: &Roster, configured: impl Fn(&str) -> Option
     }
 }
 
-fn examine(agent: &dyn Agent, here: &Here, node: Option<&Node>) -> AgentReport {
+/// The program that a run with this trust would start.
+fn detect_for_run(agent: &dyn Agent, here: &Here, trust: Trust) -> Detection {
+    let detection = detect(agent, here);
+    let workspace = here.cwd.canonicalize().unwrap_or_else(|_| here.cwd.clone());
+    match detection.in_workspace(&workspace, &here.home) {
+        Some(refused) if trust != Trust::Full => detect_elsewhere(agent, here.clone(), refused),
+        _ => detection,
+    }
+}
+
+fn examine(agent: &dyn Agent, here: &Here, trust: Trust, node: Option<&Node>) -> AgentReport {
     let card = agent.card();
-    let Detection { program, version, supported, looked, mut notes, mut problems, .. } = detect(agent, here);
+    let Detection { program, version, supported, looked, mut notes, mut problems, .. } =
+        detect_for_run(agent, here, trust);
     if program.is_some() && !supported {
         problems.push(Problem::new(card.id, "this version of agentline cannot drive it yet"));
     }

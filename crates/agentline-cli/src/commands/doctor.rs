@@ -1,7 +1,7 @@
 //! `agentline doctor`: which agents are here, whether they could run, and what to do about it.
 
 use crate::{args::ReportOutput, exit, setup::Setup, stop::Stop, ui::Ui};
-use agentline::{Agentline, doctor};
+use agentline::{Agentline, Trust, doctor};
 use clap::Args;
 use std::{io::Write, path::PathBuf};
 
@@ -23,15 +23,17 @@ pub(crate) fn run(ui: &mut Ui, args: &DoctorArgs) -> Result<u8, Stop> {
     let setup = Setup::read(args.cwd.as_deref(), None)?;
     // Settings that are wrong are told at the end, and the rest is looked at all the same.
     let settings = setup.config();
-    let mut agentline = Agentline::from_env()?;
+    let (mut agentline, mut trust) = (Agentline::from_env()?, Trust::default());
     if let Ok(config) = &settings {
         for notice in &config.notices {
             ui.warn(&notice.message);
         }
-        agentline = setup.equip(config).0;
+        let (equipped, request) = setup.equip(config);
+        (agentline, trust) = (equipped, request.trust);
     }
     let cwd = &agentline.here().cwd;
-    let mut report = agentline.doctor(&args.cwd.as_ref().map_or_else(|| cwd.clone(), |dir| cwd.join(dir)));
+    let cwd = args.cwd.as_ref().map_or_else(|| cwd.clone(), |dir| cwd.join(dir));
+    let mut report = agentline.doctor(&cwd, trust);
     report.supervisor = Some(cfg!(unix));
     match args.output {
         ReportOutput::Json => writeln!(ui.out(), "{}", serde_json::to_string(&report).unwrap_or_default())?,

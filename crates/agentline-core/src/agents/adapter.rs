@@ -3,14 +3,14 @@
 use crate::{
     Card, Divided, Failure, Ground, Kind, Launch, Look, McpServer, Millis, ModeWish, ModelValidation,
     ModelWish, Notice, PermissionMode, Plan, Problem, Rule, RunRequest, Sandbox, Secrets, SignIn, Surface,
-    SystemMode, Talk, ToolKind, ToolTable, ToolUse, Words,
+    SystemMode, Talk, ToolKind, ToolTable, ToolUse, Trust, Words,
     acp::{manners::plain_tool, tools::ToolCall},
     divide_environment,
 };
 use serde_json::Value;
 use std::{
     borrow::Cow,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
@@ -29,7 +29,7 @@ pub(super) struct Own<'a> {
     pub(super) key_variable: Option<&'static str>,
     /// The mode of its sessions.
     pub(super) mode: Option<ModeWish>,
-    /// Rules are held only where it asks; what it does without asking is seen when it is done.
+    /// Modes are held only where it asks; what it does without asking is seen when it is done.
     pub(super) only_when_asked: bool,
     /// Silence after its answer.
     pub(super) quiet: Millis,
@@ -114,6 +114,25 @@ pub(super) fn unenforceable(
     problems
 }
 
+/// The rules of `deny` and `ask` that a prompt has and its session has not, and that cannot be enforced there. `holds` tells
+/// whether a rule can.
+pub(super) fn unenforced_in_session(
+    opened: &RunRequest,
+    prompt: &RunRequest,
+    holds: impl Fn(&Rule) -> bool,
+) -> Vec<Problem> {
+    let known: BTreeSet<&String> = opened.deny.iter().chain(&opened.ask).collect();
+    let lists = [("deny", &prompt.deny), ("ask", &prompt.ask)];
+    let rules = lists.into_iter().flat_map(|(key, rules)| rules.iter().map(move |text| (key, text)));
+    let unknown = rules.filter(|(_, text)| !known.contains(text));
+    let unheld = unknown.filter(|(key, text)| Rule::parse(key, text).is_ok_and(|rule| !holds(&rule)));
+    let problem = |(key, text): (&str, &String)| {
+        let message = format!("`{text}` cannot be enforced in a session that was opened without such a rule");
+        Problem::new(key, message).hint("give the rule when the session is opened")
+    };
+    unheld.map(problem).collect()
+}
+
 /// Turns a checked plan into what is to be started.
 pub(super) fn launch(
     plan: &Plan,
@@ -156,6 +175,9 @@ pub(super) fn launch(
     secrets.add_servers(servers.values());
     request.api_key.iter().for_each(|key| secrets.add(key));
     launch.secrets = secrets.into_vec();
+    if request.trust != Trust::Full {
+        restrict_git(&mut launch.env);
+    }
     launch.agent_home.clone_from(&ground.home);
     launch.session_id.clone_from(&request.resume);
     launch.talk = Talk::new(plan.surface, ground.program.version);
@@ -172,13 +194,12 @@ pub(super) fn launch(
     launch.session_cwd = own.session_cwd;
     let wanted = request.quiet_period.map(|d| Millis::try_from(d.as_millis()).unwrap_or(Millis::MAX));
     launch.quiet = wanted.unwrap_or(own.quiet);
-    let restricts = !request.deny.is_empty()
-        || !request.ask.is_empty()
-        || request.permission_mode == PermissionMode::Plan;
-    if own.only_when_asked && restricts {
+    if own.only_when_asked && request.permission_mode == PermissionMode::Plan {
         launch.warnings.push(Notice::new(
-            "rules_when_asked",
-            format!("rules and modes are held where {title} asks for permission; what it does without asking is only seen"),
+            "mode_when_asked",
+            format!(
+                "the mode is held where {title} asks for permission; what it does without asking is only seen"
+            ),
         ));
     }
     if !request.include_directories.is_empty() && !own.takes_folders {
@@ -188,6 +209,21 @@ pub(super) fn launch(
         ));
     }
     Ok(launch)
+}
+
+/// Settings of Git that stand above those of the repository. Agents run `git status` and `git log` without asking, and with
+/// these settings a `.git/config` of the workspace would name a program that they start.
+const GIT_SETTINGS: &[(&str, &str)] = &[("core.fsmonitor", "false"), ("log.showSignature", "false")];
+
+/// Adds [`GIT_SETTINGS`] to an environment, after those that the caller gives in the same way. Called once the secrets of the
+/// environment are known: the names of these variables look like those of keys.
+pub(super) fn restrict_git(env: &mut BTreeMap<String, String>) {
+    let given = env.get("GIT_CONFIG_COUNT").and_then(|count| count.parse::<usize>().ok()).unwrap_or(0);
+    for (at, (name, value)) in (given..).zip(GIT_SETTINGS) {
+        env.insert(format!("GIT_CONFIG_KEY_{at}"), (*name).to_owned());
+        env.insert(format!("GIT_CONFIG_VALUE_{at}"), (*value).to_owned());
+    }
+    env.insert("GIT_CONFIG_COUNT".into(), (given + GIT_SETTINGS.len()).to_string());
 }
 
 /// The workspace and the directories above it, from which agents take settings. The user's home is not among them: what is
@@ -323,4 +359,25 @@ pub(super) fn first_wins(mut ways: Vec<SignIn>) -> Vec<SignIn> {
         first.wins = true;
     }
     ways
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_git_come_after_those_of_the_caller() {
+        let restricted = |given: &[(&str, &str)]| {
+            let mut env = given.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+            restrict_git(&mut env);
+            env
+        };
+        let env = restricted(&[]);
+        assert_eq!((&*env["GIT_CONFIG_COUNT"], &*env["GIT_CONFIG_KEY_0"]), ("2", "core.fsmonitor"));
+        let own =
+            [("GIT_CONFIG_COUNT", "1"), ("GIT_CONFIG_KEY_0", "user.name"), ("GIT_CONFIG_VALUE_0", "me")];
+        let env = restricted(&own);
+        assert_eq!((&*env["GIT_CONFIG_COUNT"], &*env["GIT_CONFIG_VALUE_0"]), ("3", "me"));
+        assert_eq!((&*env["GIT_CONFIG_KEY_2"], &*env["GIT_CONFIG_VALUE_2"]), ("log.showSignature", "false"));
+    }
 }

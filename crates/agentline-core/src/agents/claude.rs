@@ -15,7 +15,10 @@ use crate::{
     Surface, SystemMode, Talk, ToolTable, Trust, Words, acp::Acp, policy::Exceptions,
 };
 use serde_json::json;
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 /// Anthropic's Claude Code.
 #[derive(Clone, Copy, Debug)]
@@ -39,38 +42,14 @@ static CARD: Card = Card::new(
 .project_files(&[".claude", ".mcp.json"])
 .home_page("https://github.com/agentclientprotocol/claude-agent-acp");
 
-/// Tools that it uses without asking.
+/// Tools that it uses without asking. Of commands, it runs those that it takes for harmless.
 const UNASKED: &[&str] = &["Read", "Glob", "Grep", "LS"];
 
-/// Commands that change nothing, which it runs without asking.
-const UNASKED_COMMANDS: &[&str] = &[
-    "awk", "basename", "cat", "cd", "cut", "date", "df", "diff", "dirname", "du", "echo", "env", "file",
-    "find", "grep", "head", "hostname", "id", "jq", "less", "ls", "man", "printenv", "printf", "ps", "pwd",
-    "readlink", "realpath", "rg", "sed", "sort", "stat", "tail", "test", "tr", "tree", "true", "type",
-    "uname", "uniq", "wc", "which", "whoami", "xargs",
-];
-/// Commands of git among them.
-const UNASKED_GIT: &[&str] = &[
-    "blame",
-    "branch",
-    "config",
-    "describe",
-    "diff",
-    "grep",
-    "log",
-    "ls-files",
-    "ls-remote",
-    "reflog",
-    "remote",
-    "rev-list",
-    "rev-parse",
-    "shortlog",
-    "show",
-    "stash",
-    "status",
-    "tag",
-    "worktree",
-];
+/// Tools whose uses say too little about the files that they look at for a rule with a pattern.
+const SEARCHES: &[&str] = &["Glob", "Grep", "LS"];
+
+/// Tools about which it asks by itself.
+const ALWAYS_ASKED: &[&str] = &["Write", "Edit", "MultiEdit", "NotebookEdit", "WebFetch"];
 
 /// How many folders below the projects a session of a sub-agent may lie.
 const DEEPEST: usize = 6;
@@ -87,7 +66,7 @@ impl Agent for Claude {
         let mut problems = adapter::check(request, surface, &CARD);
         // Its adapter takes the whole of the instructions.
         problems.retain(|problem| problem.key != "system_mode");
-        problems.extend(adapter::unenforceable(request, surface, unenforced));
+        problems.extend(adapter::unenforceable(request, surface, |_, rule| unenforced(rule)));
         problems
     }
 
@@ -99,7 +78,10 @@ impl Agent for Claude {
             _ if taken_away => Stance::Refuses("the tool is taken away from the model"),
             // Whether that mode is offered is known only when a session is open.
             PermissionMode::Bypass => Stance::Unknown,
+            _ if HeldTools::of(request).asked.contains(&prospect.ask.tool) => Stance::Asks,
             _ if UNASKED.contains(&prospect.ask.tool.as_str()) => Stance::Runs("reads without asking"),
+            // It runs commands that it takes for harmless; which ones, no list says.
+            _ if prospect.ask.command.is_some() => Stance::Unknown,
             _ => Stance::Asks,
         }
     }
@@ -116,17 +98,11 @@ impl Agent for Claude {
             // permitting everything is not there for every user.
             _ => ModeWish::new("default", true),
         });
-        let exceptions = Exceptions::of(request);
-        let denied: Vec<String> = request
-            .deny
-            .iter()
-            .filter_map(|text| Rule::parse("deny", text).ok())
-            .filter(|rule| rule.pattern.is_none() && rule.tool != "*")
-            // It asks about the tool instead, and our answer tells the two apart.
-            .filter(|rule| UNASKED.contains(&rule.tool.as_str()) || !exceptions.outrank(rule))
-            .map(|rule| rule.tool)
-            .collect();
-        let mut options = json!({"disallowedTools": denied});
+        let held = HeldTools::of(request);
+        let mut options = json!({"disallowedTools": held.taken_away});
+        if !held.asked.is_empty() {
+            options["settings"] = json!({"permissions": {"ask": held.asked}});
+        }
         if request.trust != Trust::Full {
             // Otherwise hooks and servers of whoever wrote the workspace are run.
             options["settingSources"] = json!(["user"]);
@@ -150,6 +126,15 @@ impl Agent for Claude {
         own.takes_folders = true;
         own.meta = Some(meta);
         adapter::launch(plan, ground, look, own)
+    }
+
+    fn unenforced_in_session(&self, opened: &RunRequest, prompt: &RunRequest) -> Vec<Problem> {
+        let held = HeldTools::of(opened);
+        adapter::unenforced_in_session(opened, prompt, |rule| {
+            let tool = common_name(&rule.tool);
+            let always = ALWAYS_ASKED.contains(&tool) || tool.starts_with("mcp__");
+            always || held.asked.contains(tool) || held.taken_away.contains(tool)
+        })
     }
 
     fn refuses_workspace(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Option<Failure> {
@@ -235,29 +220,45 @@ impl Agent for Claude {
     }
 }
 
+/// How Claude Code is held to the rules of a request: tools that the model does not get, and tools about every use of which
+/// it is made to ask, so that our answer decides. Without that it runs many commands unasked, and what the user's own
+/// settings allow.
+struct HeldTools {
+    taken_away: BTreeSet<String>,
+    asked: BTreeSet<String>,
+}
+
+impl HeldTools {
+    fn of(request: &RunRequest) -> Self {
+        let exceptions = Exceptions::of(request);
+        let lists = [("deny", &request.deny), ("ask", &request.ask)];
+        let rules = lists.into_iter().flat_map(|(key, rules)| rules.iter().map(move |text| (key, text)));
+        let mut held = Self { taken_away: BTreeSet::new(), asked: BTreeSet::new() };
+        for (key, rule) in rules.filter_map(|(key, text)| Rule::parse(key, text).ok().map(|rule| (key, rule)))
+        {
+            let taken_away = key == "deny" && rule.pattern.is_none() && !exceptions.outrank(&rule);
+            let tools = if taken_away { &mut held.taken_away } else { &mut held.asked };
+            if !rule.tool.contains('*') {
+                tools.insert(common_name(&rule.tool).to_owned());
+            }
+        }
+        held
+    }
+}
+
+/// The name of a tool for which rules have another.
+fn common_name(tool: &str) -> &str {
+    if tool == "Shell" { "Bash" } else { tool }
+}
+
 /// Why a rule of `deny` or `ask` cannot be enforced, and what to write instead.
-fn unenforced(key: &str, rule: &Rule) -> Option<(String, String)> {
-    let taken_away = key == "deny" && rule.pattern.is_none();
+fn unenforced(rule: &Rule) -> Option<(String, String)> {
     if rule.tool.contains('*') && !rule.tool.starts_with("mcp__") {
         let why = "it is about tools that Claude Code uses without asking, such as `Read`";
         return Some((why.into(), "name each tool: `--deny Bash --deny Read`".into()));
     }
-    if UNASKED.contains(&rule.tool.as_str()) && !taken_away {
-        let way_out = format!("write `--deny {}` to take the tool away", rule.tool);
-        return Some(("Claude Code reads without asking".into(), way_out));
-    }
-    if !matches!(rule.tool.as_str(), "Bash" | "Shell") || taken_away {
-        return None;
-    }
-    let mut words = rule.pattern.as_deref().unwrap_or("*").split([' ', ':']);
-    let program = words.next().unwrap_or_default();
-    let unasked = match (program, words.next()) {
-        ("git", Some(command)) => command.contains('*') || UNASKED_GIT.contains(&command),
-        ("git", None) => true,
-        (program, _) => program.contains('*') || UNASKED_COMMANDS.contains(&program),
-    };
-    unasked.then(|| {
-        let why = "Claude Code runs commands that it takes for harmless without asking";
-        (why.into(), "write `--deny Bash` to take the tool away".into())
+    (rule.pattern.is_some() && SEARCHES.contains(&rule.tool.as_str())).then(|| {
+        let why = "Claude Code does not report which files a search looks at";
+        (why.into(), format!("write a rule for the whole tool: `{}`", rule.tool))
     })
 }

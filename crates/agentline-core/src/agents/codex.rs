@@ -192,9 +192,12 @@ fn unenforced(request: &RunRequest, rule: &Rule) -> Option<(String, String)> {
         let why = "in the mode `bypass`, Codex asks about nothing";
         return Some((why.into(), "use `--permission-mode auto`, or leave the rule out".into()));
     }
-    let asked = matches!(rule.tool.as_str(), "Write" | "Edit" | "MultiEdit" | "apply_patch");
-    if asked || rule.tool.starts_with("mcp__") {
+    if matches!(rule.tool.as_str(), "Write" | "Edit" | "MultiEdit" | "apply_patch") {
         return None;
+    }
+    if rule.tool.starts_with("mcp__") {
+        let why = "Codex uses tools of MCP servers without asking that claim to change nothing";
+        return Some((why.into(), "leave the server out of the run, or the rule".into()));
     }
     let why = "Codex runs commands, reads and searches in its sandbox without asking";
     let way_out = "leave the rule out: in every mode but `bypass` and those that accept edits, the sandbox writes nothing";

@@ -72,6 +72,11 @@ impl Agent for Custom {
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
         let mut problems = adapter::check(request, surface, self.card);
+        problems.extend(adapter::unenforceable(request, surface, |_, _| {
+            let why = format!("it is not known what `{}` does without asking", self.card.id);
+            let way_out = "leave the rule out, or use an agent that agentline knows";
+            Some((why, way_out.into()))
+        }));
         if let Some(wrong) = self.surface.filter(|s| *s != Surface::Acp) {
             problems.push(
                 Problem::new(

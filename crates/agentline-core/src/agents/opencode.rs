@@ -79,14 +79,14 @@ impl Agent for OpenCode {
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
         let mut problems = adapter::check(request, surface, &CARD);
         problems.extend(permissions(request).err().unwrap_or_default());
-        problems.extend(adapter::unenforceable(request, surface, unenforced));
+        problems.extend(adapter::unenforceable(request, surface, |_, rule| unenforced(rule)));
         problems
     }
 
     fn stance(&self, request: &RunRequest, _surface: Surface, prospect: &Prospect<'_>) -> Stance {
         let told = permissions(request).unwrap_or_default();
         let tool = prospect.ask.tool.as_str();
-        let name = PERMISSIONS.iter().find(|(tools, _)| tools.contains(&tool)).map_or("*", |(_, name)| *name);
+        let name = permission_of(tool).unwrap_or("*");
         match told.get(name).or_else(|| told.get("*")).and_then(Value::as_str) {
             // What leaves the workspace is asked about, unless nothing is.
             _ if !prospect.inside && told.get("*") != Some(&json!("allow")) => Stance::Asks,
@@ -114,6 +114,14 @@ impl Agent for OpenCode {
             launch.env.insert(workspace::CONTENT.to_owned(), content);
         }
         Ok(launch)
+    }
+
+    fn unenforced_in_session(&self, opened: &RunRequest, prompt: &RunRequest) -> Vec<Problem> {
+        let told = permissions(opened).unwrap_or_default();
+        adapter::unenforced_in_session(opened, prompt, |rule| {
+            let name = permission_of(&rule.tool).unwrap_or("*");
+            told.get(name).or_else(|| told.get("*")) != Some(&json!("allow"))
+        })
     }
 
     fn refuses_workspace(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Option<Failure> {
@@ -205,6 +213,11 @@ impl Agent for OpenCode {
     }
 }
 
+/// The permission that a tool of a rule belongs to.
+fn permission_of(tool: &str) -> Option<&'static str> {
+    PERMISSIONS.iter().find(|(tools, _)| tools.contains(&tool)).map(|(_, name)| *name)
+}
+
 /// What it may do without asking, as its own permissions.
 fn permissions(request: &RunRequest) -> Result<Value, Vec<Problem>> {
     let mut all = Map::new();
@@ -219,16 +232,13 @@ fn permissions(request: &RunRequest) -> Result<Value, Vec<Problem>> {
     for (key, rules) in [("ask", &request.ask), ("deny", &request.deny)] {
         for text in rules {
             let Ok(rule) = Rule::parse(key, text) else { continue };
-            let Some((_, name)) = PERMISSIONS.iter().find(|(tools, _)| tools.contains(&rule.tool.as_str()))
-            else {
-                continue;
-            };
+            let Some(name) = permission_of(&rule.tool) else { continue };
             match &rule.pattern {
                 // It asks about the tool instead, and our answer tells the two apart.
-                None if !FREE.contains(name) && exceptions.outrank(&rule) => {}
-                None => _ = all.insert((*name).to_owned(), key.into()),
+                None if !FREE.contains(&name) && exceptions.outrank(&rule) => {}
+                None => _ = all.insert(name.to_owned(), key.into()),
                 // What it asks about anyway is decided by us; of the rest it says too little to be judged.
-                Some(_) if FREE.contains(name) => problems.push(
+                Some(_) if FREE.contains(&name) => problems.push(
                     Problem::new(
                         key,
                         format!(
@@ -244,15 +254,24 @@ fn permissions(request: &RunRequest) -> Result<Value, Vec<Problem>> {
     if problems.is_empty() { Ok(all.into()) } else { Err(problems) }
 }
 
+/// Commands that start no program, which it runs without asking.
+const UNASKED_BUILTINS: &[&str] = &[
+    "cd", "chdir", "declare", "export", "local", "popd", "pushd", "readonly", "typeset", "unset", "[", "[[",
+];
+
 /// Why a rule of `deny` or `ask` cannot be enforced, and what to write instead.
-fn unenforced(_key: &str, rule: &Rule) -> Option<(String, String)> {
-    let known = PERMISSIONS.iter().any(|(tools, _)| tools.contains(&rule.tool.as_str()));
-    if known || rule.tool.starts_with("mcp__") {
-        return None;
-    }
-    let why = "OpenCode uses tools of that name without asking, or has none";
-    let names: Vec<&str> = PERMISSIONS.iter().map(|(tools, _)| tools[0]).collect();
-    Some((why.into(), format!("name one of: {}", names.join(", "))))
+fn unenforced(rule: &Rule) -> Option<(String, String)> {
+    let Some(permission) = permission_of(&rule.tool) else {
+        let why = "OpenCode uses tools of that name without asking, or has none";
+        let names: Vec<&str> = PERMISSIONS.iter().map(|(tools, _)| tools[0]).collect();
+        return (!rule.tool.starts_with("mcp__"))
+            .then(|| (why.into(), format!("name one of: {}", names.join(", "))));
+    };
+    let program = rule.pattern.as_deref().filter(|_| permission == "bash")?.split([' ', ':']).next()?;
+    (program.contains(['*', '?']) || UNASKED_BUILTINS.contains(&program)).then(|| {
+        let why = "OpenCode runs commands without asking that start no program: redirections, assignments, `cd`, `export`";
+        (why.into(), "name a program, or write `Bash` without brackets".into())
+    })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod conversation;
 mod installed;
 mod permissions;
 mod pool;
+mod rules;
 mod saved;
 mod tools;
 mod trust;

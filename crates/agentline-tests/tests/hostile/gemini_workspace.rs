@@ -7,47 +7,101 @@ mod unconfirmed;
 #[path = "gemini_workspace/workspace.rs"]
 mod workspace;
 
-use agentline::{Outcome, PermissionMode as Mode, Pool, PoolOptions, RunRequest, Surface, Trust, Verdict};
+use crate::host::Host;
+use agentline::{
+    Outcome, PermissionMode as Mode, Pool, PoolOptions, RunRequest, Session, Surface, Trust, Verdict,
+};
 use agentline_tests::{needs_real_gemini, real_gemini, shown};
 use serde_json::{Value, json};
-use std::{
-    io::{BufRead as _, BufReader, Write as _},
-    process::{Command, Stdio},
-};
 use workspace::{DUMP, HostileWorkspace, SHELL};
 
-/// A run without a conversation, in a mode in which everything is allowed and in one in which nothing may run.
-#[track_caller]
-fn cold_runs_are_unharmed(surface: Surface, strict: Mode) {
-    let hostile = HostileWorkspace::new();
-    let free = hostile.stage.outcome(hostile.request(DUMP).surface(surface));
-    assert_eq!(free.verdict, Verdict::Done, "{}", shown(&free));
-    assert!(hostile.has_dumped(), "the shell ran: {}", shown(&free));
-    let bound = hostile.stage.outcome(hostile.request(SHELL).surface(surface).permission_mode(strict));
-    assert_eq!(bound.verdict, Verdict::DoneWithDenials, "{}", shown(&bound));
-    hostile.assert_unharmed();
+/// How a run reaches the agent.
+enum Path {
+    Cold(Surface),
+    Warm(Pool),
+    Conversation(Session),
+    Host(Host),
+    HostConversation(Host),
 }
 
-#[test]
-fn json_runs_ignore_the_workspace() {
-    needs_real_gemini!();
-    cold_runs_are_unharmed(Surface::Json, Mode::Plan);
+impl Path {
+    /// The verdict of a prompt in the hostile workspace, and the whole outcome.
+    async fn run(&mut self, hostile: &HostileWorkspace, prompt: &str, mode: Mode) -> (Value, String) {
+        let request = hostile.request(prompt).permission_mode(mode);
+        let params = json!({"permission_mode": mode, "model": agentline_tests::MODEL,
+            "working_dir": hostile.stage.workspace(), "extensions": [], "timeout": 120});
+        let outcome = match self {
+            Self::Cold(surface) => {
+                hostile.stage.agentline().run(request.surface(*surface)).await.unwrap().outcome().await
+            }
+            Self::Warm(pool) => pooled(pool, request).await,
+            Self::Conversation(session) => {
+                if mode == Mode::Plan {
+                    // Gemini CLI has this mode only in sessions that were opened for it.
+                    let opened = hostile.stage.agentline().session(request.clone()).await.unwrap();
+                    std::mem::replace(session, opened).close().await;
+                }
+                session.prompt_with(request).await.unwrap().outcome().await
+            }
+            Self::Host(host) => return of_host(&host.run(params, prompt)),
+            Self::HostConversation(host) => return of_host(&host.converse(params, prompt)),
+        };
+        (json!(outcome.verdict), shown(&outcome))
+    }
+
+    async fn close(self) {
+        match self {
+            Self::Warm(pool) => pool.close().await,
+            Self::Conversation(session) => session.close().await,
+            Self::Cold(_) | Self::Host(_) | Self::HostConversation(_) => {}
+        }
+    }
 }
 
-#[test]
-fn stream_json_runs_ignore_the_workspace() {
-    needs_real_gemini!();
-    cold_runs_are_unharmed(Surface::StreamJson, Mode::Plan);
-}
-
-#[test]
-fn cold_acp_runs_ignore_the_workspace() {
-    needs_real_gemini!();
-    cold_runs_are_unharmed(Surface::Acp, Mode::Deny);
+fn of_host(outcome: &Value) -> (Value, String) {
+    (outcome["verdict"].clone(), format!("{outcome:#}"))
 }
 
 async fn pooled(pool: &Pool, request: RunRequest) -> Outcome {
     pool.run(request).await.expect("a good request").outcome().await
+}
+
+/// Every path in a mode in which everything is allowed, and in those in which nothing may run.
+async fn assert_ignored(hostile: &HostileWorkspace, mut path: Path) {
+    for (prompt, mode, verdict) in [
+        (SHELL, Mode::Deny, Verdict::DoneWithDenials),
+        (DUMP, Mode::Bypass, Verdict::Done),
+        (SHELL, Mode::Plan, Verdict::DoneWithDenials),
+    ] {
+        let (found, outcome) = path.run(hostile, prompt, mode).await;
+        assert_eq!(found, json!(verdict), "{mode:?}: {outcome}");
+    }
+    path.close().await;
+    assert!(hostile.has_dumped(), "the shell ran");
+    hostile.assert_unharmed();
+}
+
+fn host(hostile: &HostileWorkspace) -> Host {
+    let program = real_gemini().expect("real agents are not left out").path;
+    Host::start(hostile.stage.variables(), ("GEMINI_CLI_PATH", &program), &hostile.stage.outside())
+}
+
+#[tokio::test]
+async fn json_runs_ignore_the_workspace() {
+    needs_real_gemini!();
+    assert_ignored(&HostileWorkspace::new(), Path::Cold(Surface::Json)).await;
+}
+
+#[tokio::test]
+async fn stream_json_runs_ignore_the_workspace() {
+    needs_real_gemini!();
+    assert_ignored(&HostileWorkspace::new(), Path::Cold(Surface::StreamJson)).await;
+}
+
+#[tokio::test]
+async fn cold_acp_runs_ignore_the_workspace() {
+    needs_real_gemini!();
+    assert_ignored(&HostileWorkspace::new(), Path::Cold(Surface::Acp)).await;
 }
 
 #[tokio::test]
@@ -60,16 +114,10 @@ async fn warm_runs_ignore_the_workspace() {
     // The process serves another workspace first, as in a batch.
     let first = pooled(&pool, hostile.request("hello").working_dir(&clean)).await;
     assert_eq!(first.verdict, Verdict::Done, "{}", shown(&first));
-    let free = pooled(&pool, hostile.request(DUMP)).await;
-    assert_eq!(free.verdict, Verdict::Done, "{}", shown(&free));
-    assert!(hostile.has_dumped(), "{}", shown(&free));
+    let second = pooled(&pool, hostile.request("hello")).await;
+    assert_eq!(second.verdict, Verdict::Done, "{}", shown(&second));
     assert_eq!(pool.status().started, 1, "one process serves both workspaces: {:?}", pool.status());
-    for mode in [Mode::Plan, Mode::Deny] {
-        let bound = pooled(&pool, hostile.request(SHELL).permission_mode(mode)).await;
-        assert_eq!(bound.verdict, Verdict::DoneWithDenials, "{mode:?}: {}", shown(&bound));
-    }
-    pool.close().await;
-    hostile.assert_unharmed();
+    assert_ignored(&hostile, Path::Warm(pool)).await;
 }
 
 #[tokio::test]
@@ -78,57 +126,21 @@ async fn conversations_ignore_the_workspace() {
     let hostile = HostileWorkspace::new();
     let request = hostile.request("").permission_mode(Mode::Deny);
     let session = hostile.stage.agentline().session(request).await.unwrap();
-    let bound = session.prompt(SHELL).await.unwrap().outcome().await;
-    assert_eq!(bound.verdict, Verdict::DoneWithDenials, "{}", shown(&bound));
-    let free = session.prompt_with(hostile.request(DUMP)).await.unwrap().outcome().await;
-    assert_eq!(free.verdict, Verdict::Done, "{}", shown(&free));
-    assert!(hostile.has_dumped(), "{}", shown(&free));
-    session.close().await;
-    hostile.assert_unharmed();
+    assert_ignored(&hostile, Path::Conversation(session)).await;
 }
 
-#[test]
-fn hosted_runs_ignore_the_workspace() {
+#[tokio::test]
+async fn hosted_runs_ignore_the_workspace() {
     needs_real_gemini!();
     let hostile = HostileWorkspace::new();
-    let program = real_gemini().expect("real agents are not left out");
-    let mut host = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"))
-        .arg("host")
-        .env_clear()
-        .envs(hostile.stage.variables())
-        .env("GEMINI_CLI_PATH", program.path)
-        .current_dir(hostile.stage.outside())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = host.stdin.take().unwrap();
-    let mut lines = BufReader::new(host.stdout.take().unwrap()).lines();
-    let mut call = |id: u64, method: &str, params: Value| -> Value {
-        writeln!(stdin, "{}", json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
-            .unwrap();
-        loop {
-            let message: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
-            if message["id"] == id && message.get("method").is_none() {
-                return message["result"].clone();
-            }
-        }
-    };
-    call(1, "initialize", json!({"client": {"name": "test", "version": "1"}}));
-    let mut run = |id: u64, prompt: &str, mode: &str| {
-        let workspace = hostile.stage.workspace();
-        let params = json!({"prompt": prompt, "permission_mode": mode, "model": agentline_tests::MODEL,
-            "working_dir": workspace, "extensions": [], "timeout": 120});
-        call(id, "run", params)
-    };
-    let free = run(2, DUMP, "bypass");
-    assert_eq!(free["verdict"], "done", "{free:#}");
-    assert!(hostile.has_dumped(), "{free:#}");
-    let bound = run(3, SHELL, "deny");
-    assert_eq!(bound["verdict"], "done_with_denials", "{bound:#}");
-    drop(stdin);
-    host.wait().unwrap();
-    hostile.assert_unharmed();
+    assert_ignored(&hostile, Path::Host(host(&hostile))).await;
+}
+
+#[tokio::test]
+async fn hosted_conversations_ignore_the_workspace() {
+    needs_real_gemini!();
+    let hostile = HostileWorkspace::new();
+    assert_ignored(&hostile, Path::HostConversation(host(&hostile))).await;
 }
 
 /// The attacks are real: in a workspace that the user trusts in full they succeed, cold and warm.
@@ -151,7 +163,7 @@ async fn the_same_workspace_takes_effect_with_full_trust() {
         };
         assert_eq!(outcome.verdict, Verdict::Done, "{}", shown(&outcome));
         let canaries = hostile.canaries();
-        for name in ["canary-mcp", "canary-hook", "canary-bash-env"] {
+        for name in ["canary-mcp", "canary-hook", "canary-bash-env", "canary-fsmonitor"] {
             assert!(canaries.iter().any(|found| found == name), "{name} (warm: {warm}): {canaries:?}");
         }
         let set = hostile.stage.read("env.txt").unwrap();

@@ -6,6 +6,7 @@
 
 mod config_file;
 mod gemini_workspace;
+mod host;
 mod hostile_input;
 mod private_files;
 mod process_kills;

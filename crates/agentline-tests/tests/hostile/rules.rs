@@ -2,11 +2,13 @@
 
 mod generated;
 
+use crate::host::Host;
 use agentline::{
-    PermissionAsk, PermissionMode as Mode, Policy, RunRequest, Surface, ToolKind, ToolStatus, Verdict,
+    PermissionAsk, PermissionMode as Mode, Policy, Pool, PoolOptions, RunRequest, Surface, ToolKind,
+    ToolStatus, Verdict,
 };
 use agentline_mock::gemini::{Script, Step};
-use agentline_tests::{Stage, Told, needs_real_gemini};
+use agentline_tests::{Stage, Told, needs_real_gemini, real_gemini, shown};
 use generated::Numbers;
 use serde_json::{Value, json};
 use std::{
@@ -72,6 +74,52 @@ async fn no_spelling_of_a_refused_command_runs_in_gemini() {
     assert!(told.outcome.denied.iter().all(|denial| denial.rule.as_deref() == Some("Bash(rm *)")));
 }
 
+/// Rules with patterns hold on processes that serve many runs as well.
+#[tokio::test]
+async fn rules_with_patterns_hold_on_the_pool_and_the_host() {
+    needs_real_gemini!();
+    let calls = || {
+        let write = |path: &str| ("write_file", json!({"file_path": path, "content": "new"}));
+        let calls = [
+            shell("rm victim"),
+            shell("'rm' victim"),
+            shell("touch made"),
+            write("src/no.txt"),
+            write("yes.txt"),
+        ];
+        [Step::calls(calls), Step::text("said")]
+    };
+    let stage = Stage::new(Script::new((0..4).flat_map(|_| calls())));
+    stage.file("victim", "x");
+    let rules = ["Bash(rm:*)", "Write(src/**)"];
+    let check = |path: &str, outcome: &Value| {
+        let denied: Vec<&Value> =
+            outcome["denied"].as_array().unwrap().iter().map(|denied| &denied["rule"]).collect();
+        assert_eq!(denied, [rules[0], rules[0], rules[1]], "{path}: {outcome:#}");
+        assert!(stage.read("victim").is_some() && stage.read("src/no.txt").is_none(), "{path}: {outcome:#}");
+        for made in ["made", "yes.txt"] {
+            fs::remove_file(stage.workspace().join(made)).unwrap_or_else(|_| panic!("{path}: {outcome:#}"));
+        }
+    };
+    let request = rules
+        .iter()
+        .fold(stage.request("go").permission_mode(Mode::Bypass), |request, rule| request.deny(*rule));
+    let pool = Pool::new(stage.agentline(), PoolOptions::default());
+    // A run without rules does not lend its process.
+    let free = pool.run(stage.request("go")).await.unwrap().outcome().await;
+    assert!(free.denied.is_empty() && stage.read("victim").is_none(), "{}", shown(&free));
+    stage.file("victim", "x");
+    fs::remove_file(stage.workspace().join("src/no.txt")).unwrap();
+    check("warm", &json!(pool.run(request).await.unwrap().outcome().await));
+    pool.close().await;
+    let program = real_gemini().expect("real agents are not left out").path;
+    let mut host = Host::start(stage.variables(), ("GEMINI_CLI_PATH", &program), &stage.outside());
+    let params = json!({"permission_mode": "bypass", "deny": rules, "model": agentline_tests::MODEL,
+        "working_dir": stage.workspace(), "extensions": []});
+    check("host", &host.run(params.clone(), "go"));
+    check("conversation over the host", &host.converse(params, "go"));
+}
+
 /// Commands that the agent takes for harmless are asked about too, however they are spelled; so are reads.
 #[tokio::test]
 async fn what_gemini_would_do_without_asking_obeys_rules_too() {
@@ -87,6 +135,9 @@ async fn what_gemini_would_do_without_asking_obeys_rules_too() {
         (read("./secret/../secret/key.txt"), ToolStatus::Denied),
         (read("way-in/key.txt"), ToolStatus::Denied),
         (read("alias.txt"), ToolStatus::Denied),
+        (read("/proc/self/cwd/secret/key.txt"), ToolStatus::Denied),
+        (write("/proc/self/cwd/src/proc.txt"), ToolStatus::Ok),
+        (write("/proc/self/cwd/other.txt"), ToolStatus::Denied),
         (write("src/made.txt"), ToolStatus::Ok),
         (write("other.txt"), ToolStatus::Denied),
         (write("src/way-out/made.txt"), ToolStatus::Denied),
@@ -119,40 +170,46 @@ async fn what_gemini_would_do_without_asking_obeys_rules_too() {
     assert!(stage.read("elsewhere/made.txt").is_none() && stage.read("other.txt").is_none());
 }
 
-/// Rules that an agent cannot be held to start nothing, and the message says which, where and what to do.
-#[tokio::test]
-async fn a_rule_that_cannot_be_enforced_starts_nothing() {
+/// Rules that an agent cannot be held to start nothing: exit code 2, and the message says which, where and what to do.
+#[test]
+fn a_rule_that_cannot_be_enforced_starts_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let here = agentline::detect::Here::new(BTreeMap::new(), dir.path().to_owned(), dir.path().to_owned());
-    let agentline = agentline::Agentline::new(here);
+    let config = dir.path().join(".config/agentline");
+    fs::create_dir_all(&config).unwrap();
+    let program = env!("CARGO_BIN_EXE_fake-acp");
+    fs::write(config.join("config.toml"), format!("[agents.mine]\ncommand = {program:?}\n")).unwrap();
     for (agent, surface, mode, key, rule) in [
-        ("gemini", Some(Surface::StreamJson), Mode::Bypass, "deny", "Bash(rm *)"),
-        ("gemini", Some(Surface::Json), Mode::Bypass, "deny", "Read(secret/**)"),
-        ("gemini", Some(Surface::StreamJson), Mode::Default, "allow", "Write(src/**)"),
-        ("claude", None, Mode::Auto, "deny", "Read(secret/**)"),
-        ("claude", None, Mode::Auto, "ask", "Grep"),
-        ("claude", None, Mode::Auto, "deny", "Bash(cat *)"),
-        ("claude", None, Mode::Auto, "deny", "*"),
-        ("codex", None, Mode::Bypass, "deny", "Bash(rm *)"),
-        ("codex", None, Mode::Bypass, "deny", "Write(src/**)"),
-        ("codex", None, Mode::Auto, "deny", "Bash(rm *)"),
-        ("codex", None, Mode::Default, "deny", "Bash"),
-        ("codex", None, Mode::Default, "ask", "Read"),
-        ("opencode", None, Mode::Auto, "deny", "Read(secret/**)"),
-        ("opencode", None, Mode::Auto, "deny", "*"),
+        ("gemini", "stream-json", "bypass", "deny", "Bash(rm *)"),
+        ("gemini", "json", "bypass", "deny", "Read(secret/**)"),
+        ("gemini", "stream-json", "default", "allow", "Write(src/**)"),
+        ("claude", "auto", "auto", "deny", "Grep(secret/**)"),
+        ("claude", "auto", "auto", "deny", "*"),
+        ("codex", "auto", "bypass", "deny", "Bash(rm *)"),
+        ("codex", "auto", "bypass", "deny", "Write(src/**)"),
+        ("codex", "auto", "auto", "deny", "Bash(rm *)"),
+        ("codex", "auto", "default", "deny", "Bash"),
+        ("codex", "auto", "default", "ask", "Read"),
+        ("codex", "auto", "default", "deny", "mcp__notes__look"),
+        ("opencode", "auto", "auto", "deny", "Read(secret/**)"),
+        ("opencode", "auto", "auto", "deny", "*"),
+        ("opencode", "auto", "auto", "ask", "Bash(cd *)"),
+        ("mine", "auto", "auto", "deny", "Bash(rm *)"),
+        ("mine", "auto", "default", "ask", "Write"),
     ] {
-        let mut request = RunRequest::new("go").agent(agent).permission_mode(mode).working_dir(dir.path());
-        request.surface = surface;
-        let request = match key {
-            "deny" => request.deny(rule),
-            "ask" => request.ask(rule),
-            _ => request.allow(rule),
-        };
-        let error = agentline.run(request).await.map(|_| ()).unwrap_err().to_string();
-        for word in [format!("`{key}`"), format!("`{rule}`"), "hint:".to_owned()] {
-            assert!(error.contains(&word), "{agent} {rule}: {word} is missing in {error}");
+        let output = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"))
+            .args(["run", "-a", agent, "--surface", surface, "--permission-mode", mode])
+            .args([&format!("--{key}"), rule, "go"])
+            .env_clear()
+            .env("HOME", dir.path())
+            .current_dir(dir.path())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{agent} {rule}: {error}");
+        for word in [&format!("`{rule}`"), key, "cannot be enforced", "hint:"] {
+            assert!(error.contains(word), "{agent} {rule}: {word} is missing in {error}");
         }
-        assert!(error.contains("cannot be enforced"), "{agent} {rule}: {error}");
     }
 }
 

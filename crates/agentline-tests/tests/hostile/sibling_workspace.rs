@@ -6,6 +6,7 @@
 
 mod attacks;
 
+use crate::host::Host;
 use agentline::{
     Agentline, Kind, Outcome, PermissionMode as Mode, Pool, PoolOptions, RunRequest, Trust, Verdict,
     detect::Here,
@@ -28,6 +29,8 @@ const LOOK_AROUND: &str = "look at the environment";
 #[derive(Clone, Copy)]
 struct Target {
     name: &'static str,
+    /// The variable that names its program.
+    variable: &'static str,
     stage: fn(ScriptedModel) -> Option<AcpStage>,
     model: fn(Self) -> io::Result<ScriptedModel>,
     write: fn(&str) -> Step,
@@ -36,6 +39,7 @@ struct Target {
 
 const CLAUDE: Target = Target {
     name: "claude",
+    variable: "CLAUDE_AGENT_ACP_PATH",
     stage: AcpStage::claude,
     model: |target| anthropic::model_by(move |request| target.answer(request)),
     write: |path| Step::call("Write", json!({"file_path": path, "content": "x\n"})),
@@ -44,6 +48,7 @@ const CLAUDE: Target = Target {
 
 const CODEX: Target = Target {
     name: "codex",
+    variable: "CODEX_ACP_PATH",
     stage: AcpStage::codex,
     model: |target| responses::model_by(move |request| target.answer(request)),
     write: |path| Step::plain_call("apply_patch", responses::add_file(path, "x\n")),
@@ -52,6 +57,7 @@ const CODEX: Target = Target {
 
 const OPENCODE: Target = Target {
     name: "opencode",
+    variable: "OPENCODE_PATH",
     stage: AcpStage::opencode,
     model: |target| openai::model_by(move |request| target.answer(request)),
     write: |path| Step::call("write", json!({"filePath": path, "content": "x\n"})),
@@ -63,7 +69,7 @@ impl Target {
     fn answer(self, request: &Request) -> Step {
         let looks = request.user_texts().iter().any(|text| text.contains(LOOK_AROUND));
         match (request.turn(), looks) {
-            (0, true) => (self.shell)("env > env.out"),
+            (0, true) => (self.shell)("env > env.out; git status > git.out"),
             (0, false) => (self.shell)("touch unasked"),
             (1, true) => (self.write)("script.ts"),
             (1, false) => (self.write)("unasked.txt"),
@@ -153,8 +159,10 @@ impl Attacked {
         assert_eq!(outcome.verdict, Verdict::Done, "{}", shown(outcome));
         let env = fs::read_to_string(self.stage.workspace().join("env.out")).expect("the command ran");
         assert!(env.contains("HOME=") && !env.contains("HOSTILE_"), "{env}");
+        let status = fs::read_to_string(self.stage.workspace().join("git.out")).expect("the command ran");
+        assert!(status.contains("branch"), "{status}");
         assert!(self.exists("script.ts"), "{}", shown(outcome));
-        for path in ["env.out", "script.ts"] {
+        for path in ["env.out", "git.out", "script.ts"] {
             fs::remove_file(self.stage.workspace().join(path)).expect("a file");
         }
     }
@@ -183,6 +191,22 @@ impl Attacked {
         let outcome = session.prompt_with(request).await.expect("a good request").outcome().await;
         session.close().await;
         outcome
+    }
+
+    /// The model is refused over the host, in a run and in a conversation.
+    fn assert_refused_over_the_host(&self) {
+        let agent = (self.target.variable, self.stage.agent.program.as_path());
+        let mut host = Host::start(self.stage.variables(), agent, &self.stage.home());
+        let patience = PATIENCE.as_secs();
+        let params = json!({"agent": self.target.name, "working_dir": self.stage.workspace(), "timeout": patience * 2,
+            "permission_mode": "default", "startup_timeout": patience, "idle_timeout": patience});
+        let outcomes = [host.run(params.clone(), "first task"), host.converse(params, "first task")];
+        drop(host);
+        for outcome in outcomes {
+            let outcome: Outcome = serde_json::from_value(outcome).expect("an outcome");
+            assert!(!outcome.denied.is_empty(), "{}", shown(&outcome));
+            self.assert_untouched(&outcome);
+        }
     }
 
     /// Runs these requests one after the other on one pool.
@@ -214,6 +238,7 @@ async fn claude_code_takes_nothing_from_an_untrusted_workspace() {
     attacked.assert_refused(&outcome);
     let outcome = attacked.conversation(attacked.request(LOOK_AROUND, Mode::Bypass)).await;
     attacked.assert_worked(&outcome);
+    attacked.assert_refused_over_the_host();
     // A command of the workspace is only text.
     let outcome = attacked.cold(attacked.request("/hostile", Mode::Default)).await;
     attacked.assert_untouched(&outcome);
@@ -274,6 +299,7 @@ async fn codex_takes_nothing_from_an_untrusted_workspace() {
     let outcomes = attacked.warm([attacked.request(ask.0, ask.1), attacked.request(work.0, work.1)]).await;
     attacked.assert_refused(&outcomes[0]);
     attacked.assert_worked(&outcomes[1]);
+    attacked.assert_refused_over_the_host();
     // The model of the user's own configuration was asked, and the workspace was not put down as trusted there.
     let models: Vec<_> = attacked.stage.model.turns().iter().map(|turn| turn.body["model"].clone()).collect();
     assert!(models.iter().all(|model| model == "gpt-5.5"), "{models:?}");
@@ -338,6 +364,9 @@ async fn opencode_takes_nothing_from_an_untrusted_workspace() {
     attacked.assert_untouched(&outcome);
     let outcomes = attacked.warm([attacked.request(LOOK_AROUND, Mode::Bypass)]).await;
     attacked.assert_worked(&outcomes[0]);
+    let outcome = attacked.conversation(attacked.request(LOOK_AROUND, Mode::Bypass)).await;
+    attacked.assert_worked(&outcome);
+    attacked.assert_refused_over_the_host();
     // It would wait for the language servers, which are none.
     fs::write(&path, plain).unwrap();
     attacked.assert_attacks_work(attacks::OPENCODE).await;

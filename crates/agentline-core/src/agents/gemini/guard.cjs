@@ -92,6 +92,14 @@ function missing(call, file) {
   return Object.assign(error, { code: 'ENOENT', errno: -2, syscall: call, path: String(file) });
 }
 
+// The script confirms itself once the agent has read the user's settings and looked for a `.env` file through the calls below:
+// it loads those of a workspace in the same way. A version that loads them in another way gets no confirmation.
+const ownSettings = path.join(cliHome, '.gemini', 'settings.json');
+const unseen = new Set(existsSync(ownSettings) ? [ownSettings, '.env'] : ['.env']);
+function saw(what) {
+  if (unseen.delete(what) && unseen.size === 0) fs.writeSync(CONFIG.confirm.fd, `${CONFIG.confirm.line}\n`);
+}
+
 function patch(target, name, hides, instead) {
   const original = target[name];
   if (typeof original !== 'function') return;
@@ -106,9 +114,25 @@ const fail = (call) => (file) => {
   throw missing(call, file);
 };
 
-patch(fs, 'existsSync', isHidden, () => false);
+patch(
+  fs,
+  'existsSync',
+  (file) => {
+    if (unseen.size > 0) saw(path.basename(String(file)));
+    return isHidden(file);
+  },
+  () => false,
+);
 patch(fs, 'readFileSync', (file) => isHiddenFile(file) || isEscapingContext(file), fail('open'));
-patch(fs, 'readFileSync', isSettings, (_, [options]) => (options ? '{}' : Buffer.from('{}')));
+patch(
+  fs,
+  'readFileSync',
+  (file) => {
+    if (unseen.size > 0) saw(resolved(file));
+    return isSettings(file);
+  },
+  (_, [options]) => (options ? '{}' : Buffer.from('{}')),
+);
 patch(fs, 'openSync', isHiddenFile, fail('open'));
 patch(fs, 'accessSync', isHidden, fail('access'));
 for (const call of ['stat', 'lstat']) {
@@ -135,4 +159,3 @@ if (!CONFIG.keepOptions) {
   if (options) process.env.NODE_OPTIONS = options;
   else delete process.env.NODE_OPTIONS;
 }
-fs.writeSync(CONFIG.confirm.fd, `${CONFIG.confirm.line}\n`);

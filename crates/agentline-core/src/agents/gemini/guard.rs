@@ -3,8 +3,8 @@
 //! The CLI has one switch for two things: a folder that is trusted enough to work in also has its settings, `.env`
 //! files, commands, agents and skills loaded. `--skip-trust` takes effect after the CLI has read its settings for the
 //! first time, but not before it reads `.env` files, skills and agents, nor before a session is opened over ACP. So Node.js
-//! loads a script of ours first (`guard.cjs`), which hides these files from the CLI for all workspaces. Then the
-//! CLI confirms that the script is in place.
+//! loads a script of ours first (`guard.cjs`), which hides these files from the CLI for all workspaces. The script confirms
+//! that it is in place once the CLI has read its settings and looked for a `.env` file through the calls that it covers.
 
 use super::{settings::Users, user::User};
 use crate::{Failure, Kind, Launch, Look, NewFile, Plan, Sandbox, Surface, Trust};
@@ -141,8 +141,8 @@ impl Confirmation {
             must_ignore.join(", ")
         );
         Some(Failure::new(Kind::Settings, message).hint(
-            "use a Gemini CLI that runs on Node.js and passes NODE_OPTIONS on, remove these files, or pass `--trust full` \
-             if you trust them",
+            "use a Gemini CLI that runs on Node.js, passes NODE_OPTIONS on and is not newer than agentline knows; remove these \
+             files; or pass `--trust full` if you trust them",
         ))
     }
 }

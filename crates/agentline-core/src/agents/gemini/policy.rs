@@ -17,7 +17,9 @@
 //!
 use super::{refusal::RULE_MARK, tools};
 use crate::{
-    PermissionMode, Problem, Rule, RunRequest, Surface, nearest,
+    PermissionMode, Problem, Rule, RunRequest, Surface,
+    agents::adapter,
+    nearest,
     policy::{Rank, Says, rank},
 };
 use serde::{Deserialize, Serialize};
@@ -112,22 +114,11 @@ pub(super) fn answered_tools(request: &RunRequest) -> BTreeSet<&'static str> {
 /// web, the CLI asks anyway.
 pub(super) fn unenforced_in_session(opened: &RunRequest, prompt: &RunRequest) -> Vec<Problem> {
     const ALWAYS_ASKED: &[&str] = &["write_file", "replace", "web_fetch"];
-    let known: BTreeSet<&String> = opened.deny.iter().chain(&opened.ask).collect();
     let asked = answered_tools(opened);
-    let mut problems = Vec::new();
-    for (key, text) in
-        prompt.deny.iter().map(|text| ("deny", text)).chain(prompt.ask.iter().map(|text| ("ask", text)))
-    {
-        let Ok(rule) = Rule::parse(key, text) else { continue };
+    adapter::unenforced_in_session(opened, prompt, |rule| {
         let mut natives = tools::TOOLS.natives(common_name(&rule.tool));
-        if !known.contains(text) && natives.any(|tool| !ALWAYS_ASKED.contains(&tool) && !asked.contains(tool))
-        {
-            let message =
-                format!("`{text}` cannot be enforced in a session that was opened without such a rule");
-            problems.push(Problem::new(key, message).hint("give the rule when the session is opened"));
-        }
-    }
-    problems
+        natives.all(|tool| ALWAYS_ASKED.contains(&tool) || asked.contains(tool))
+    })
 }
 
 /// The policy of a request on a surface, or `None` when the mode alone says everything.

@@ -121,6 +121,16 @@ fn a_program_of_the_workspace_is_not_the_agent() {
         assert!(told.contains("found in the workspace alone"), "{told}");
         assert!(!user.path("pwned").exists(), "{}", done.out);
     }
+    // The doctor agrees with a run, whatever the trust.
+    let installed = |trust: &str| {
+        user.write("home/.config/agentline/config.toml", &format!("trust = '{trust}'\n"));
+        let report = user.agentline(&["doctor", "-o", "json"]).json();
+        report["agents"].as_array().unwrap().iter().find(|agent| agent["id"] == "gemini").unwrap().clone()
+    };
+    let untrusted = installed("run");
+    assert_eq!(untrusted["installed"], false, "{untrusted}");
+    assert!(untrusted["problems"].to_string().contains("found in the workspace alone"), "{untrusted}");
+    assert_eq!(installed("full")["installed"], true);
     // The same where the user's own settings give a name, which is looked for on PATH.
     planted(&user, "ws/my-gemini");
     user.write("home/.config/agentline/config.toml", "agent_bin = 'my-gemini'\n");

@@ -1,10 +1,11 @@
 //! An agent that does not confirm that it ignores the workspace's own configuration is refused. The fake agents do not.
 
+use super::workspace::{HostileWorkspace, SHELL};
 use agentline::{
     Agentline, Kind, Outcome, Pool, PoolOptions, RunRequest, Surface, Trust, Verdict, detect::Here,
 };
-use agentline_tests::{FakeStage, shown};
-use std::fs;
+use agentline_tests::{FakeStage, needs_real_gemini, real_gemini, shown};
+use std::{fs, os::unix::fs::PermissionsExt as _};
 
 #[track_caller]
 fn assert_refused(outcome: &Outcome, file: &str) {
@@ -75,5 +76,39 @@ async fn an_unconfirmed_agent_is_refused_without_a_conversation() {
         assert_eq!((refused.verdict, error.kind), (Verdict::Failed, Kind::Settings), "{}", shown(&refused));
         let trusted = run(Trust::Full).await;
         assert_eq!(trusted.verdict, Verdict::Done, "{surface}: {}", shown(&trusted));
+    }
+}
+
+/// Versions of Gemini CLI that load settings or `.env` files by another call than those that the script hides them from.
+#[tokio::test]
+async fn an_agent_that_loads_its_configuration_in_another_way_is_refused() {
+    needs_real_gemini!();
+    let real = real_gemini().unwrap().path.canonicalize().unwrap();
+    for (call, instead) in [
+        (
+            "readFileSync",
+            "String(file).endsWith('settings.json') ? read(fs.openSync(file), ...rest) : read(file, ...rest)",
+        ),
+        ("existsSync", "String(file).endsWith('.env') ? fs.readdirSync('.').includes('.env') : read(file)"),
+    ] {
+        let hostile = HostileWorkspace::new();
+        let program = hostile.stage.outside().join("gemini");
+        let script = format!(
+            "#!/usr/bin/env node\nconst fs = require('node:fs');\nconst read = fs.{call};\n\
+             fs.{call} = (file, ...rest) => {instead};\nrequire('node:module').syncBuiltinESMExports();\n\
+             import({:?});\n",
+            real.display().to_string()
+        );
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let agentline = hostile.stage.agentline().program("gemini", &program);
+        let run = async |request: RunRequest| agentline.run(request).await.unwrap().outcome().await;
+        let request = hostile.request(SHELL).surface(Surface::Acp);
+        assert_refused(&run(request.clone()).await, ".gemini/settings.json");
+        let pool = Pool::new(agentline.clone(), PoolOptions::default());
+        let warm = pool.run(request).await.unwrap().outcome().await;
+        assert_refused(&warm, ".gemini/settings.json");
+        pool.close().await;
+        hostile.assert_unharmed();
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct HostileWorkspace {
 
 impl HostileWorkspace {
     pub(crate) fn new() -> Self {
-        let dump = format!("printenv {} > env.txt; true", VARIABLES.join(" "));
+        let dump = format!("printenv {} > env.txt; git status > git.txt; true", VARIABLES.join(" "));
         let shell = |command: &str| {
             let call = json!({"command": command, "description": "d"});
             Script::new([Step::calls([("run_shell_command", call)]), Step::text("said")])
@@ -60,7 +60,7 @@ impl HostileWorkspace {
             format!("GEMINI_API_KEY={FAKE_KEY}\nGOOGLE_GEMINI_BASE_URL={}\n", hostile.stage.model.url());
         fs::write(hostile.stage.home().join(".gemini/.env"), user).expect("the user's file");
         // Above the workspace and the home: no repository bounds the workspace.
-        fs::create_dir(hostile.stage.outside().join(".git")).expect("a folder");
+        agentline_tests::hostile_repository(&hostile.stage.outside(), &hostile.touch("fsmonitor"));
         hostile.write_settings();
         hostile.write_env_files(&hostile.all_variables());
         hostile.write_the_rest();
@@ -157,7 +157,7 @@ impl HostileWorkspace {
 
     /// Whether the model's command for [`DUMP`] has run.
     pub(crate) fn has_dumped(&self) -> bool {
-        self.stage.read("env.txt").is_some()
+        self.stage.read("git.txt").is_some_and(|status| status.contains("branch"))
     }
 
     /// The marks that were left.

@@ -5,17 +5,19 @@ use serde_json::{Value, json};
 use std::fs;
 
 /// Canaries of Claude Code's workspace under full trust.
-pub(super) const CLAUDE: &[&str] = &["settings-hook", "local-hook", "local-key-helper", "mcp"];
+pub(super) const CLAUDE: &[&str] = &["settings-hook", "local-hook", "local-key-helper", "mcp", "fsmonitor"];
 
 /// Canaries of Codex's workspace under full trust. Hooks need a consent of their own, which Codex asks for.
-pub(super) const CODEX: &[&str] = &["mcp"];
+pub(super) const CODEX: &[&str] = &["mcp", "fsmonitor"];
 
 /// Canaries of OpenCode's workspace under full trust.
-pub(super) const OPENCODE: &[&str] = &["mcp", "formatter"];
+pub(super) const OPENCODE: &[&str] = &["mcp", "formatter", "fsmonitor"];
 
-/// Every environment file that one of the agents, or the runtime that it is built with, could read.
+/// A repository whose settings run a command, and every environment file that one of the agents, or the runtime that it is built
+/// with, could read.
 fn environment_files(attacked: &Attacked, base_url: &str) {
     let url = attacked.foreign.url();
+    agentline_tests::hostile_repository(&attacked.stage.workspace(), &attacked.canary("fsmonitor"));
     for file in [".env", ".env.local", ".env.production", ".claude/.env", ".codex/.env", ".opencode/.env"] {
         let workspace = attacked.stage.workspace();
         let lines = format!(
