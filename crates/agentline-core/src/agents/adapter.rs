@@ -217,7 +217,7 @@ const GIT_SETTINGS: &[(&str, &str)] = &[("core.fsmonitor", "false"), ("log.showS
 
 /// Adds [`GIT_SETTINGS`] to an environment, after those that the caller gives in the same way. Called once the secrets of the
 /// environment are known: the names of these variables look like those of keys.
-pub(super) fn restrict_git(env: &mut BTreeMap<String, String>) {
+fn restrict_git(env: &mut BTreeMap<String, String>) {
     let given = env.get("GIT_CONFIG_COUNT").and_then(|count| count.parse::<usize>().ok()).unwrap_or(0);
     for (at, (name, value)) in (given..).zip(GIT_SETTINGS) {
         env.insert(format!("GIT_CONFIG_KEY_{at}"), (*name).to_owned());

@@ -163,7 +163,7 @@ async fn the_same_workspace_takes_effect_with_full_trust() {
         };
         assert_eq!(outcome.verdict, Verdict::Done, "{}", shown(&outcome));
         let canaries = hostile.canaries();
-        for name in ["canary-mcp", "canary-hook", "canary-bash-env", "canary-fsmonitor"] {
+        for name in ["canary-mcp", "canary-hook", "canary-bash-env"] {
             assert!(canaries.iter().any(|found| found == name), "{name} (warm: {warm}): {canaries:?}");
         }
         let set = hostile.stage.read("env.txt").unwrap();

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Ground, Launch, Look, NewFile, Notice, PermissionMode, Plan, Problem, Proof, RunRequest, Sandbox,
-    Surface, SystemMode, Talk, Trust, Version, Words, agents::adapter,
+    Surface, SystemMode, Talk, Trust, Version, Words,
 };
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -157,9 +157,6 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
     let bounds = guard::bounds(request.trust, &users, &user, look);
     let settings = settings::compose(&users, plan, how, servers, user.home(), bounds);
     launch.secrets = environment::secrets(&launch, plan, ground, &user, &settings);
-    if request.trust != Trust::Full {
-        adapter::restrict_git(&mut launch.env);
-    }
     // The CLI reads every stored session to see that a chosen id is new, which takes longer the more there are. So an
     // id of ours is chosen only where nothing else tells it before the end.
     let ours = || (plan.surface == Surface::Json).then(|| ground.session_id.clone());
