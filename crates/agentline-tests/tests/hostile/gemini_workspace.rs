@@ -19,7 +19,7 @@ use workspace::{DUMP, HostileWorkspace, SHELL};
 enum Path {
     Cold(Surface),
     Warm(Pool),
-    Conversation(Session),
+    Conversation(Box<Session>),
     Host(Host),
     HostConversation(Host),
 }
@@ -39,7 +39,7 @@ impl Path {
                 if mode == Mode::Plan {
                     // Gemini CLI has this mode only in sessions that were opened for it.
                     let opened = hostile.stage.agentline().session(request.clone()).await.unwrap();
-                    std::mem::replace(session, opened).close().await;
+                    std::mem::replace(&mut **session, opened).close().await;
                 }
                 session.prompt_with(request).await.unwrap().outcome().await
             }
@@ -126,7 +126,7 @@ async fn conversations_ignore_the_workspace() {
     let hostile = HostileWorkspace::new();
     let request = hostile.request("").permission_mode(Mode::Deny);
     let session = hostile.stage.agentline().session(request).await.unwrap();
-    assert_ignored(&hostile, Path::Conversation(session)).await;
+    assert_ignored(&hostile, Path::Conversation(Box::new(session))).await;
 }
 
 #[tokio::test]
