@@ -30,6 +30,12 @@ impl Stored {
         Some(Self { store: Arc::clone(store), place })
     }
 
+    /// Whether a value is the stored one.
+    fn holds(&self, value: &impl Serialize) -> bool {
+        let stored = self.store.read(self.place.clone());
+        stored.is_some() && stored == serde_json::to_vec(value).ok()
+    }
+
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_slice(&self.store.read(self.place.clone())?).ok()
     }
@@ -81,11 +87,16 @@ impl Entry {
 
     /// Changes an entry wherever its content is.
     pub(crate) fn update(&mut self, change: impl FnOnce(&mut Self)) {
-        let store = self.content.as_ref().map(|content| Arc::clone(&content.stored.store));
+        let before = self.content.clone();
         self.load();
         change(self);
-        if let Some(store) = store {
-            self.offload(&store);
+        let Some(before) = before else { return };
+        let originals: Vec<&str> = self.originals.iter().map(RawJson::as_str).collect();
+        if before.stored.holds(&(&self.parts, originals)) {
+            self.content = Some(before);
+            (self.parts, self.originals) = (Vec::new(), Vec::new());
+        } else {
+            self.offload(&before.stored.store);
         }
     }
 
@@ -213,13 +224,18 @@ mod tests {
 
     #[test]
     fn an_entry_comes_back_from_a_store_as_it_was() {
-        let (before, store) = (full_entry(), Arc::new(Memory::default()) as Arc<dyn ContentStore>);
+        let (before, memory) = (full_entry(), Arc::new(Memory::default()));
+        let store = Arc::clone(&memory) as Arc<dyn ContentStore>;
         let mut entry = before.clone();
         entry.offload(&store);
         assert!(entry.parts.is_empty() && entry.originals.is_empty() && !entry.is_empty());
         assert_eq!(format!("{:?}", entry.loaded()), format!("{before:?}"));
+        let length = || memory.0.lock().unwrap().len();
+        let written = length();
+        entry.update(|_| {});
+        assert!(entry.parts.is_empty() && length() == written, "what is not changed is not written again");
         entry.update(|entry| entry.parts.truncate(1));
-        assert!(entry.parts.is_empty());
+        assert!(entry.parts.is_empty() && length() > written);
         entry.load();
         assert_eq!((entry.parts.len(), entry.originals.len()), (1, 2));
     }
