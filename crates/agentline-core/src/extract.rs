@@ -51,11 +51,11 @@ fn spans(text: &str) -> Vec<Range<usize>> {
     let mut bare = containers(text);
     bare.sort_by_key(|span| std::cmp::Reverse((span.len(), span.start)));
     // What lies in a block is found twice; the second find changes nothing but the work of whoever checks it.
-    let known: Vec<Range<usize>> = fenced.iter().map(|fence| fence.inner.clone()).collect();
-    let is_new = |span: &Range<usize>| !known.iter().any(|k| text[k.clone()].trim() == &text[span.clone()]);
-    let blocks = fenced.into_iter().map(|fence| fence.inner).take(MOST_CANDIDATES);
-    let bare = bare.into_iter().take(MOST_CANDIDATES).filter(is_new);
-    blocks.chain(bare).collect()
+    let blocks: Vec<Range<usize>> =
+        fenced.into_iter().map(|fence| fence.inner).take(MOST_CANDIDATES).collect();
+    let is_new = |span: &Range<usize>| !blocks.iter().any(|k| text[k.clone()].trim() == &text[span.clone()]);
+    let bare: Vec<Range<usize>> = bare.into_iter().take(MOST_CANDIDATES).filter(is_new).collect();
+    blocks.into_iter().chain(bare).collect()
 }
 
 fn parsed(text: &str) -> Option<Value> {
@@ -112,14 +112,12 @@ fn fences(text: &str) -> Vec<Fence> {
 
 /// Where objects and arrays stand that are not part of larger ones.
 fn containers(text: &str) -> Vec<Range<usize>> {
-    let mut found = Vec::new();
-    let mut at = 0;
-    while let Some(open) = memchr::memchr2(b'{', b'[', &text.as_bytes()[at..]) {
-        let mut scan = Scan::new(text, at + open);
-        at = scan.run();
-        found.append(&mut scan.whole);
+    let mut scan = Scan { text, at: 0, open: Vec::new(), next: Next::Value, string: None, whole: Vec::new() };
+    while let Some(open) = memchr::memchr2(b'{', b'[', &text.as_bytes()[scan.at..]) {
+        scan.at += open;
+        scan.run();
     }
-    found
+    scan.whole
 }
 
 /// What may come next.
@@ -145,20 +143,18 @@ struct Scan<'a> {
     whole: Vec<Range<usize>>,
 }
 
-impl<'a> Scan<'a> {
-    fn new(text: &'a str, at: usize) -> Self {
-        Self { text, at, open: Vec::new(), next: Next::Value, string: None, whole: Vec::new() }
-    }
-
-    /// Returns where to look for the next bracket: behind what was read, but a string after which it was no JSON any
-    /// more may have been none, so its inside is looked at again.
-    fn run(&mut self) -> usize {
+impl Scan<'_> {
+    /// Stops where to look for the next bracket: behind what was read, but a string after which it was no JSON any more
+    /// may have been none, so its inside is looked at again.
+    fn run(&mut self) {
+        self.open.clear();
+        (self.next, self.string) = (Next::Value, None);
         while self.token().is_some() {
             if self.open.is_empty() {
-                return self.at;
+                return;
             }
         }
-        self.string.map_or(self.at, |start| start + 1)
+        self.at = self.string.map_or(self.at, |start| start + 1);
     }
 
     /// Takes one token, if it is one that may stand here.

@@ -41,7 +41,16 @@ impl LineSplitter {
 
     /// Takes bytes and hands out every line that they complete.
     pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(Piece<'_>)) {
-        while let Some(end) = memchr::memchr(b'\n', bytes) {
+        loop {
+            // A run of blank lines costs little more than its bytes.
+            while let [b'\n', rest @ ..] = bytes
+                && self.length == 0
+            {
+                self.at_start = false;
+                bytes = rest;
+                each(Piece::Line(Cow::Borrowed("")));
+            }
+            let Some(end) = memchr::memchr(b'\n', bytes) else { break };
             let (body, rest) = (&bytes[..end], &bytes[end + 1..]);
             bytes = rest;
             if self.length == 0 && body.len() <= self.cap {

@@ -95,7 +95,7 @@ impl LineVeil {
         if self.veil.is_empty() {
             return;
         }
-        let Some(text) = self.held.back().map(|h| h.text.clone()) else { return };
+        let Some(text) = self.held.back_mut().map(|held| std::mem::take(&mut held.text)) else { return };
         let (mut more, mut done) = (Vec::new(), Vec::new());
         for string in strings(&text) {
             let piece = &text[string.place.clone()];
@@ -104,6 +104,9 @@ impl LineVeil {
                 self.go_on(&folded, number, &string, &mut done, &mut more);
             }
             more.extend(self.beginnings(piece, number, &string));
+        }
+        if let Some(held) = self.held.back_mut() {
+            held.text = text;
         }
         for begun in done {
             self.take_out(&begun);

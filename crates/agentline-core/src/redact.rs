@@ -1,11 +1,12 @@
 //! Finds secrets in a text in one pass: known values in any of their spellings, and keys that are known by their shape alone.
 //!
 //! The text is decoded byte by byte (`decode.rs`) into an automaton over all spellings of all secrets (`automaton.rs`,
-//! `spellings.rs`) and a scanner for shapes (`shapes.rs`). Each byte is read once, whatever the text holds, also when the text
+//! `spellings.rs`) and a scanner for shapes (`shapes.rs`). Most of a text is passed over (`prefilter.rs`). Each byte is read once, whatever the text holds, also when the text
 //! comes in pieces (`stream.rs`).
 
 mod automaton;
 mod decode;
+mod prefilter;
 mod session;
 mod shapes;
 mod spellings;
@@ -14,8 +15,10 @@ mod stream;
 pub use session::SessionRedactor;
 pub(crate) use stream::StreamRedactor;
 
+use crate::veil::TELLING_PART;
 use automaton::{Automaton, ROOT};
-use decode::{Percent, Unescape, Unit, fold, unfold};
+use decode::{Percent, Unescape, Unit, fold};
+use prefilter::Prefilter;
 use shapes::{Found, ShapeScanner};
 use std::{ops::Range, sync::Arc};
 
@@ -25,65 +28,14 @@ pub(crate) struct Patterns(Arc<Inner>);
 
 struct Inner {
     automaton: Automaton,
-    /// What a byte means where nothing has begun.
-    starts: [u8; 256],
-    /// Which byte may follow such a byte, so that most of a text is passed over.
-    pairs: Pairs,
-}
-
-/// A secret may begin with the byte, or the byte begins an escape.
-const MATTERS: u8 = 1;
-/// A key may begin with the byte if no word does.
-const SHAPE: u8 = 2;
-
-/// A set of pairs of bytes.
-struct Pairs(Box<[u64]>);
-
-impl Pairs {
-    fn new() -> Self {
-        Self(vec![0; 1 << 10].into())
-    }
-
-    fn insert(&mut self, first: u8, second: u8) {
-        let at = usize::from(first) << 8 | usize::from(second);
-        self.0[at >> 6] |= 1 << (at & 63);
-    }
-
-    fn contains(&self, first: u8, second: u8) -> bool {
-        let at = usize::from(first) << 8 | usize::from(second);
-        self.0[at >> 6] >> (at & 63) & 1 == 1
-    }
+    prefilter: Prefilter,
 }
 
 impl Patterns {
     pub(crate) fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
-        let automaton = Automaton::new(secrets.into_iter().flat_map(spellings::spellings));
-        let (mut starts, mut pairs) = ([0; 256], Pairs::new());
-        for byte in u8::MIN..=u8::MAX {
-            // Without an escape decoded, the `n` of `\n` would be a letter in front of a key.
-            let escapes = byte == b'\\' || (byte == b'%' && !automaton.is_empty());
-            let first = fold(byte).and_then(|byte| automaton.child(ROOT, byte));
-            let shape = shapes::begins_with(byte);
-            starts[usize::from(byte)] =
-                (u8::from(escapes || first.is_some()) * MATTERS) | (u8::from(shape) * SHAPE);
-            match byte {
-                b'\\' => (u8::MIN..=u8::MAX).for_each(|second| pairs.insert(byte, second)),
-                b'%' if escapes => {
-                    b"0123456789abcdefABCDEF\\".iter().for_each(|second| pairs.insert(byte, *second));
-                }
-                _ => {}
-            }
-            if let Some(first) = first {
-                // What follows a line break or an escape is not known.
-                let unknown = *b"\n\r\\%";
-                let folded = automaton.children(first).flat_map(unfold);
-                folded.chain(unknown).for_each(|second| pairs.insert(byte, second));
-            }
-            if shape {
-                shapes::seconds(byte).chain([b'\\']).for_each(|second| pairs.insert(byte, second));
-            }
-        }
-        Self(Arc::new(Inner { automaton, starts, pairs }))
+        let words: Vec<Vec<u8>> = secrets.into_iter().flat_map(spellings::spellings).collect();
+        let prefilter = Prefilter::new(&words);
+        Self(Arc::new(Inner { automaton: Automaton::new(&words), prefilter }))
     }
 
     /// How many bytes the longest spelling has.
@@ -93,6 +45,9 @@ impl Patterns {
 
     /// The places of all secrets in a text, in order, none inside another.
     pub(crate) fn find(&self, text: &str) -> Vec<Range<usize>> {
+        if self.0.skip(text.as_bytes(), 0, 0).0 == text.len() {
+            return Vec::new();
+        }
         let mut scanner = Scanner::default();
         scanner.scan(self, text.as_bytes(), 0);
         scanner.finish(self);
@@ -149,6 +104,43 @@ impl Patterns {
     }
 }
 
+impl Inner {
+    /// The first place at or after `from` where something may begin, and the decoded byte before it.
+    fn skip(&self, text: &[u8], mut from: usize, mut last: u8) -> (usize, u8) {
+        let mut at = from;
+        loop {
+            at = self.prefilter.candidate(text, at);
+            let before = if at == from { last } else { text[at - 1] };
+            let rest = &text[at..];
+            // Most escapes are line breaks and quotation marks.
+            if let Some(escaped) = decode::short_escape(rest).filter(|byte| self.prefilter.is_harmless(*byte))
+            {
+                (at, from, last) = (at + 2, at + 2, escaped);
+            } else if rest.is_empty() || self.word_begins(rest) || shapes::begins(rest, before) {
+                return (at, before);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Whether a word may begin with this text, judged by its first bytes.
+    fn word_begins(&self, text: &[u8]) -> bool {
+        let mut state = ROOT;
+        for byte in &text[..text.len().min(TELLING_PART)] {
+            match fold(*byte).filter(|_| !matches!(byte, b'\\' | b'%')) {
+                // What follows is not known.
+                None => return true,
+                Some(byte) => match self.automaton.child(state, byte) {
+                    Some(next) => state = next,
+                    None => return false,
+                },
+            }
+        }
+        true
+    }
+}
+
 /// The beginning of a piece of text, decoded: bytes, and where each one ends.
 pub(crate) struct Folded {
     bytes: Vec<(u8, usize)>,
@@ -162,6 +154,9 @@ pub(crate) enum Followed {
     /// The whole piece belongs to it.
     Part(u32),
 }
+
+/// So many bytes are read where something may begin, before it is asked whether anything has.
+const CHUNK: usize = 32;
 
 /// Reads a text once, in as many pieces as it comes.
 #[derive(Clone, Default)]
@@ -179,29 +174,79 @@ pub(crate) struct Scanner {
 #[derive(Clone, Debug, Default)]
 struct Known {
     state: u32,
-    /// Where the last bytes begin, at least as many as the state is deep.
-    starts: Vec<usize>,
+    /// The number of the next decoded byte.
+    next: usize,
+    /// What is added to the number of a byte to get its place in the text.
+    shift: usize,
+    /// The same for bytes before the first of `shifts`.
+    first_shift: usize,
+    /// From which byte on the shift is another, because an escape or a line break came before it.
+    shifts: Vec<(usize, usize)>,
 }
 
 impl Known {
     fn push(&mut self, patterns: &Automaton, unit: Unit, found: &mut Vec<Range<usize>>) {
         let Some(byte) = fold(unit.byte) else { return };
+        let shift = unit.start.wrapping_sub(self.next);
+        if shift != self.shift {
+            self.shift_to(shift, patterns.deepest());
+        }
+        self.next += 1;
         self.state = patterns.next(self.state, byte);
-        if self.state == ROOT {
-            return self.starts.clear();
-        }
-        if self.starts.len() > 4 * patterns.deepest() {
-            self.starts.drain(..self.starts.len() - patterns.deepest());
-        }
-        self.starts.push(unit.start);
         if let Some(length) = patterns.word(self.state) {
-            join(found, self.starts[self.starts.len() - length]..unit.end);
+            join(found, self.start(length)..unit.end);
         }
+    }
+
+    /// Takes bytes without escapes.
+    fn push_plain(
+        &mut self,
+        patterns: &Automaton,
+        bytes: &[u8],
+        start: usize,
+        found: &mut Vec<Range<usize>>,
+    ) {
+        let (mut state, mut next) = (self.state, self.next);
+        for (at, byte) in (start..).zip(bytes) {
+            let Some(byte) = fold(*byte) else { continue };
+            if at.wrapping_sub(next) != self.shift {
+                (self.state, self.next) = (state, next);
+                self.shift_to(at.wrapping_sub(next), patterns.deepest());
+            }
+            next += 1;
+            state = patterns.next(state, byte);
+            if let Some(length) = patterns.word(state) {
+                self.next = next;
+                join(found, self.start(length)..at + 1);
+            }
+        }
+        (self.state, self.next) = (state, next);
+    }
+
+    fn shift_to(&mut self, shift: usize, deepest: usize) {
+        self.shift = shift;
+        if self.state == ROOT {
+            self.shifts.clear();
+            self.first_shift = shift;
+            return;
+        }
+        if self.shifts.len() > 4 * deepest {
+            self.shifts.drain(..self.shifts.len() - deepest);
+        }
+        self.shifts.push((self.next, shift));
+    }
+
+    /// Where the last so many bytes begin.
+    fn start(&self, length: usize) -> usize {
+        let byte = self.next - length;
+        let before = self.shifts.partition_point(|(from, _)| *from <= byte);
+        let shift = before.checked_sub(1).map_or(self.first_shift, |last| self.shifts[last].1);
+        byte.wrapping_add(shift)
     }
 
     fn open_from(&self, patterns: &Automaton) -> Option<usize> {
         let depth = patterns.depth(self.state);
-        (depth > 0).then(|| self.starts[self.starts.len() - depth])
+        (depth > 0).then(|| self.start(depth))
     }
 }
 
@@ -210,22 +255,46 @@ impl Scanner {
     pub(crate) fn scan(&mut self, patterns: &Patterns, text: &[u8], base: usize) {
         let mut at = 0;
         while at < text.len() {
-            if self.is_idle() {
-                let from = at;
-                at = patterns.0.skip(text, from, self.shapes.last());
-                if at > from {
-                    self.shapes.set_last(text[at - 1]);
+            if self.percent.is_idle() && self.unescape.is_idle() {
+                at = self.scan_plain(&patterns.0, text, base, at);
+                if at == text.len() {
+                    break;
                 }
+            } else if self.unescape.is_in_slashes() {
+                at += text[at..].iter().take_while(|byte| **byte == b'\\').count();
                 if at == text.len() {
                     break;
                 }
             }
             let Self { unescape, percent, known, shapes, found, keys } = self;
             unescape.push(text[at], base + at, &mut |unit| {
-                shapes.push(unit, &mut |key| keys.push(key));
+                shapes.push(unit, keys);
                 percent.push(unit, &mut |unit| known.push(&patterns.0.automaton, unit, found));
             });
             at += 1;
+        }
+    }
+
+    /// Reads up to the next byte that begins an escape, and returns its place.
+    fn scan_plain(&mut self, patterns: &Inner, text: &[u8], base: usize, from: usize) -> usize {
+        let mut at = from;
+        loop {
+            if self.known.state == ROOT && self.shapes.is_idle() {
+                let last;
+                (at, last) = patterns.skip(text, at, self.shapes.last());
+                self.shapes.set_last(last);
+            }
+            // Both read the same few bytes one after the other, each in a loop of its own.
+            let chunk = &text[at..text.len().min(at + CHUNK)];
+            let is_escape = |i: &usize| prefilter::is_escape(&text[at + i..]);
+            let escape = memchr::memchr2_iter(b'\\', b'%', chunk).find(is_escape);
+            let chunk = &chunk[..escape.unwrap_or(chunk.len())];
+            self.shapes.push_plain(chunk, base + at, &mut self.keys);
+            self.known.push_plain(&patterns.automaton, chunk, base + at, &mut self.found);
+            at += chunk.len();
+            if escape.is_some() || at == text.len() {
+                return at;
+            }
         }
     }
 
@@ -234,21 +303,16 @@ impl Scanner {
         let Self { unescape, percent, known, shapes, found, keys } = self;
         let known = &mut |unit| known.push(&patterns.0.automaton, unit, found);
         unescape.finish(&mut |unit| {
-            shapes.push(unit, &mut |key| keys.push(key));
+            shapes.push(unit, keys);
             percent.push(unit, known);
         });
         percent.finish(known);
-        shapes.finish(&mut |key| keys.push(key));
+        shapes.finish(keys);
     }
 
     /// Something comes in between here; what has begun may go on after it.
     pub(crate) fn interrupt(&mut self, at: usize) {
-        let Self { shapes, keys, .. } = self;
-        shapes.interrupt(at, &mut |key| keys.push(key));
-    }
-
-    fn is_idle(&self) -> bool {
-        self.known.state == ROOT && self.shapes.is_idle() && self.percent.is_idle() && self.unescape.is_idle()
+        self.shapes.interrupt(at, &mut self.keys);
     }
 
     /// Where the beginning of a secret stands that is long enough to tell something about it.
@@ -264,13 +328,14 @@ impl Scanner {
         let automaton = &patterns.0.automaton;
         let states = std::iter::successors(Some(self.known.state), |state| Some(automaton.fallback(*state)));
         let states = states.take_while(|state| *state != ROOT);
-        states
-            .map(|state| (state, self.known.starts[self.known.starts.len() - automaton.depth(state)]))
-            .collect()
+        states.map(|state| (state, self.known.start(automaton.depth(state)))).collect()
     }
 
     /// The places of all secrets that are complete before this place, in order; those that overlap are one.
     pub(crate) fn take_found(&mut self, before: usize) -> Vec<Range<usize>> {
+        if self.found.is_empty() && self.keys.is_empty() {
+            return Vec::new();
+        }
         self.found.extend(self.keys.iter().map(|key| key.place.clone()));
         self.keys.clear();
         let is_later = |place: &Range<usize>| place.start >= before;
@@ -297,6 +362,10 @@ impl Scanner {
 
 /// Adds a place; those that overlap are one, so that a secret that overlaps with itself has few.
 fn join(found: &mut Vec<Range<usize>>, mut place: Range<usize>) {
+    if let Some(last) = found.last_mut().filter(|last| last.contains(&place.start)) {
+        last.end = last.end.max(place.end);
+        return;
+    }
     while let Some(last) = found.pop_if(|last| place.start < last.end) {
         place = place.start.min(last.start)..place.end.max(last.end);
     }
@@ -313,23 +382,6 @@ pub(crate) fn whole_characters(text: &str, place: Range<usize>) -> Range<usize> 
         end += 1;
     }
     start..end
-}
-
-impl Inner {
-    /// The first place at or after `from` where something may begin. `last` is the decoded byte before.
-    fn skip(&self, text: &[u8], from: usize, last: u8) -> usize {
-        let mut at = from;
-        while let Some(byte) = text.get(at) {
-            match self.starts[usize::from(*byte)] {
-                0 => {}
-                SHAPE if shapes::joins(if at == from { last } else { text[at - 1] }) => {}
-                _ if text.get(at + 1).is_some_and(|next| !self.pairs.contains(*byte, *next)) => {}
-                _ => break,
-            }
-            at += 1;
-        }
-        at
-    }
 }
 
 #[cfg(test)]

@@ -14,9 +14,11 @@ pub(super) struct Automaton {
     deepest: u32,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Node {
     byte: u8,
+    /// The byte of the first child. Nearly every node has one child only.
+    next: u8,
     depth: u32,
     /// The first child and the next sibling; 0 is none.
     child: u32,
@@ -28,18 +30,15 @@ struct Node {
 }
 
 impl Automaton {
-    pub(super) fn new(words: impl IntoIterator<Item = Vec<u8>>) -> Self {
-        let root = Node { byte: 0, depth: 0, child: 0, sibling: 0, fail: ROOT, word: 0 };
-        let mut made = Self { nodes: vec![root], first: [ROOT; 256], deepest: 0 };
+    pub(super) fn new(words: &[Vec<u8>]) -> Self {
+        let mut nodes = Vec::with_capacity(1 + words.iter().map(Vec::len).sum::<usize>());
+        nodes.push(Node::default());
+        let mut made = Self { nodes, first: [ROOT; 256], deepest: 0 };
         for word in words {
-            made.insert(&word);
+            made.insert(word);
         }
         made.link();
         made
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.nodes.len() == 1
     }
 
     /// The length of the longest word.
@@ -79,7 +78,11 @@ impl Automaton {
         if state == ROOT {
             return Some(self.first[usize::from(byte)]).filter(|next| *next != ROOT);
         }
-        let mut next = self.nodes[state as usize].child;
+        let node = &self.nodes[state as usize];
+        if node.next == byte {
+            return Some(node.child).filter(|child| *child != 0);
+        }
+        let mut next = node.child;
         while next != 0 {
             let node = &self.nodes[next as usize];
             if node.byte == byte {
@@ -88,13 +91,6 @@ impl Automaton {
             next = node.sibling;
         }
         None
-    }
-
-    /// The bytes with which words go on from this state, which is not the root.
-    pub(super) fn children(&self, state: u32) -> impl Iterator<Item = u8> + '_ {
-        let first = Some(self.nodes[state as usize].child);
-        let nodes = std::iter::successors(first, |node| Some(self.nodes[*node as usize].sibling));
-        nodes.take_while(|node| *node != 0).map(|node| self.nodes[node as usize].byte)
     }
 
     fn insert(&mut self, word: &[u8]) {
@@ -110,8 +106,9 @@ impl Automaton {
     fn add(&mut self, parent: u32, byte: u8) -> u32 {
         let added = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
         let Node { depth, child, .. } = self.nodes[parent as usize];
-        self.nodes.push(Node { byte, depth: depth + 1, child: 0, sibling: child, fail: ROOT, word: 0 });
+        self.nodes.push(Node { byte, depth: depth + 1, sibling: child, ..Node::default() });
         self.nodes[parent as usize].child = added;
+        self.nodes[parent as usize].next = byte;
         if parent == ROOT {
             self.first[usize::from(byte)] = added;
         }

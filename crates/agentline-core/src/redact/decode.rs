@@ -34,6 +34,11 @@ impl Unescape {
         matches!(self.state, Escape::None) && self.high.is_none()
     }
 
+    /// Whether more backslashes change nothing.
+    pub(super) fn is_in_slashes(&self) -> bool {
+        matches!(self.state, Escape::Slashes)
+    }
+
     pub(super) fn push(&mut self, byte: u8, at: usize, each: &mut impl FnMut(Unit)) {
         match self.state {
             Escape::None if byte == b'\\' => (self.state, self.start) = (Escape::Slashes, at),
@@ -124,6 +129,17 @@ fn number(digits: &[u8]) -> u16 {
     digits.iter().filter_map(|d| char::from(*d).to_digit(16)).fold(0, |n, d| n << 4 | d as u16)
 }
 
+/// The byte that the first two bytes of a text spell, if they are an escape.
+pub(super) fn short_escape(text: &[u8]) -> Option<u8> {
+    match text {
+        [b'\\', b'n', ..] => Some(b'\n'),
+        [b'\\', b't', ..] => Some(b'\t'),
+        [b'\\', b'r', ..] => Some(b'\r'),
+        [b'\\', b'"', ..] => Some(b'"'),
+        _ => None,
+    }
+}
+
 /// Decodes percent-encoding.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Percent {
@@ -163,13 +179,23 @@ impl Percent {
 /// The byte by which a decoded byte is compared: in lower case, with the two base64 alphabets as one. Line breaks count for
 /// nothing, because base64, hex and PEM texts are wrapped.
 pub(super) fn fold(byte: u8) -> Option<u8> {
-    match byte {
-        b'\n' | b'\r' => None,
-        b'-' => Some(b'+'),
-        b'_' => Some(b'/'),
-        _ => Some(byte.to_ascii_lowercase()),
-    }
+    FOLDED[usize::from(byte)]
 }
+
+static FOLDED: [Option<u8>; 256] = {
+    let mut folded = [None; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        folded[byte] = match byte as u8 {
+            b'\n' | b'\r' => None,
+            b'-' => Some(b'+'),
+            b'_' => Some(b'/'),
+            byte => Some(byte.to_ascii_lowercase()),
+        };
+        byte += 1;
+    }
+    folded
+};
 
 /// The bytes that are folded to this one.
 pub(super) fn unfold(byte: u8) -> [u8; 3] {

@@ -18,6 +18,34 @@ enum Body {
     Pem,
 }
 
+impl Body {
+    /// The bit of its bytes in [`CLASSES`], where they are the same throughout.
+    fn class(self) -> Option<u8> {
+        match self {
+            Self::Alphanumeric => Some(1),
+            Self::Upper => Some(2),
+            Self::Word => Some(4),
+            Self::Token | Self::Pem => None,
+        }
+    }
+}
+
+/// To which bodies a byte belongs.
+static CLASSES: [u8; 256] = {
+    let mut classes = [0; 256];
+    let mut at = 0;
+    while at < 256 {
+        classes[at] = match at as u8 {
+            b'A'..=b'Z' | b'0'..=b'9' => 7,
+            b'a'..=b'z' => 5,
+            b'_' | b'-' => 4,
+            _ => 0,
+        };
+        at += 1;
+    }
+    classes
+};
+
 struct Shape {
     prefix: &'static str,
     body: Body,
@@ -61,22 +89,53 @@ const SHORTEST_TAIL: u32 = 16;
 /// More of a key is not remembered.
 const LONGEST_VALUE: usize = 16 << 10;
 
-/// Whether a shape begins with this byte.
-pub(super) fn begins_with(byte: u8) -> bool {
-    SHAPES.iter().any(|shape| shape.prefix.as_bytes()[0] == byte)
+/// How all shapes begin; each prefix has at least three bytes.
+pub(super) const SHAPE_PREFIXES: [&[u8]; SHAPES.len()] = {
+    let mut prefixes: [&[u8]; SHAPES.len()] = [b""; SHAPES.len()];
+    let mut i = 0;
+    while i < SHAPES.len() {
+        prefixes[i] = SHAPES[i].prefix.as_bytes();
+        i += 1;
+    }
+    prefixes
+};
+const LONGEST_PREFIX: usize = 11;
+
+/// The shapes that have this byte at this place of their prefix, one bit each.
+static PREFIXES: [[u32; 256]; LONGEST_PREFIX] = {
+    let mut fitting = [[0; 256]; LONGEST_PREFIX];
+    let mut i = 0;
+    while i < SHAPES.len() {
+        let prefix = SHAPE_PREFIXES[i];
+        let mut at = 0;
+        while at < prefix.len() {
+            fitting[at][prefix[at] as usize] |= 1 << i;
+            at += 1;
+        }
+        i += 1;
+    }
+    fitting
+};
+
+/// Whether a key may begin with this text, which comes after `last`, judged by its first bytes.
+pub(super) fn begins(text: &[u8], last: u8) -> bool {
+    let mut fitting = u32::MAX;
+    for (fits, byte) in PREFIXES.iter().zip(text).take(3) {
+        if *byte == b'\\' {
+            break;
+        }
+        fitting &= fits[usize::from(*byte)];
+    }
+    fitting != 0 && may_follow(text.first().copied().unwrap_or_default(), last)
 }
 
-/// The bytes that follow this one at the beginning of a shape.
-pub(super) fn seconds(first: u8) -> impl Iterator<Item = u8> {
-    SHAPES
-        .iter()
-        .map(|shape| shape.prefix.as_bytes())
-        .filter(move |prefix| prefix[0] == first)
-        .map(|prefix| prefix[1])
+/// Whether a key may begin with this byte after `last`.
+fn may_follow(byte: u8, last: u8) -> bool {
+    if byte == b'-' { last != b'-' } else { !joins(last) }
 }
 
 /// Whether a key cannot begin after this byte.
-pub(super) fn joins(byte: u8) -> bool {
+fn joins(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
@@ -85,14 +144,16 @@ pub(super) struct ShapeScanner {
     open: Option<Candidate>,
     /// The byte before.
     last: u8,
+    /// The key so far, decoded, once its prefix is complete.
+    value: Vec<u8>,
 }
 
 #[derive(Clone)]
 struct Candidate {
     start: usize,
     end: usize,
-    /// The key so far, decoded.
-    value: Vec<u8>,
+    /// How many bytes were seen.
+    length: usize,
     /// The shapes that fit, one bit each, until the prefix is complete.
     fitting: u32,
     shape: Option<&'static Shape>,
@@ -149,37 +210,58 @@ impl ShapeScanner {
         let open = self.open.as_ref().and_then(|open| open.shape.map(|shape| (open, shape)));
         open.map_or(0, |(open, shape)| match shape.body {
             Body::Pem => open.count as usize,
-            _ => open.value.len() - shape.prefix.len(),
+            _ => open.length - shape.prefix.len(),
         })
     }
 
-    pub(super) fn push(&mut self, unit: Unit, each: &mut impl FnMut(Found)) {
+    pub(super) fn push(&mut self, unit: Unit, found: &mut Vec<Found>) {
         let last = std::mem::replace(&mut self.last, unit.byte);
         if let Some(open) = &mut self.open {
-            match open.step(unit, last) {
+            match open.step(unit, last, &mut self.value) {
                 Step::Goes => return,
-                Step::Ends => return self.finish(each),
-                Step::Stops => self.finish(each),
+                Step::Ends => return self.finish(found),
+                Step::Stops => self.finish(found),
             }
         }
-        let may_begin = if unit.byte == b'-' { last != b'-' } else { !joins(last) };
-        if may_begin && begins_with(unit.byte) {
-            self.open = Candidate::new(unit);
+        let fitting = PREFIXES[0][usize::from(unit.byte)];
+        if fitting != 0 && may_follow(unit.byte, last) {
+            self.open = Some(Candidate::new(unit, fitting));
+        }
+    }
+
+    /// Takes bytes without escapes.
+    pub(super) fn push_plain(&mut self, bytes: &[u8], start: usize, found: &mut Vec<Found>) {
+        let mut at = 0;
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            let passed = match &mut self.open {
+                None => rest.iter().take_while(|byte| PREFIXES[0][usize::from(**byte)] == 0).count(),
+                Some(open) => open.run(rest, start + at, &mut self.value),
+            };
+            if passed > 0 {
+                at += passed;
+                self.last = bytes[at - 1];
+            }
+            if let Some(byte) = bytes.get(at) {
+                self.push(Unit { byte: *byte, start: start + at, end: start + at + 1 }, found);
+                at += 1;
+            }
         }
     }
 
     /// The text ends: a key that is long enough is complete.
-    pub(super) fn finish(&mut self, each: &mut impl FnMut(Found)) {
+    pub(super) fn finish(&mut self, found: &mut Vec<Found>) {
         if let Some(open) = self.open.take() {
-            open.found().into_iter().for_each(each);
+            let place = open.place(&self.value);
+            found.extend(place.map(|place| Found { place, value: self.value.clone() }));
         }
     }
 
     /// Something comes in between. A key that is long enough is complete, but may go on.
-    pub(super) fn interrupt(&mut self, at: usize, each: &mut impl FnMut(Found)) {
+    pub(super) fn interrupt(&mut self, at: usize, found: &mut Vec<Found>) {
         let Some(mut open) = self.open.take() else { return };
-        if open.tail.is_none() && open.is_complete() {
-            each(Found { place: open.start..open.end, value: open.value.clone() });
+        if open.tail.is_none() && open.is_complete(&self.value) {
+            found.push(Found { place: open.start..open.end, value: self.value.clone() });
             if open.shape.is_some_and(|shape| shape.body == Body::Word && shape.longest > shape.shortest) {
                 open.tail = Some(Tail { start: at, count: 0, digits: 0 });
                 self.open = Some(open);
@@ -191,57 +273,71 @@ impl ShapeScanner {
 }
 
 impl Candidate {
-    fn new(unit: Unit) -> Option<Self> {
-        let mut made = Self {
+    fn new(unit: Unit, fitting: u32) -> Self {
+        Self {
             start: unit.start,
-            end: unit.start,
-            value: Vec::new(),
-            fitting: (1 << SHAPES.len()) - 1,
+            end: unit.end,
+            length: 1,
+            fitting,
             shape: None,
             count: 0,
             digits: 0,
             part: 0,
             hyphens: 0,
             tail: None,
-        };
-        matches!(made.step(unit, 0), Step::Goes).then_some(made)
+        }
     }
 
-    fn step(&mut self, unit: Unit, last: u8) -> Step {
-        let step = match self.shape {
-            None => self.prefix(unit.byte),
-            Some(shape) => self.body(shape, unit.byte, last),
-        };
+    fn step(&mut self, unit: Unit, last: u8, value: &mut Vec<u8>) -> Step {
+        let Some(shape) = self.shape else { return self.prefix(unit, value) };
+        let step = self.body(shape, unit.byte, last, value);
         if !matches!(step, Step::Stops) {
             self.end = unit.end;
-            if self.value.len() < LONGEST_VALUE {
-                self.value.push(unit.byte);
+            self.length += 1;
+            if value.len() < LONGEST_VALUE {
+                value.push(unit.byte);
             }
         }
         step
     }
 
-    fn prefix(&mut self, byte: u8) -> Step {
-        let at = self.value.len();
-        for (i, shape) in SHAPES.iter().enumerate() {
-            let fits = self.fitting >> i & 1 == 1 && shape.prefix.as_bytes().get(at) == Some(&byte);
-            if !fits {
-                self.fitting &= !(1 << i);
-            } else if shape.prefix.len() == at + 1 {
-                self.shape = Some(shape);
-                return Step::Goes;
-            }
+    fn prefix(&mut self, unit: Unit, value: &mut Vec<u8>) -> Step {
+        self.fitting &= PREFIXES[self.length][usize::from(unit.byte)];
+        if self.fitting == 0 {
+            return Step::Stops;
         }
-        if self.fitting == 0 { Step::Stops } else { Step::Goes }
+        // No prefix begins with another, so that a complete one is the last that fits.
+        let shape = &SHAPES[self.fitting.trailing_zeros() as usize];
+        (self.end, self.length) = (unit.end, self.length + 1);
+        if shape.prefix.len() == self.length {
+            self.shape = Some(shape);
+            value.clear();
+            value.extend_from_slice(shape.prefix.as_bytes());
+        }
+        Step::Goes
     }
 
-    fn body(&mut self, shape: &Shape, byte: u8, last: u8) -> Step {
-        let belongs = match shape.body {
-            Body::Alphanumeric => byte.is_ascii_alphanumeric(),
-            Body::Upper => byte.is_ascii_alphanumeric() && !byte.is_ascii_lowercase(),
-            Body::Word => byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'),
-            Body::Token => return self.token(shape, byte),
-            Body::Pem => return self.pem(shape, byte, last),
+    /// Takes the bytes of a body that need no look at what was before them, and returns how many.
+    fn run(&mut self, bytes: &[u8], start: usize, value: &mut Vec<u8>) -> usize {
+        let Some((shape, class)) = self.shape.and_then(|shape| Some((shape, shape.body.class()?))) else {
+            return 0;
+        };
+        let room = shape.longest.saturating_sub(self.count) as usize;
+        let run =
+            bytes.iter().take(room).take_while(|byte| CLASSES[usize::from(**byte)] & class != 0).count();
+        bytes[..run].iter().for_each(|byte| self.count(*byte));
+        if run > 0 {
+            (self.end, self.length) = (start + run, self.length + run);
+            value.extend_from_slice(&bytes[..run.min(LONGEST_VALUE.saturating_sub(value.len()))]);
+        }
+        run
+    }
+
+    fn body(&mut self, shape: &Shape, byte: u8, last: u8, value: &[u8]) -> Step {
+        let belongs = match shape.body.class() {
+            Some(class) => CLASSES[usize::from(byte)] & class != 0,
+            None if shape.body == Body::Token => return self.token(shape, byte),
+            None => return self.pem(shape, byte, last, value),
         };
         if belongs {
             self.count(byte);
@@ -275,11 +371,11 @@ impl Candidate {
         Step::Goes
     }
 
-    fn pem(&mut self, shape: &Shape, byte: u8, last: u8) -> Step {
+    fn pem(&mut self, shape: &Shape, byte: u8, last: u8, value: &[u8]) -> Step {
         self.hyphens = if byte == b'-' { self.hyphens + 1 } else { 0 };
         if self.hyphens == 5 {
             self.part += 1;
-            if self.part == 1 && !self.value.ends_with(b"PRIVATE KEY----") {
+            if self.part == 1 && !value.ends_with(b"PRIVATE KEY----") {
                 return Step::Stops;
             }
             // The end of the block.
@@ -292,7 +388,7 @@ impl Candidate {
             b'\n' | b'\r' | b'\t' | b'a'..=b'z' | b'+' | b'/' | b'=' | b':' | b',' | b'.' => !in_label,
             _ => false,
         };
-        let is_full = self.count >= shape.longest || (self.part == 0 && self.value.len() > 64);
+        let is_full = self.count >= shape.longest || (self.part == 0 && self.length > 64);
         if !belongs || is_full {
             return Step::Stops;
         }
@@ -300,11 +396,11 @@ impl Candidate {
         Step::Goes
     }
 
-    fn is_complete(&self) -> bool {
+    fn is_complete(&self, value: &[u8]) -> bool {
         let Some(shape) = self.shape else { return false };
         let shortest = match shape.body {
             Body::Token if self.part < 2 => return false,
-            Body::Word if shape.prefix == "sk-" && self.is_known_sk() => {
+            Body::Word if shape.prefix == "sk-" && is_known_sk(value) => {
                 return self.digits > 0 && (SHORTEST_KNOWN_SK..=shape.longest).contains(&self.count);
             }
             _ => shape.shortest,
@@ -312,17 +408,16 @@ impl Candidate {
         self.digits >= shape.digits && (shortest..=shape.longest).contains(&self.count)
     }
 
-    fn is_known_sk(&self) -> bool {
-        KNOWN_SK.iter().any(|known| self.value[3..].starts_with(known.as_bytes()))
-    }
-
-    fn found(self) -> Option<Found> {
+    /// Where the key stands, if it is complete.
+    fn place(&self, value: &[u8]) -> Option<Range<usize>> {
         match self.tail {
-            Some(tail) if tail.count >= SHORTEST_TAIL && tail.digits > 1 => {
-                Some(Found { place: tail.start..self.end, value: self.value })
-            }
-            None if self.is_complete() => Some(Found { place: self.start..self.end, value: self.value }),
+            Some(tail) if tail.count >= SHORTEST_TAIL && tail.digits > 1 => Some(tail.start..self.end),
+            None if self.is_complete(value) => Some(self.start..self.end),
             _ => None,
         }
     }
+}
+
+fn is_known_sk(value: &[u8]) -> bool {
+    KNOWN_SK.iter().any(|known| value[3..].starts_with(known.as_bytes()))
 }
