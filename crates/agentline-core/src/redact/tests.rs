@@ -1,6 +1,6 @@
 //! Every spelling of a secret is found, ordinary text stays, and the time grows with the length of the text alone.
 
-use super::StreamRedactor;
+use super::{Patterns, Scanner, StreamRedactor};
 use crate::{MARK, Veil};
 use proptest::prelude::*;
 
@@ -211,6 +211,26 @@ fn characters_are_never_cut() {
 }
 
 proptest! {
+    #[test]
+    fn passing_over_text_changes_nothing(
+        parts in proptest::collection::vec(
+            prop_oneof![
+                Just("AIzaSy"), Just("D-9tSrke72"), Just(KEY), Just("sss"), Just("ssssssss"), Just("s"), Just("%73"), Just("%"),
+                Just("\\"), Just("\\n"), Just("\\\""), Just("\\u0073"), Just("\n"), Just("npm_"), Just("ghp_"), Just("sk-ant-"),
+                Just("R4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0m"), Just(" "), Just("x"), Just("-----BEGIN "), Just("eyJ"),
+            ],
+            0..24,
+        ),
+    ) {
+        let text = parts.concat();
+        let patterns = Patterns::new([KEY, "ssssssss"]);
+        let mut scanner = Scanner::default();
+        // One byte at a time nothing is passed over that could matter.
+        text.bytes().enumerate().for_each(|(at, byte)| scanner.scan(&patterns, &[byte], at));
+        scanner.finish(&patterns);
+        prop_assert_eq!(patterns.find(&text), scanner.take_found(usize::MAX), "{:?}", text);
+    }
+
     #[test]
     fn pieces_show_what_the_whole_shows(
         parts in proptest::collection::vec(
