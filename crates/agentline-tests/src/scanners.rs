@@ -1,34 +1,28 @@
 //! Everything that reads text which an agent, a model or a workspace made, with texts that are made to be slow.
 
 use agentline::{
-    Connection, Input, LineSplitter, LineVeil, Order, Output, PermissionAsk, Piece, Policy, RunId,
-    RunRequest, Schema, Stream, ToolKind, Veil, What, agents, extract_json_text, json_candidates,
-    look::DiskLook,
-    snapshot::{Snapshot, SnapshotOptions},
+    Connection, Input, LineSplitter, LineVeil, Order, Output, Piece, RunId, Stream, Veil, What, agents,
+    extract_json_text, json_candidates,
 };
-use std::{collections::BTreeMap, fs, hint::black_box, path::Path, time::Instant};
+use std::{hint::black_box, time::Instant};
 
 /// The secrets of a run.
 const SECRETS: [&str; 3] =
     ["AIzaSyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY", "Plum/Tree-Correct+Horse", "ssssssssssssssssssss"];
-/// What most texts look like.
-const PLAIN: &str = "The function returns a list of names; see `src/lib.rs`, line 42.\n";
+const JSON_FINDER: &str = "JSON finder";
 /// An answer that is JSON.
 const PLAIN_JSON: &str = "{\"name\": \"value\", \"list\": [1, 2, 3]}\n";
-/// Commands as agents run them.
-const PLAIN_COMMAND: &str = "cargo test --all -- --nocapture && git commit -am 'names' ;\n";
-const PLAIN_PATH: &str = "crates/agentline-core/src/";
+/// What most texts look like.
+const PLAIN: &str = "The function returns a list of names; see `src/lib.rs`, line 42.\n";
 /// Parts whose repetition makes a scanner slow that reads anything twice.
 const HOSTILE: &[&str] = &[
     "\\",
     "\\u",
     "\\u00",
-    "\\u0073",
     "\\\"",
     "\"",
     "%",
     "%4",
-    "%73",
     "s",
     "sk-",
     "sk-ant-",
@@ -54,55 +48,25 @@ const HOSTILE: &[&str] = &[
     "\u{feff}",
     "é",
     "\n",
-    "a\n",
-    "**/",
-    "*a\n",
-    "a=\"\n",
-    "$(",
-    "a;",
-    "../",
 ];
-
-/// What is done for each line of a text, whatever the line holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Work {
-    /// Nothing: only the bytes count.
-    Bytes,
-    /// Something is handed out for each line, so that a text is compared with one that has as many lines.
-    Lines,
-}
 
 /// One scanner and how it is used.
 #[derive(Clone, Copy, Debug)]
 pub struct Scanner {
     /// What it is.
     pub name: &'static str,
-    /// How many times less of the text it gets: it does more for each byte, or starts with files.
-    pub share: usize,
     scan: fn(&str),
-    plain: &'static str,
-    work: Work,
-}
-
-const fn scanner(name: &'static str, scan: fn(&str), plain: &'static str, work: Work) -> Scanner {
-    Scanner { name, share: 1, scan, plain, work }
 }
 
 /// All scanners that a run goes through.
 pub const SCANNERS: &[Scanner] = &[
-    scanner("redactor", redact, PLAIN, Work::Bytes),
-    scanner("redactor of tapes", redact_lines, PLAIN, Work::Bytes),
-    scanner("line splitter", split, PLAIN, Work::Lines),
-    scanner("JSON finder", find_json, PLAIN_JSON, Work::Bytes),
-    scanner("JSON by a schema", check_json, PLAIN_JSON, Work::Bytes),
-    scanner("stream of one answer", answer, PLAIN, Work::Bytes),
-    scanner("tool call and result", tool, PLAIN, Work::Bytes),
-    scanner("lines that are no JSON", junk, PLAIN, Work::Lines),
-    scanner("rules about paths", judge_path, PLAIN_PATH, Work::Bytes),
-    Scanner { share: 64, ..scanner("rules about commands", judge_command, PLAIN_COMMAND, Work::Bytes) },
-    Scanner { share: 16, ..scanner("ignore file", ignore, PLAIN, Work::Lines) },
-    scanner("count of changed lines", change, PLAIN, Work::Lines),
-    scanner("`.env` file", sign_in, PLAIN, Work::Lines),
+    Scanner { name: "redactor", scan: redact },
+    Scanner { name: "redactor of tapes", scan: redact_lines },
+    Scanner { name: "line splitter", scan: split },
+    Scanner { name: JSON_FINDER, scan: find_json },
+    Scanner { name: "stream of one answer", scan: answer },
+    Scanner { name: "tool call and result", scan: tool },
+    Scanner { name: "lines that are no JSON", scan: junk },
 ];
 
 impl Scanner {
@@ -116,28 +80,14 @@ impl Scanner {
         };
         (0..runs.max(1)).map(|_| one()).fold(f64::MAX, f64::min).max(1e-7)
     }
+}
 
+impl Scanner {
     /// An ordinary text of about this many bytes: what this scanner is made for.
     #[must_use]
     pub fn plain_text(&self, bytes: usize) -> String {
-        self.plain.repeat(bytes / self.plain.len() + 1)
-    }
-
-    /// The text that a hostile one is compared with: an ordinary one of the same length and, where each line is work, with
-    /// lines of the same lengths.
-    #[must_use]
-    pub fn counterpart(&self, hostile: &str) -> String {
-        if self.work == Work::Bytes {
-            return self.plain_text(hostile.len());
-        }
-        let mut letters = self.plain.trim_end().chars().cycle();
-        hostile.bytes().map(|byte| if byte == b'\n' { '\n' } else { letters.next().unwrap_or('x') }).collect()
-    }
-
-    /// How many lines a text has, where each line is work.
-    #[must_use]
-    pub fn lines(&self, text: &str) -> Option<usize> {
-        (self.work == Work::Lines).then(|| text.bytes().filter(|byte| *byte == b'\n').count() + 1)
+        let part = if self.name == JSON_FINDER { PLAIN_JSON } else { PLAIN };
+        part.repeat(bytes / part.len() + 1)
     }
 }
 
@@ -172,12 +122,6 @@ fn split(text: &str) {
 fn find_json(text: &str) {
     black_box(extract_json_text(text));
     black_box(json_candidates(text).len());
-}
-
-fn check_json(text: &str) {
-    let document = serde_json::json!({"type": "object", "properties": {"name": {"type": "string"}}});
-    let Ok(schema) = Schema::from_value(document) else { return };
-    black_box(json_candidates(text).iter().filter(|value| schema.check(value).is_ok()).count());
 }
 
 fn answer(text: &str) {
@@ -219,56 +163,6 @@ fn play(lines: impl IntoIterator<Item = String>) {
     feed(What::Prompt { run: RunId(1), order: Box::new(Order::default()) });
     for text in lines {
         feed(What::Line { stream: Stream::Stdout, text: text.into() });
-    }
-}
-
-fn judge_path(text: &str) {
-    let mut ask = PermissionAsk::default();
-    (ask.tool, ask.kind, ask.paths) = ("Read".into(), ToolKind::Read, vec![text.into()]);
-    judge(&ask);
-}
-
-fn judge_command(text: &str) {
-    let mut ask = PermissionAsk::default();
-    (ask.tool, ask.kind, ask.command) = ("Bash".into(), ToolKind::Shell, Some(text.into()));
-    judge(&ask);
-}
-
-fn judge(ask: &PermissionAsk) {
-    let mut request = RunRequest::default();
-    request.allow = ["Read(src/**/*.rs)", "Bash(cargo *)"].map(Into::into).into();
-    request.deny =
-        ["Read(**/.env*)", "Read(**/a*b*/**)", "Bash(rm *)", "Bash(* --force*)"].map(Into::into).into();
-    let Ok(policy) = Policy::new(&request, Path::new("/work")) else { return };
-    black_box(policy.decide(ask, &|path| policy.resolve(path)));
-}
-
-fn ignore(text: &str) {
-    let Ok(workspace) = tempfile::tempdir() else { return };
-    let files = ["a.rs", "b.txt"].map(|name| fs::write(workspace.path().join(name), "x"));
-    black_box((files, fs::write(workspace.path().join(".gitignore"), text)));
-    black_box(Snapshot::take(workspace.path(), &SnapshotOptions::default()).file_count());
-}
-
-/// The second half of a file comes before the first one.
-fn change(text: &str) {
-    let Ok(workspace) = tempfile::tempdir() else { return };
-    let file = workspace.path().join("file");
-    let (first, second) = text.as_bytes().split_at(text.len() / 2);
-    if fs::write(&file, text).is_err() {
-        return;
-    }
-    let before = Snapshot::take(workspace.path(), &SnapshotOptions::default());
-    if fs::write(&file, [second, b"new\n", first].concat()).is_ok() {
-        let after = before.take_again(&SnapshotOptions::default());
-        black_box(before.compare(&after, &[]).len());
-    }
-}
-
-fn sign_in(text: &str) {
-    let (Ok(agent), Ok(home)) = (agents::find("gemini"), tempfile::tempdir()) else { return };
-    if fs::write(home.path().join(".env"), text).is_ok() {
-        black_box(agent.sign_in(Path::new("/"), &BTreeMap::new(), home.path(), &DiskLook).len());
     }
 }
 
