@@ -81,7 +81,6 @@ fn no_threads(error: &io::Error) -> Stop {
 }
 
 /// Waits until this process is told to stop. A second signal ends the program at once, whatever it does.
-#[cfg(unix)]
 pub(crate) async fn stopped() {
     let (say_stop, stop) = oneshot::channel();
     let heard = on_own_thread(async move {

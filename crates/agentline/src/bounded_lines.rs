@@ -24,8 +24,9 @@ pub(crate) enum BoundedLine {
     TooLong(Vec<u8>),
 }
 
+#[cfg(unix)]
 impl BoundedLine {
-    /// The line, where it is whole.
+    /// Returns the line unless it was too long.
     pub(crate) fn whole(self) -> Option<Vec<u8>> {
         match self {
             Self::Whole(line) => Some(line),

@@ -64,6 +64,7 @@ impl Drop for PrivateDir {
 
 /// Takes a shared lock on the private directory of another process, for whoever must outlive that process. `None` where
 /// it is gone or cannot be locked.
+#[cfg(unix)]
 pub(crate) fn hold(path: &Path) -> Option<File> {
     open_lock(path).ok().filter(|lock| lock.try_lock_shared().is_ok())
 }

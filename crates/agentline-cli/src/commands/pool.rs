@@ -1,6 +1,8 @@
 //! `agentline pool`: agents that stay warm between runs, in a small daemon.
 
-use crate::{args::ReportOutput, live, setup::Setup, stop::Stop, ui::Ui};
+use crate::{args::ReportOutput, stop::Stop, ui::Ui};
+#[cfg(unix)]
+use crate::{live, setup::Setup};
 #[cfg(unix)]
 use agentline::process::Supervisor;
 use clap::{Args, Subcommand};
