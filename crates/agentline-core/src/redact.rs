@@ -112,16 +112,21 @@ impl Inner {
             at = self.prefilter.candidate(text, at);
             let before = if at == from { last } else { text[at - 1] };
             let rest = &text[at..];
-            // Most escapes are line breaks and quotation marks.
-            if let Some(escaped) = decode::short_escape(rest).filter(|byte| self.prefilter.is_harmless(*byte))
-            {
-                (at, from, last) = (at + 2, at + 2, escaped);
+            if let Some((length, spelled)) = self.harmless_escape(rest) {
+                at += length;
+                (from, last) = (at, spelled.unwrap_or(before));
             } else if rest.is_empty() || self.word_begins(rest) || shapes::begins(rest, before) {
                 return (at, before);
             } else {
                 at += 1;
             }
         }
+    }
+
+    /// Reads an escape with which nothing begins.
+    fn harmless_escape(&self, text: &[u8]) -> Option<(usize, Option<u8>)> {
+        let is_harmless = |spelled: &Option<u8>| spelled.is_none_or(|byte| self.prefilter.is_harmless(byte));
+        decode::short_escape(text).filter(|(_, spelled)| is_harmless(spelled))
     }
 
     /// Whether a word may begin with this text, judged by its first bytes.

@@ -91,6 +91,13 @@ impl Scanner {
     }
 }
 
+/// An ordinary text with as many lines, of the same lengths: work for each line is not the fault of what stands in it.
+#[must_use]
+pub fn plain_text_with_lines_of(text: &str) -> String {
+    let mut words = "The function returns a list of names. ".chars().cycle();
+    text.bytes().map(|byte| if byte == b'\n' { '\n' } else { words.next().unwrap_or(' ') }).collect()
+}
+
 /// Hostile texts of about this many bytes, each with the part that it repeats.
 pub fn hostile_texts(bytes: usize) -> impl Iterator<Item = (&'static str, String)> {
     HOSTILE.iter().map(move |part| (*part, part.repeat(bytes / part.len() + 1)))

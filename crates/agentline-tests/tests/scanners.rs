@@ -1,6 +1,6 @@
 //! No text takes longer to scan than its length allows.
 
-use agentline_tests::scanners::{SCANNERS, hostile_texts};
+use agentline_tests::scanners::{SCANNERS, hostile_texts, plain_text_with_lines_of};
 
 /// The sizes that are compared. A scanner that reads a text once takes four times as long for the second, a quadratic one
 /// sixteen times.
@@ -18,7 +18,7 @@ fn time_grows_with_the_length_of_the_text_alone() {
         let texts = hostile_texts(SIZES[0]).zip(hostile_texts(SIZES[1]));
         for ((part, short), (_, long)) in texts {
             // A text of many lines is compared with an ordinary one that has as many.
-            let plain = plain.max(scanner.time(&with_lines_of(&long), 2));
+            let plain = plain.max(scanner.time(&plain_text_with_lines_of(&long), 2));
             // A busy machine can disturb one measurement, but not all of them.
             let fits = (1..=3).any(|runs| {
                 let (first, second) = (scanner.time(&short, runs), scanner.time(&long, runs));
@@ -33,10 +33,4 @@ fn time_grows_with_the_length_of_the_text_alone() {
         }
     }
     assert!(slow.is_empty(), "{}", slow.join("\n"));
-}
-
-/// An ordinary text with lines of the same lengths.
-fn with_lines_of(text: &str) -> String {
-    let mut words = "The function returns a list of names. ".chars().cycle();
-    text.bytes().map(|byte| if byte == b'\n' { '\n' } else { words.next().unwrap_or(' ') }).collect()
 }

@@ -25,6 +25,8 @@ struct Node {
     sibling: u32,
     /// The longest other node that this one ends with.
     fail: u32,
+    /// The state after the byte that most often comes next: the first child's, or that of the longest other node.
+    likely: (u8, u32),
     /// The length of the longest word that ends here; 0 is none.
     word: u32,
 }
@@ -59,6 +61,10 @@ impl Automaton {
 
     /// The state after one more byte.
     pub(super) fn next(&self, mut state: u32, byte: u8) -> u32 {
+        let (likely, after) = self.nodes[state as usize].likely;
+        if likely == byte && after != ROOT {
+            return after;
+        }
         while state != ROOT {
             if let Some(next) = self.child(state, byte) {
                 return next;
@@ -123,9 +129,13 @@ impl Automaton {
                 let Node { byte, sibling, .. } = self.nodes[child as usize];
                 if state != ROOT {
                     let fail = self.next(self.nodes[state as usize].fail, byte);
-                    let inherited = self.nodes[fail as usize].word;
+                    let Node { word: inherited, likely, .. } = self.nodes[fail as usize];
                     let node = &mut self.nodes[child as usize];
                     node.fail = fail;
+                    node.likely = (node.next, node.child);
+                    if node.child == 0 {
+                        node.likely = likely;
+                    }
                     node.word = node.word.max(inherited);
                 }
                 queue.push_back(child);

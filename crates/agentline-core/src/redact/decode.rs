@@ -129,15 +129,33 @@ fn number(digits: &[u8]) -> u16 {
     digits.iter().filter_map(|d| char::from(*d).to_digit(16)).fold(0, |n, d| n << 4 | d as u16)
 }
 
-/// The byte that the first two bytes of a text spell, if they are an escape.
-pub(super) fn short_escape(text: &[u8]) -> Option<u8> {
-    match text {
-        [b'\\', b'n', ..] => Some(b'\n'),
-        [b'\\', b't', ..] => Some(b'\t'),
-        [b'\\', b'r', ..] => Some(b'\r'),
-        [b'\\', b'"', ..] => Some(b'"'),
-        _ => None,
+/// Reads a JSON escape at the beginning of a text that shows how it ends: its length, and the byte that it spells. Backslashes
+/// that spell nothing are an escape of no byte. `None` where the state machine is needed.
+pub(super) fn short_escape(text: &[u8]) -> Option<(usize, Option<u8>)> {
+    let slashes = text.iter().take_while(|byte| **byte == b'\\').count();
+    if slashes == 0 {
+        return None;
     }
+    let spelled = match *text.get(slashes)? {
+        b'n' => b'\n',
+        b't' => b'\t',
+        b'r' => b'\r',
+        b'b' => 8,
+        b'f' => 12,
+        b'u' => {
+            let digits = text.get(slashes + 1..)?;
+            let is_digit = |byte: &&u8| byte.is_ascii_hexdigit();
+            return match digits.iter().take(4).take_while(is_digit).count() {
+                4 => None,
+                // The text may go on with a digit.
+                count if count == digits.len() => None,
+                _ => Some((slashes, None)),
+            };
+        }
+        byte if byte.is_ascii_alphanumeric() || byte >= 0x80 => return Some((slashes, None)),
+        byte => byte,
+    };
+    Some((slashes + 1, Some(spelled)))
 }
 
 /// Decodes percent-encoding.

@@ -75,6 +75,14 @@ impl Prefilter {
     /// The first place at or after `from` where something may begin.
     pub(super) fn candidate(&self, text: &[u8], from: usize) -> usize {
         let mut at = from;
+        // In a text full of escapes the next place is near.
+        let near = text.len().min(from + BLOCK);
+        while at < near && self.is_harmless(text[at]) {
+            at += 1;
+        }
+        if at < near && text[at] == b'\\' {
+            return at;
+        }
         while let Some(block) = text[at..].first_chunk::<{ BLOCK + 2 }>() {
             let fits = (0..BLOCK).fold(0, |fits, i| fits | self.fits(block[i], block[i + 1], block[i + 2]));
             if fits != 0 {
