@@ -28,6 +28,8 @@ pub(super) struct Part {
     pub(super) forms: BTreeSet<(String, bool)>,
     /// It starts a program that its text does not name.
     pub(super) undeterminable: bool,
+    /// Words that may be the names of programs that it starts.
+    pub(super) named: BTreeSet<String>,
 }
 
 impl Command {
@@ -56,7 +58,7 @@ impl Part {
             }
             forms.insert(form);
         }
-        Self { text, forms, undeterminable }
+        Self { text, forms, undeterminable, named: analysis.named.clone() }
     }
 }
 

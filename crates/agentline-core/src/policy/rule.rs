@@ -4,6 +4,7 @@ use super::{
     command::{Command, Part},
     glob::Glob,
     place::{PathPattern, Places, Resolved},
+    shell,
 };
 use crate::{PermissionAsk, Problem, Rule, ToolKind};
 
@@ -79,6 +80,8 @@ pub(super) struct Compiled {
     path: Option<PathPattern>,
     command: Vec<Glob>,
     command_head: String,
+    /// The name of the program that its command starts; `None` where that is any.
+    program: Option<Glob>,
 }
 
 impl Compiled {
@@ -119,6 +122,8 @@ impl Compiled {
             command.push(Glob::words(head).and_more());
         }
         let command_head = head.to_owned();
+        let program = head.split_whitespace().next().map(shell::program_name);
+        let program = program.filter(|name| name.contains(|c| c != '*')).map(Glob::words);
         Ok(Self {
             says,
             text: text.trim().to_owned(),
@@ -127,6 +132,7 @@ impl Compiled {
             path,
             command,
             command_head,
+            program,
         })
     }
 
@@ -177,7 +183,8 @@ impl Compiled {
             Target::Command { part, .. } => {
                 undeterminable = !self.refuses_command(ask, part);
                 if undeterminable {
-                    (part.undeterminable || self.may_refuse_command(part)).then_some(0)?
+                    (part.undeterminable || self.may_refuse_command(part) || self.may_start(part))
+                        .then_some(0)?
                 } else {
                     self.command_length()
                 }
@@ -249,6 +256,12 @@ impl Compiled {
         // Where the system takes upper and lower case for the same, so does a refusal.
         let fold = cfg!(any(windows, target_os = "macos"));
         part.forms.iter().any(|(form, _)| self.fits_command(ask, form, fold))
+    }
+
+    /// Whether the program of the pattern is named in text that something may run.
+    fn may_start(&self, part: &Part) -> bool {
+        let fold = cfg!(any(windows, target_os = "macos"));
+        self.program.as_ref().is_some_and(|program| part.named.iter().any(|name| program.fits(name, fold)))
     }
 
     /// Whether a command of which only the first words are known may be one that the pattern covers.

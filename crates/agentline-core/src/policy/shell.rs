@@ -6,11 +6,14 @@
 //! undeterminable.
 
 mod arguments;
+mod data;
 mod guard;
+mod plain;
 mod walk;
 mod words;
 mod wrappers;
 
+use std::collections::BTreeSet;
 use words::Word;
 
 /// What the words of one simple command are.
@@ -46,6 +49,8 @@ pub(super) struct Analysis {
     pub(super) invocations: Vec<Invocation>,
     /// Something runs that the text does not name.
     pub(super) undeterminable: bool,
+    /// Words of text that something may run which is not known to take it as data.
+    pub(super) named: BTreeSet<String>,
 }
 
 /// A command, taken apart.
@@ -64,7 +69,7 @@ pub(super) fn analyze(text: &str, real_path: &dyn Fn(&str) -> String) -> Script 
 }
 
 /// The name of a program without its folder.
-fn program_name(program: &str) -> &str {
+pub(super) fn program_name(program: &str) -> &str {
     let name = program.rsplit(['/', '\\']).next().unwrap_or(program);
     if cfg!(windows) { name.strip_suffix(".exe").unwrap_or(name) } else { name }
 }

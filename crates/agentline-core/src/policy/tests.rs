@@ -1,5 +1,7 @@
 //! Tables of rules, modes and uses: what is decided, by whom, and by which rule.
 
+mod commands;
+
 use super::*;
 use crate::Diff;
 use serde_json::value::RawValue;
@@ -183,6 +185,27 @@ const RULES: &[(&str, Use, &str)] = &[
     ("+Bash -Bash(rm *)", Bash("echo $(rm x)"), "deny rule Bash(rm *)"),
     ("+Bash(git *)", Bash("git log $(rm x)"), "ask mode mode"),
     ("+Bash(git *)", Bash("git log `rm x`"), "ask mode mode"),
+    ("+Bash(git *)", Bash("git status 'a[0$(touch y)]'; git status ${!_}"), "ask mode mode"),
+    ("+Bash(git *)", Bash("git log ${!x}"), "ask mode mode"),
+    ("+Bash(git *)", Bash("git log ${ touch y;}"), "ask mode mode"),
+    ("+Bash(git *)", Bash("git log ${|touch y;}"), "ask mode mode"),
+    ("+Bash(git *)", Bash("git log ${x:y}"), "ask mode mode"),
+    ("+Bash(echo *)", Bash("echo 'a[0$(touch y)]' && echo ${!_}"), "ask mode mode"),
+    ("+Bash(printf *)", Bash("printf -v 'a[0$(touch y)]' x"), "ask mode mode"),
+    ("+Bash(printf *)", Bash("printf -v'a[0$(touch y)]' x"), "ask mode mode"),
+    ("+Bash(printf *)", Bash("printf '%s' x"), "allow rule Bash(printf *)"),
+    ("+Bash(test *)", Bash("test -v 'a[0$(touch y)]'"), "ask mode mode"),
+    ("+Bash([ *)", Bash("[ -v 'a[0$(touch y)]' ]"), "ask mode mode"),
+    ("+Bash(declare *)", Bash("declare -a 'a=($(touch y))'"), "ask mode mode"),
+    ("+Bash(export *)", Bash("export 'a[$(touch y)]=1'"), "ask mode mode"),
+    ("+Bash(read *)", Bash("read 'a[0$(touch y)]'"), "ask mode mode"),
+    ("+Bash(read *)", Bash("read 'a[0`touch y`]'"), "ask mode mode"),
+    ("+Bash(unset *)", Bash("unset 'a[0$(touch y)]'"), "ask mode mode"),
+    ("+Bash(wait *)", Bash("wait -p 'a[0$(touch y)]'"), "ask mode mode"),
+    ("+Bash(let *)", Bash("let 'a[0$(touch y)]'"), "ask mode mode"),
+    ("+Bash(mapfile *)", Bash("mapfile 'a[0$(touch y)]'"), "ask mode mode"),
+    ("+Bash(getopts *)", Bash("getopts a 'a[0$(touch y)]'"), "ask mode mode"),
+    ("+Bash(bash *)", Bash("bash -c \"$X\""), "ask mode mode"),
     ("+Bash(git *)", Bash("git log > /etc/x"), "ask mode mode"),
     ("+Bash(git *)", Bash("git log # it's\nrm x # it's"), "ask mode mode"),
     ("+Bash(make > log)", Bash("make > log"), "allow rule Bash(make > log)"),
@@ -349,217 +372,6 @@ fn what_is_no_rule_is_refused_with_the_way_out() {
         let problems = Policy::new(&request, Path::new("/ws")).unwrap_err().0;
         assert_eq!(problems.iter().map(|p| p.key.as_str()).collect::<Vec<_>>(), ["deny", "ask"], "{rule}");
         assert!(problems.iter().all(|p| p.hint.is_some()), "{rule}");
-    }
-}
-
-/// Spellings of one refused command, collected by attacking it.
-const SPELLINGS: &str = include_str!("../../tests/data/spellings.json");
-
-#[derive(serde::Deserialize)]
-struct Spelling {
-    name: String,
-    command: String,
-    /// Whether it runs `rm` at all. What deletes by other means is not covered by a rule about `rm`.
-    runs_rm: bool,
-}
-
-#[test]
-fn no_spelling_of_a_refused_command_is_permitted() {
-    let spellings: Vec<Spelling> = serde_json::from_str(SPELLINGS).unwrap();
-    assert!(spellings.len() >= 52);
-    let policy = policy(M::Bypass, "-Bash(rm *)");
-    for Spelling { name, command, runs_rm } in &spellings {
-        let mut ask = ask(Bash("x"));
-        ask.command = Some(command.clone());
-        let decision = policy.decide(&ask, &|path| policy.resolve(path));
-        assert_eq!(decision.name(), if *runs_rm { "deny" } else { "allow" }, "{name}: {command:?}");
-        assert_eq!(decision.ruling().rule.as_deref(), runs_rm.then_some("Bash(rm *)"), "{name}");
-    }
-}
-
-/// Commands that a rule about `rm` refuses: by the program that they start, or because it cannot be told.
-const REFUSED: &[(&str, &[&str])] = &[
-    (
-        "rule",
-        &[
-            "rm x",
-            "/bin/rm x",
-            "'rm' x",
-            "r\\m x",
-            "A=1 B=2 rm x",
-            "env -i A=1 rm x",
-            "sudo -u root rm x",
-            "nohup nice rm x",
-            "! rm x",
-            "time rm x",
-            "bash -c 'rm x'",
-            "sh -lc \"ls; rm x\"",
-            "bash -o pipefail -ec 'rm x'",
-            "bash -c \"bash -c 'rm x'\"",
-            "git $(rm x)",
-            "git `rm x`",
-            "git \"$(git `rm x`)\"",
-            "git <(rm x)",
-            "tee >(rm x)",
-            "(rm x)",
-            "( (rm x) )",
-            "((rm x); true)",
-            "{ rm x; }",
-            "if true; then rm x; fi",
-            "while rm x; do :; done",
-            "until ! rm x; do :; done",
-            "for i in 1; do rm x; done",
-            "case a in a) rm x;; esac",
-            "case $(rm x) in a) ;; esac",
-            "[[ -n $(rm x) ]]",
-            "f() { rm x; }; f",
-            "function f { rm x; }; f",
-            "git # it's\nrm x",
-            "git \"$(git # )\nrm x\n)\"",
-            "find | xargs -0 rm x",
-            "xargs -I{} -n1 rm {}",
-            "find . -name x -exec rm {} \\;",
-            "find . -execdir rm {} +",
-            "sh <<'E'\nrm x\nE",
-            "bash -s <<< 'rm x'",
-            "cat <<E\n$(rm x)\nE",
-            "trap 'rm x' EXIT",
-            "alias y=rm; y x",
-            "timeout -k 1 5 rm x",
-            "busybox rm x",
-            "flock lock -c 'rm x'",
-            "script -qc 'rm x' out",
-            "watch -n 1 rm x",
-            "command -- rm x",
-            "A=$(rm x)",
-            "a=($(rm x))",
-            "git ${A:-$(rm x)}",
-            "git > $(rm x)",
-            "rm $X",
-            "coproc rm x",
-            "\\rm\tx",
-        ],
-    ),
-    (
-        "undeterminable_command",
-        &[
-            "$X x",
-            "${X} x",
-            "r${Y}m x",
-            "r$Y x",
-            "\"$X\" x",
-            "$(echo rm) x",
-            "{rm,x}",
-            "/bin/r[m] x",
-            "/bin/r? x",
-            "~ x",
-            "$'\\x72m' x",
-            "eval rm x",
-            "echo 'rm x' | sh",
-            "sh",
-            "sh -s",
-            "sh < file",
-            "sh /dev/stdin",
-            "sh <(echo rm x)",
-            "sh -c \"$X\"",
-            "sh -c '$0 x' rm",
-            "source /dev/stdin",
-            ". <(echo rm x)",
-            "env -S 'rm x'",
-            "env $X rm x",
-            "timeout $T rm x",
-            "xargs $X",
-            "xargs sh -c",
-            "echo rm | xargs -I{} {} x",
-            "echo 'rm x' | xargs -I% sh -c %",
-            "find . $X",
-            "find . -exec $X {} \\;",
-            "trap \"$X\" EXIT",
-            "hash -p /bin/rm ls; ls x",
-            "PS4='$(rm x)' bash -xc true",
-            "BASH_ENV=x bash y",
-            "x='a[$(rm x)]'; echo $((x))",
-            "x=y; echo $((x))",
-            "y='$(rm x)'; echo ${y@P}",
-            "test -v 'a[$(rm x)]'",
-            "printf -v 'a[$(rm x)]' 1",
-            "mapfile -C 'rm x' -c 1 a",
-            "set -- rm x; \"$@\"",
-            "a=(rm x); \"${a[@]}\"",
-            "git 'open",
-            "git \u{b}rm x",
-            "git\rrm x",
-            "sudo --unknown rm x",
-            "parallel rm ::: x",
-            "select y in a; do rm x; done",
-            "/proc/self/exe -c 'rm x'",
-            "=rm x",
-            "for ((;;)); do rm x; done",
-            "echo $(sh <<'E'\nrm x\nE\n)",
-        ],
-    ),
-];
-
-/// Commands that it leaves alone, however much they look like it.
-const PERMITTED: &[&str] = &[
-    "ls",
-    "rmdir x",
-    "echo rm x",
-    "git commit -m 'rm x; rm x'",
-    "git commit -m \"$(cat <<'EOF'\nrm x (it's gone)\nEOF\n)\"",
-    "cat > a.js <<'EOF'\nf(`${rm}`); // rm x\nEOF",
-    "for f in *.txt; do echo \"$f\"; n=$((n+1)); done",
-    "if [ -n \"$X\" ] && [[ $Y == a* ]]; then cargo build 2>&1 | tail -3; fi",
-    "make -j$(nproc)",
-    "bash build.sh",
-    "sh -c 'ls; cd src'",
-    "find . -name '*.rs' -newer x",
-    "grep -rn rm . | head -5",
-    "python3 -c 'print(1)'",
-    "cd src && A=1 cargo test -- --nocapture",
-    "x=$(git rev-parse HEAD); echo $x",
-    "command -v rm",
-    "awk '{print $(NF)}' a",
-];
-
-#[test]
-fn a_refused_program_is_found_wherever_it_starts() {
-    let policy = policy(M::Bypass, "-Bash(rm *)");
-    let decide = |command: &str| {
-        let mut ask = ask(Bash("x"));
-        ask.command = Some(command.to_owned());
-        let decision = policy.decide(&ask, &|path| policy.resolve(path));
-        format!("{} {}", decision.name(), decision.ruling().reason.as_deref().unwrap_or_default())
-    };
-    let mut wrong = Vec::new();
-    for (reason, commands) in REFUSED {
-        wrong.extend(
-            commands.iter().filter(|c| decide(c) != format!("deny {reason}")).map(|c| (*c, decide(c))),
-        );
-    }
-    wrong.extend(PERMITTED.iter().filter(|c| decide(c) != "allow bypass").map(|c| (*c, decide(c))));
-    assert!(wrong.is_empty(), "{wrong:#?}");
-}
-
-#[test]
-fn arguments_that_are_not_known_may_be_the_refused_ones() {
-    for (rules, command, expected) in [
-        ("-Bash(git push *)", "git push origin", "deny rule Bash(git push *)"),
-        ("-Bash(git push *)", "git $X", "deny rule Bash(git push *)"),
-        ("-Bash(git push *)", "git p$X", "deny rule Bash(git push *)"),
-        ("-Bash(git push *)", "git pu{sh,ll}", "deny rule Bash(git push *)"),
-        ("-Bash(git push *)", "git log $X", "allow mode bypass"),
-        ("-Bash(git push *)", "echo $X", "allow mode bypass"),
-        ("-Bash(git push)", "git $X", "deny rule Bash(git push)"),
-        ("?Bash(rm *)", "$X", "ask rule Bash(rm *)"),
-        ("-Bash(rm *) +Bash($X y)", "$X y", "allow rule Bash($X y)"),
-        ("-Bash(rm *) +Bash", "$X y", "deny rule Bash(rm *)"),
-        ("-Write", "$X y", "allow mode bypass"),
-    ] {
-        let policy = policy(M::Bypass, rules);
-        let mut ask = ask(Bash("x"));
-        ask.command = Some(command.to_owned());
-        assert_eq!(decided(&policy, &ask), expected, "{rules} {command}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reads the arguments of programs that start others in a way of their own: shells, `find`, `xargs` and builtins.
 
 use super::{
+    data,
     walk::{Input, Walk},
     words::Word,
 };
@@ -70,7 +71,7 @@ impl Walk<'_> {
             }
             name if ASSIGNING.contains(&name) => self.assigning(name, arguments),
             name if DECLARING.contains(&name) => self.declaring(arguments),
-            shell if SHELLS.contains(&shell) && self.shell(arguments, input).is_none() => {
+            shell if SHELLS.contains(&shell) && self.shell(shell, arguments, input).is_none() => {
                 self.undeterminable();
             }
             _ => {}
@@ -78,7 +79,8 @@ impl Walk<'_> {
     }
 
     /// A shell: the text behind `-c`, a script, or standard input.
-    fn shell(&mut self, arguments: &[Word], input: &Input) -> Option<()> {
+    fn shell(&mut self, name: &str, arguments: &[Word], input: &Input) -> Option<()> {
+        let bash = matches!(name, "bash" | "rbash");
         let mut rest = arguments;
         let (mut takes_text, mut reads_input) = (false, false);
         while let Some((first, after)) = rest.split_first() {
@@ -99,28 +101,28 @@ impl Walk<'_> {
             for letter in cluster.chars() {
                 match letter {
                     'c' => takes_text = true,
-                    's' | 'i' => reads_input = true,
-                    // The name of an option follows.
-                    'o' | 'O' => {
+                    's' => reads_input = true,
+                    // The name of an option follows. `-O` and `-i` change how text is read.
+                    'o' => {
                         rest.first()?.known_text()?;
                         rest = &rest[1..];
                     }
-                    'a' | 'b' | 'e' | 'f' | 'h' | 'k' | 'l' | 'm' | 'n' | 'p' | 'r' | 't' | 'u' | 'v'
-                    | 'x' | 'B' | 'C' | 'E' | 'H' | 'P' | 'T' | 'D' => {}
+                    'a' | 'b' | 'e' | 'f' | 'h' | 'l' | 'm' | 'n' | 'p' | 'r' | 't' | 'u' | 'v' | 'x'
+                    | 'B' | 'C' | 'E' | 'H' | 'P' | 'T' | 'D' => {}
                     _ => return None,
                 }
             }
         }
         if takes_text {
             let text = rest.first()?;
-            self.text(text);
+            self.text(text, bash);
             return Some(());
         }
         match rest.first() {
             Some(script) if !reads_input => is_script(script).then_some(()),
             _ => {
-                let text = input.text.as_ref()?;
-                self.text(text);
+                let text = input.text.as_ref().filter(|_| !input.unclear)?;
+                self.text(text, bash);
                 Some(())
             }
         }
@@ -141,8 +143,13 @@ impl Walk<'_> {
             if !EXECUTING.contains(&text) {
                 continue;
             }
-            let ends = |word: &Word| matches!(word.known_text(), Some(";" | "+"));
-            let length = arguments[at..].iter().position(ends).unwrap_or(arguments.len() - at);
+            // `+` ends it only behind `{}`.
+            let ends = |end: &usize| match arguments[*end].known_text() {
+                Some(";") => true,
+                Some("+") => *end > at && arguments[*end - 1].text == "{}",
+                _ => false,
+            };
+            let length = (at..arguments.len()).find(ends).unwrap_or(arguments.len()) - at;
             let command = &arguments[at..at + length];
             at += length;
             self.invoke(command.iter().map(|word| filled_in(word, "{}")).collect(), input);
@@ -216,7 +223,7 @@ impl Walk<'_> {
             }
             [action, ..] => match action.known_text() {
                 Some("-" | "" | "-p" | "-l") => {}
-                _ => self.text(action),
+                _ => self.text(action, true),
             },
         }
     }
@@ -225,7 +232,12 @@ impl Walk<'_> {
         for word in arguments {
             match word.known_text() {
                 Some(text) => {
-                    if let Some((_, value)) = text.split_once('=') {
+                    if let Some((name, value)) = text.split_once('=') {
+                        // An alias may be a part of a command.
+                        let is_part = value.contains([';', '&', '|', '(', ')', '{', '}', '<', '>', '\n']);
+                        if is_part || data::is_data_program(name) {
+                            self.undeterminable();
+                        }
                         self.script(value);
                     }
                 }
@@ -243,8 +255,8 @@ impl Walk<'_> {
     /// Builtins whose arguments name variables. An index in such a name is evaluated.
     fn assigning(&mut self, name: &str, arguments: &[Word]) {
         let names_variable = match name {
-            "printf" => arguments.iter().any(|word| word.text.starts_with("-v")),
-            "wait" => arguments.iter().any(|word| word.text.starts_with("-p")),
+            "printf" => arguments.first().is_some_and(|word| !word.known || word.text.starts_with("-v")),
+            "wait" => arguments.iter().any(|word| !word.known || word.text.starts_with("-p")),
             _ => true,
         };
         if !names_variable {
@@ -252,15 +264,20 @@ impl Walk<'_> {
         }
         let calls_back = matches!(name, "mapfile" | "readarray")
             && arguments.iter().any(|word| word.text.starts_with('-') && word.text.contains('C'));
-        let is_unclear =
-            |word: &Word| (!word.known && word.splits) || (word.text.contains('[') && name != "printf");
-        let target = arguments.iter().position(|word| word.text == "-v").and_then(|at| arguments.get(at + 1));
-        let indexed = target.is_some_and(|word| !word.known || word.text.contains('['));
-        if calls_back || indexed || arguments.iter().any(is_unclear) {
+        // `printf` names a variable in its option alone, and the rest is data.
+        let naming = if name == "printf" { &arguments[..arguments.len().min(2)] } else { arguments };
+        let is_unclear = |word: &Word| !word.known || word.text.contains('[') || word.holds_command();
+        if calls_back || naming.iter().any(is_unclear) {
             self.undeterminable();
         }
-        for word in arguments.iter().filter(|word| word.known && name != "unset") {
-            self.assigned(&word.text, &Word::unknown());
+        for word in naming.iter().filter(|word| word.known && name != "unset") {
+            let attached = if name == "printf" { word.text.strip_prefix("-v") } else { None };
+            let variable = attached.filter(|rest| !rest.is_empty()).unwrap_or(&word.text);
+            if data::is_special(variable) {
+                self.undeterminable();
+            }
+            self.assigned(variable, &Word::unknown());
+            self.arrays.insert(variable.to_owned());
         }
         if name == "read" {
             self.assigned("REPLY", &Word::unknown());
@@ -273,9 +290,23 @@ impl Walk<'_> {
             let option = word.text.strip_prefix('-').unwrap_or_default();
             option.contains(['i', 'n']) || (!word.known && !word.text.contains('='))
         };
+        let is_array = |word: &Word| word.text.starts_with('-') && word.text.contains(['a', 'A']);
+        let arrays = arguments.iter().any(is_array);
         let indexed = |word: &Word| word.text.split('=').next().is_some_and(|name| name.contains('['));
-        if arguments.iter().any(|word| evaluates(word) || indexed(word)) {
+        let unclear = |word: &Word| evaluates(word) || indexed(word) || word.holds_command();
+        if arguments.iter().any(unclear) {
             self.undeterminable();
+        }
+        for word in arguments.iter().filter(|word| !word.text.starts_with('-')) {
+            let (name, value) = word.text.split_once('=').unwrap_or((&word.text, ""));
+            let name = name.trim_end_matches('+').to_owned();
+            if arrays {
+                self.arrays.insert(name.clone());
+            }
+            // The value of an array that is declared is read as a list.
+            if value.starts_with('(') || (!word.known && word.text.contains('=')) {
+                self.declared.insert(name);
+            }
         }
     }
 }
@@ -283,7 +314,7 @@ impl Walk<'_> {
 /// A word in which a placeholder is replaced when it runs.
 fn filled_in(word: &Word, placeholder: &str) -> Word {
     match word.text.split_once(placeholder) {
-        Some((before, _)) => Word { text: before.to_owned(), known: false, splits: word.splits },
+        Some((before, _)) => Word { text: before.to_owned(), known: false, ..word.clone() },
         None => word.clone(),
     }
 }

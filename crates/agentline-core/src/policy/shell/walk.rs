@@ -1,7 +1,11 @@
 //! Walks the syntax tree of a command and collects what it runs.
 
 use super::{
-    Analysis, Invocation, Script, guard, program_name,
+    Analysis, Invocation, Script,
+    data::{self, is_special, takes_data},
+    guard,
+    plain::{as_written, plain_commands},
+    program_name,
     words::{self, Scanned, Word},
     wrappers::{Started, started},
 };
@@ -12,21 +16,8 @@ use std::collections::BTreeSet;
 const MAX_NESTING: u8 = 8;
 /// How much text is parsed for one command in all, in bytes.
 const MAX_PARSED: usize = 1 << 20;
-
-/// Variables whose values a shell evaluates or runs.
-const EVALUATED_VARIABLES: &[&str] = &[
-    "BASH_ENV",
-    "ENV",
-    "PROMPT_COMMAND",
-    "PS0",
-    "PS1",
-    "PS2",
-    "PS3",
-    "PS4",
-    "SHELLOPTS",
-    "BASHOPTS",
-    "ZDOTDIR",
-];
+/// How many words are compared with the names of programs.
+const MAX_NAMED: usize = 4096;
 
 /// Words that are no programs. Where one stands in the place of a program, shells read the text in another way.
 const RESERVED: &[&str] = &[
@@ -39,6 +30,10 @@ const RESERVED: &[&str] = &[
 pub(super) struct Input {
     /// The text of a here-document or here-string.
     pub(super) text: Option<Word>,
+    /// It may read something else too.
+    pub(super) unclear: bool,
+    /// The text of every here-document and here-string.
+    written: Vec<Word>,
 }
 
 /// Collects what a command runs.
@@ -51,6 +46,9 @@ pub(super) struct Walk<'a> {
     values: BTreeSet<String>,
     /// Variables that stand in arithmetic, where a shell evaluates their values.
     evaluated: BTreeSet<String>,
+    /// Arrays, and variables that are declared with values which a shell evaluates if they are arrays.
+    pub(super) arrays: BTreeSet<String>,
+    pub(super) declared: BTreeSet<String>,
 }
 
 /// Analyzes a command.
@@ -62,6 +60,8 @@ pub(super) fn analyze(text: &str, real_path: &dyn Fn(&str) -> String) -> Script 
         parsed: 0,
         values: BTreeSet::new(),
         evaluated: BTreeSet::new(),
+        arrays: BTreeSet::new(),
+        declared: BTreeSet::new(),
     };
     let mut walk = new();
     let unclear = text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\t'))
@@ -75,7 +75,8 @@ pub(super) fn analyze(text: &str, real_path: &dyn Fn(&str) -> String) -> Script 
     let simple = plain_commands(&program);
     walk.program(&program, text);
     let whole = walk.finish();
-    let plain = simple.filter(|_| !(cfg!(windows) && text.contains(['\'', '"']))).map(|commands| {
+    let quoted_on_windows = cfg!(windows) && text.contains(['\'', '"']);
+    let plain = simple.filter(|_| !whole.undeterminable && !quoted_on_windows).map(|commands| {
         let analyze_one = |command: &ast::SimpleCommand| {
             let mut walk = new();
             walk.simple(command, &Input::default());
@@ -86,10 +87,20 @@ pub(super) fn analyze(text: &str, real_path: &dyn Fn(&str) -> String) -> Script 
     Script { plain, whole }
 }
 
+impl Input {
+    fn hold(&mut self, fd: Option<i32>, word: Word) {
+        if fd.is_none_or(|fd| fd == 0) {
+            self.text = Some(word.clone());
+        }
+        self.written.push(word);
+    }
+}
+
 impl Walk<'_> {
     fn finish(mut self) -> Analysis {
         // The value of a variable in arithmetic is an expression, which may hold a substitution.
-        if self.evaluated.intersection(&self.values).next().is_some() {
+        let evaluates = self.evaluated.iter().any(|name| self.values.contains(name) || is_special(name));
+        if evaluates || !self.arrays.is_disjoint(&self.declared) || self.found.named.len() > MAX_NAMED {
             self.found.undeterminable = true;
         }
         self.found
@@ -139,6 +150,9 @@ impl Walk<'_> {
                 }
                 ast::Command::Function(function) => {
                     let ast::FunctionBody(body, redirects) = &function.body;
+                    if data::is_data_program(&function.fname.value) {
+                        self.undeterminable();
+                    }
                     self.compound(body, text);
                     self.redirects(redirects.as_ref());
                 }
@@ -162,6 +176,7 @@ impl Walk<'_> {
             C::ForClause(clause) => {
                 for word in clause.values.iter().flatten() {
                     let scanned = self.word(&word.value);
+                    self.names(&scanned.written);
                     self.assigned(&clause.variable_name, &scanned);
                 }
                 if clause.values.is_none() {
@@ -218,10 +233,9 @@ impl Walk<'_> {
         let Some(scanned) = words::scan(expression, true) else { return self.undeterminable() };
         let positional =
             expression.split('$').skip(1).any(|rest| rest.starts_with(|c: char| "0123456789@*!".contains(c)));
-        if !scanned.commands.is_empty()
-            || scanned.prompt
-            || positional
-            || expression.contains(['\'', '"', '\\'])
+        let operators = |c: char| c.is_ascii_alphanumeric() || "_ \t\n$+-*/%<>=!&|^~?:,()[]{}@#".contains(c);
+        self.names(expression);
+        if !scanned.commands.is_empty() || scanned.prompt || positional || !expression.chars().all(operators)
         {
             return self.undeterminable();
         }
@@ -268,24 +282,40 @@ impl Walk<'_> {
         }
     }
 
-    fn redirects(&mut self, list: Option<&ast::RedirectList>) -> Input {
+    fn redirects(&mut self, list: Option<&ast::RedirectList>) {
         let mut input = Input::default();
         for redirect in list.iter().flat_map(|list| &list.0) {
             self.redirect(redirect, &mut input);
         }
-        input
+        // What reads it is one of the commands inside.
+        for word in &input.written {
+            self.names(&word.written);
+        }
     }
 
     fn redirect(&mut self, redirect: &ast::IoRedirect, input: &mut Input) {
-        use ast::{IoFileRedirectTarget as Target, IoRedirect as R};
+        use ast::{IoFileRedirectKind as K, IoFileRedirectTarget as Target, IoRedirect as R};
         match redirect {
-            R::File(_, _, Target::Filename(word) | Target::Duplicate(word)) | R::OutputAndError(word, _) => {
+            R::File(fd, kind, target) => {
+                input.unclear |=
+                    *fd == Some(0) || matches!(kind, K::Read | K::ReadAndWrite | K::DuplicateInput);
+                match target {
+                    Target::Filename(word) | Target::Duplicate(word) => {
+                        self.word(&word.value);
+                    }
+                    Target::ProcessSubstitution(_, subshell) => self.subshell(subshell),
+                    Target::Fd(_) => {}
+                }
+            }
+            R::OutputAndError(word, _) => {
                 self.word(&word.value);
             }
-            R::File(_, _, Target::ProcessSubstitution(_, subshell)) => self.subshell(subshell),
-            R::File(_, _, Target::Fd(_)) => {}
             R::HereDocument(fd, document) => {
                 let text = &document.doc.value;
+                // Shells do not agree on where it ends.
+                if document.here_end.value.contains(['$', '`', '\n']) {
+                    return self.undeterminable();
+                }
                 let word = if document.requires_expansion {
                     match self.scan(text, true) {
                         Some(scanned) => scanned.word,
@@ -294,15 +324,11 @@ impl Walk<'_> {
                 } else {
                     Word::literal(text.as_str())
                 };
-                if fd.is_none_or(|fd| fd == 0) {
-                    input.text = Some(word);
-                }
+                input.hold(*fd, word);
             }
             R::HereString(fd, word) => {
                 let scanned = self.word(&word.value);
-                if fd.is_none_or(|fd| fd == 0) {
-                    input.text = Some(scanned);
-                }
+                input.hold(*fd, scanned);
             }
         }
     }
@@ -319,7 +345,10 @@ impl Walk<'_> {
         for item in command.prefix.iter().flat_map(|prefix| &prefix.0) {
             match item {
                 Item::IoRedirect(redirect) => self.redirect(redirect, &mut input),
-                Item::AssignmentWord(assignment, _) => self.assignment(assignment),
+                Item::AssignmentWord(assignment, _) => {
+                    let read = command.word_or_name.as_ref().is_some_and(|word| word.value == "read");
+                    self.assignment(assignment, read);
+                }
                 Item::Word(word) => words.push(self.word(&word.value)),
                 Item::ProcessSubstitution(_, subshell) => self.subshell(subshell),
             }
@@ -338,22 +367,27 @@ impl Walk<'_> {
                         words.push(value);
                     }
                     ast::AssignmentValue::Array(_) => {
-                        self.assignment(assignment);
+                        self.assignment(assignment, false);
                         words.push(Word { splits: false, ..Word::unknown() });
                     }
                 },
                 Item::ProcessSubstitution(_, subshell) => {
                     self.subshell(subshell);
-                    words.push(Word { text: "/dev/fd/".into(), known: false, splits: false });
+                    words.push(Word { known: false, ..Word::literal("/dev/fd/") });
                 }
             }
         }
-        if !words.is_empty() {
+        if words.is_empty() {
+            for word in &input.written {
+                self.names(&word.written);
+            }
+        } else {
             self.invoke(words, &input);
         }
     }
 
-    fn assignment(&mut self, assignment: &ast::Assignment) {
+    /// An assignment. `splits_input` is one by which `read` alone splits what it reads.
+    fn assignment(&mut self, assignment: &ast::Assignment, splits_input: bool) {
         let name = match &assignment.name {
             ast::AssignmentName::VariableName(name) => name,
             ast::AssignmentName::ArrayElementName(name, index) => {
@@ -361,12 +395,13 @@ impl Walk<'_> {
                 name
             }
         };
-        if EVALUATED_VARIABLES.contains(&name.as_str()) {
+        if is_special(name) && !(splits_input && name == "IFS") {
             self.undeterminable();
         }
         match &assignment.value {
             ast::AssignmentValue::Scalar(word) => {
                 let value = self.word(&word.value);
+                self.value(&value);
                 let computed = word.value.starts_with("$((") && word.value.ends_with("))");
                 if !computed || assignment.append {
                     self.assigned(name, &value);
@@ -374,13 +409,48 @@ impl Walk<'_> {
             }
             ast::AssignmentValue::Array(values) => {
                 self.values.insert(name.clone());
+                self.arrays.insert(name.clone());
                 for (index, value) in values {
                     if let Some(index) = index {
                         self.arithmetic(&index.value);
                     }
-                    self.word(&value.value);
+                    let value = self.word(&value.value);
+                    self.value(&value);
                 }
             }
+        }
+    }
+
+    /// The value of a variable, which may be evaluated anywhere.
+    fn value(&mut self, value: &Word) {
+        self.names(&value.written);
+        if value.holds_command() {
+            self.undeterminable();
+        }
+    }
+
+    /// Notes words that may be the names of programs.
+    pub(super) fn names(&mut self, text: &str) {
+        self.found.named.extend(data::names(text).take(MAX_NAMED + 1).map(str::to_owned));
+    }
+
+    /// Notes what a program may run of its arguments and its input.
+    fn arguments_that_may_run(&mut self, name: &str, words: &[Word], input: &Input) {
+        let program = words[0].known_text().unwrap_or_default();
+        if data::has_command_option(name, &words[1..]) {
+            self.undeterminable();
+        }
+        let is_data = takes_data(program, name, &words[1..]);
+        let own = data::own_words(name);
+        let mut operands = 0;
+        for word in &words[1..] {
+            operands += usize::from(!word.written.starts_with('-'));
+            if !is_data || word.holds_command() || own.is_some_and(|own| operands > own) {
+                self.names(&word.written);
+            }
+        }
+        for word in input.written.iter().filter(|_| !is_data) {
+            self.names(&word.written);
         }
     }
 
@@ -396,7 +466,7 @@ impl Walk<'_> {
     fn check_variable(&mut self, word: &Word) {
         if let Some((name, value)) = word.text.split_once('=') {
             let name = name.trim_end_matches('+');
-            if EVALUATED_VARIABLES.contains(&name) || name.starts_with("BASH_FUNC") {
+            if is_special(name) {
                 self.undeterminable();
             }
             let value = Word { text: value.to_owned(), ..word.clone() };
@@ -432,6 +502,7 @@ impl Walk<'_> {
         for command in &scanned.commands {
             self.script(command);
         }
+        self.values.extend(scanned.assigns.iter().cloned());
         for expression in &scanned.arithmetic {
             self.arithmetic(expression);
         }
@@ -444,8 +515,11 @@ impl Walk<'_> {
     /// Quoted text is an argument and does not run. But a builtin may evaluate a substitution in it, so what that would run
     /// counts too.
     fn quoted(&mut self, text: &str) {
-        let looks_evaluated = text.contains("[$(") || text.contains("[`");
-        if looks_evaluated {
+        let index = |rest: &str| {
+            let inner = rest.split(']').next().unwrap_or_default();
+            inner.contains("$(") || inner.contains('`')
+        };
+        if text.split('[').skip(1).any(index) {
             self.undeterminable();
         }
     }
@@ -461,8 +535,7 @@ impl Walk<'_> {
         let unclear = program.is_empty()
             || RESERVED.contains(&program.as_str())
             || program.starts_with(['=', '-'])
-            || program.starts_with("/proc/")
-            || program.starts_with("/dev/")
+            || program.split('/').rev().skip(1).any(|part| matches!(part, "proc" | "dev" | "fd"))
             || program.ends_with('/');
         if unclear {
             return self.undeterminable();
@@ -487,9 +560,14 @@ impl Walk<'_> {
             let folded =
                 if cfg!(any(windows, target_os = "macos")) { name.to_lowercase() } else { name.clone() };
             match started(&folded, &words[1..]) {
-                Started::Nothing => self.arguments(&folded, &words[1..], input),
+                Started::Nothing => {
+                    if !matches!(folded.as_str(), "xargs" | "find" | "trap" | "alias") {
+                        self.arguments_that_may_run(&folded, &words, input);
+                    }
+                    self.arguments(&folded, &words[1..], input);
+                }
                 Started::Program(rest) => self.invoke(rest.to_vec(), input),
-                Started::Text(text) => self.text(&text),
+                Started::Text(text) => self.text(&text, false),
                 Started::Unknown => self.undeterminable(),
             }
             self.found.invocations.push(Invocation { words: called });
@@ -497,70 +575,11 @@ impl Walk<'_> {
         self.nesting -= 1;
     }
 
-    /// The text of a command, where it is known.
-    pub(super) fn text(&mut self, text: &Word) {
+    /// The text of a command, where it is known. `bash` is the shell that reads it.
+    pub(super) fn text(&mut self, text: &Word, bash: bool) {
         match text.known_text() {
-            Some(text) => self.script(text),
-            None => self.undeterminable(),
+            Some(text) if bash || !data::is_of_bash(text) => self.script(text),
+            _ => self.undeterminable(),
         }
     }
-}
-
-/// The simple commands of a program that holds nothing else, and whose words and redirections do nothing of their own.
-fn plain_commands(program: &ast::Program) -> Option<Vec<&ast::SimpleCommand>> {
-    let mut commands = Vec::new();
-    for ast::CompoundListItem(and_or, _) in program.complete_commands.iter().flat_map(|list| &list.0) {
-        let others = and_or.additional.iter().map(|(ast::AndOr::And(p) | ast::AndOr::Or(p))| p);
-        for command in std::iter::once(&and_or.first).chain(others).flat_map(|pipeline| &pipeline.seq) {
-            match command {
-                ast::Command::Simple(simple) if is_plain(simple) => commands.push(simple),
-                _ => return None,
-            }
-        }
-    }
-    Some(commands)
-}
-
-fn is_plain(command: &ast::SimpleCommand) -> bool {
-    use ast::CommandPrefixOrSuffixItem as Item;
-    let plain_word = |word: &ast::Word| {
-        words::scan(&word.value, false)
-            .is_some_and(|s| s.commands.is_empty() && s.arithmetic.is_empty() && !s.prompt)
-    };
-    let plain_item = |item: &Item| match item {
-        Item::IoRedirect(redirect) => writes_nothing(redirect),
-        Item::Word(word) | Item::AssignmentWord(_, word) => plain_word(word),
-        Item::ProcessSubstitution(..) => false,
-    };
-    let prefix = command.prefix.iter().flat_map(|prefix| &prefix.0);
-    let suffix = command.suffix.iter().flat_map(|suffix| &suffix.0);
-    prefix.chain(suffix).all(plain_item) && command.word_or_name.iter().all(plain_word)
-}
-
-/// Whether a redirection leads to no file: to `/dev/null`, or to another stream.
-fn writes_nothing(redirect: &ast::IoRedirect) -> bool {
-    use ast::{IoFileRedirectKind as Kind, IoFileRedirectTarget as Target, IoRedirect as R};
-    match redirect {
-        R::File(_, Kind::Write | Kind::Append, Target::Filename(word)) | R::OutputAndError(word, _) => {
-            word.value == "/dev/null"
-        }
-        R::File(_, Kind::DuplicateOutput, Target::Fd(_)) => true,
-        R::File(_, Kind::DuplicateOutput, Target::Duplicate(word)) => {
-            !word.value.is_empty() && word.value.chars().all(|c| c.is_ascii_digit())
-        }
-        _ => false,
-    }
-}
-
-/// A simple command as it is written, with one blank between its words and without its redirections.
-fn as_written(command: &ast::SimpleCommand) -> String {
-    use ast::CommandPrefixOrSuffixItem as Item;
-    let of = |item: &Item| match item {
-        Item::Word(word) | Item::AssignmentWord(_, word) => Some(word.value.clone()),
-        Item::IoRedirect(_) | Item::ProcessSubstitution(..) => None,
-    };
-    let prefix = command.prefix.iter().flat_map(|prefix| &prefix.0).filter_map(of);
-    let suffix = command.suffix.iter().flat_map(|suffix| &suffix.0).filter_map(of);
-    let name = command.word_or_name.iter().map(|word| word.value.clone());
-    prefix.chain(name).chain(suffix).collect::<Vec<_>>().join(" ")
 }

@@ -13,6 +13,8 @@ pub(super) struct Word {
     pub(super) known: bool,
     /// It may become several words, or none.
     pub(super) splits: bool,
+    /// All that is written in it, also behind what is known only when it runs.
+    pub(super) written: String,
 }
 
 impl Word {
@@ -21,9 +23,23 @@ impl Word {
         Self { splits: true, ..Self::default() }
     }
 
+    /// Adds what is written. Behind something unknown it is of no use for a comparison from the front.
+    fn push(&mut self, text: &str) {
+        self.written.push_str(text);
+        if self.known {
+            self.text.push_str(text);
+        }
+    }
+
     /// A word that stands for itself.
     pub(super) fn literal(text: impl Into<String>) -> Self {
-        Self { text: text.into(), known: true, splits: false }
+        let text = text.into();
+        Self { written: text.clone(), text, known: true, splits: false }
+    }
+
+    /// Whether a shell that evaluates what is written in it runs a command.
+    pub(super) fn holds_command(&self) -> bool {
+        ["$(", "`", "${!"].iter().any(|opening| self.written.contains(opening))
     }
 
     /// Its text where all of it is known.
@@ -42,8 +58,11 @@ pub(super) struct Scanned {
     pub(super) arithmetic: Vec<String>,
     /// Text in single quotes, or that the shell evaluates once more when it prints a prompt.
     pub(super) quoted: Vec<String>,
-    /// It is expanded like a prompt, which runs substitutions in the value of a variable.
+    /// It is expanded like a prompt or by a name in another variable, which runs substitutions in the value of a
+    /// variable.
     pub(super) prompt: bool,
+    /// Variables that it assigns: `${NAME:=value}`.
+    pub(super) assigns: Vec<String>,
 }
 
 /// Scans a word. `quoted` is the inside of double quotes, or a here-document.
@@ -54,6 +73,7 @@ pub(super) fn scan(text: &str, quoted: bool) -> Option<Scanned> {
         arithmetic: Vec::new(),
         quoted: Vec::new(),
         prompt: false,
+        assigns: Vec::new(),
     };
     scan_into(text, quoted, &mut scanned)?;
     if !quoted && text.starts_with('~') && !scanned.word.text.contains('/') {
@@ -68,12 +88,7 @@ fn scan_into(text: &str, quoted: bool, out: &mut Scanned) -> Option<()> {
         out.word.known = false;
         out.word.splits |= splits;
     };
-    // What follows something unknown is of no use for a comparison from the front.
-    let push = |out: &mut Scanned, text: &str| {
-        if out.word.known {
-            out.word.text.push_str(text);
-        }
-    };
+    let push = |out: &mut Scanned, text: &str| out.word.push(text);
     while let Some(c) = text[at..].chars().next() {
         let after = at + c.len_utf8();
         at = match c {
@@ -134,7 +149,7 @@ fn scan_into(text: &str, quoted: bool, out: &mut Scanned) -> Option<()> {
 /// Scans what begins with a dollar sign, and tells where it ends.
 fn dollar(text: &str, after: usize, quoted: bool, out: &mut Scanned) -> Option<usize> {
     let Some(next) = text[after..].chars().next() else {
-        out.word.text.push('$');
+        out.word.push("$");
         return Some(after);
     };
     let mut forget = |splits: bool| {
@@ -147,9 +162,8 @@ fn dollar(text: &str, after: usize, quoted: bool, out: &mut Scanned) -> Option<u
             let inner = &text[after + 1..end];
             if inner.contains('\\') {
                 forget(false);
-            } else if out.word.known {
-                out.word.text.push_str(inner);
             }
+            out.word.push(inner);
             out.quoted.push(inner.to_owned());
             Some(end + 1)
         }
@@ -172,14 +186,21 @@ fn dollar(text: &str, after: usize, quoted: bool, out: &mut Scanned) -> Option<u
             let end = end_of_brace(text, after + 1)?;
             let body = &text[after + 1..end];
             forget(!quoted || body.contains('@'));
-            out.prompt |= body.ends_with("@P");
+            out.prompt |= body.ends_with("@P") || is_indirect(body);
+            is_parameter(body).then_some(())?;
+            let name = body.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(body.len());
+            if body[name..].starts_with([':', '=']) && body[name..].trim_start_matches(':').starts_with('=') {
+                out.assigns.push(body[..name].to_owned());
+            }
             let mut inner = scan(body, true)?;
+            out.word.written.push_str(&inner.word.written);
+            out.assigns.append(&mut inner.assigns);
             out.commands.append(&mut inner.commands);
             out.arithmetic.append(&mut inner.arithmetic);
             out.prompt |= inner.prompt;
             let computes =
                 body.split_once(':').is_some_and(|(_, rest)| !rest.starts_with(['-', '=', '+', '?']));
-            let indexes = body.contains('[') && !body.contains("[@]") && !body.contains("[*]");
+            let indexes = body.replace("[@]", "").replace("[*]", "").contains('[');
             if computes || indexes {
                 out.arithmetic.push(body.to_owned());
             }
@@ -196,12 +217,26 @@ fn dollar(text: &str, after: usize, quoted: bool, out: &mut Scanned) -> Option<u
             Some(after + 1)
         }
         _ => {
-            if out.word.known {
-                out.word.text.push('$');
-            }
+            out.word.push("$");
             Some(after)
         }
     }
+}
+
+/// Whether the inside of `${…}` is a parameter with an operator. Anything else is a command, or another shell's flags.
+fn is_parameter(body: &str) -> bool {
+    let body = body.strip_prefix(['#', '!']).filter(|rest| !rest.is_empty()).unwrap_or(body);
+    let name = body.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(body.len());
+    let rest =
+        if name == 0 { body.strip_prefix(['@', '*', '#', '?', '$', '!', '-']) } else { Some(&body[name..]) };
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(|c| ":-=+?%#/^,@[*".contains(c)))
+}
+
+/// Whether `${…}` expands what the value of a variable names. `${!NAME[@]}` is the keys of an array.
+fn is_indirect(body: &str) -> bool {
+    let Some(rest) = body.strip_prefix('!').filter(|rest| !rest.is_empty()) else { return false };
+    let keys = rest.strip_suffix("[@]").or_else(|| rest.strip_suffix("[*]"));
+    !keys.is_some_and(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
 }
 
 /// Whether what follows an opening brace makes several words of one.

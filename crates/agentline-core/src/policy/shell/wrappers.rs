@@ -216,6 +216,26 @@ const OPAQUE: &[&str] = &[
     "lckdo",
     "setlock",
     "direnv",
+    "coresched",
+    "i386",
+    "i486",
+    "i586",
+    "i686",
+    "pipesz",
+    "runcon",
+    "ssh-agent",
+    "systemd-cat",
+    "systemd-inhibit",
+    "uclampset",
+    "uname26",
+    "x86_64",
+    "ppc",
+    "ppc32",
+    "ppc64",
+    "sparc",
+    "sparc64",
+    "s390",
+    "s390x",
 ];
 
 /// What a program starts.
@@ -261,7 +281,7 @@ impl Wrapper {
                 }
                 rest = self.skip_option(option, after)?;
             } else if (self.name == "env" && text == Some("-"))
-                || (self.assigns && text.is_some_and(is_assignment))
+                || (self.assigns && text.is_some_and(|word| word.contains('=')))
             {
                 rest = after;
             } else if operands > 0 {
@@ -306,11 +326,15 @@ impl Wrapper {
     fn skip_option<'a>(&self, option: &str, after: &'a [Word]) -> Option<&'a [Word]> {
         let value = |after: &'a [Word]| {
             let (value, rest) = after.split_first()?;
-            (!value.splits).then_some(rest)
+            // A value such as `|command` runs.
+            (!value.splits && !value.written.starts_with(['|', '!'])).then_some(rest)
         };
         if let Some(long) = option.strip_prefix("--") {
             return match long.split_once('=') {
-                Some((name, _)) => self.long.contains(&format!("{name}=").as_str()).then_some(after),
+                Some((name, value)) => {
+                    let known = self.long.contains(&format!("{name}=").as_str());
+                    (known && !value.starts_with(['|', '!'])).then_some(after)
+                }
                 None if self.long.contains(&long) => Some(after),
                 None if self.long.contains(&format!("{long}=").as_str()) => value(after),
                 None => None,
@@ -320,7 +344,8 @@ impl Wrapper {
         for (at, letter) in cluster.char_indices() {
             if self.values.contains(letter) {
                 let attached = at + letter.len_utf8() < cluster.len();
-                return if attached { Some(after) } else { value(after) };
+                let runs = cluster[at + letter.len_utf8()..].starts_with(['|', '!']);
+                return if attached { (!runs).then_some(after) } else { value(after) };
             }
             if !self.flags.contains(letter) {
                 return None;
@@ -339,16 +364,8 @@ impl Wrapper {
 pub(super) fn joined(words: &[Word]) -> Word {
     let known = words.iter().all(|word| word.known);
     let text = words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
-    Word { text, known, splits: false }
-}
-
-/// Whether a word is `NAME=value`.
-pub(super) fn is_assignment(word: &str) -> bool {
-    word.split_once('=').is_some_and(|(name, _)| {
-        !name.is_empty()
-            && !name.starts_with(|c: char| c.is_ascii_digit())
-            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-    })
+    let written = words.iter().map(|word| word.written.as_str()).collect::<Vec<_>>().join(" ");
+    Word { text, known, splits: false, written }
 }
 
 #[cfg(test)]
