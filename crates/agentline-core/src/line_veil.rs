@@ -16,7 +16,9 @@ const MOST_HELD: usize = 256;
 const MOST_ALIKE: usize = 8;
 /// Where the channel stands in a line at the latest.
 const LATEST_CHANNEL: usize = 64;
-/// Quotation marks with more backslashes are not told apart.
+/// What stands between strings is not one if it has nothing else.
+const PUNCTUATION: [char; 7] = [':', ',', '{', '}', '[', ']', ' '];
+/// Strings that are nested deeper are not told apart.
 const DEEPEST: usize = 32;
 
 /// Hides secrets in a stream of lines.
@@ -138,7 +140,7 @@ impl LineVeil {
     ) {
         let (mut whole, mut longer) = (Vec::new(), Vec::new());
         // What was begun last goes on here. An older beginning that would fit as well was told twice, or was only a likeness;
-        // it counts when it is long enough to tell something.
+        // it counts when it has become long enough to tell something.
         for begun in self.begun.iter().rev().filter(|begun| begun.field == string.opened_in) {
             // Hundreds of beginnings may be watched, and nearly none goes on: only one that does is copied.
             let (state, end) = match self.veil.patterns().follow(begun.state, folded) {
@@ -152,7 +154,7 @@ impl LineVeil {
             }
             match state {
                 Some(state) => longer.push(Begun { state, field: string.closed_in, ..next }),
-                None if whole.is_empty() || begun.letters >= TELLING_PART => {
+                None if whole.is_empty() || self.veil.patterns().seen(begun.state) >= TELLING_PART => {
                     whole.push(next);
                 }
                 None => {}
@@ -201,7 +203,7 @@ impl LineVeil {
 }
 
 /// Text between two quotation marks, with the fields of which they open and close the value. Quotation marks inside of a
-/// string divide it too.
+/// string divide it too, and the whole of it counts as well.
 struct JsonString {
     place: Range<usize>,
     opened_in: Field,
@@ -212,27 +214,67 @@ struct JsonString {
 /// began in, on the same channel.
 type Field = u64;
 
+/// A string that no quotation mark has closed so far.
+struct OpenString {
+    depth: usize,
+    start: usize,
+    /// Whether there is a quotation mark inside of it.
+    is_divided: bool,
+}
+
 /// What stands between quotation marks and is not the name of a field, however many backslashes stand before these: a line
 /// on a tape is JSON in JSON, and each level has its own fields.
 fn strings(text: &str) -> Vec<JsonString> {
     let (mut found, mut from, mut opening) = (Vec::new(), 0, 0);
+    let mut open: Vec<OpenString> = Vec::new();
     let channel = channel_number(text);
     let mut fields = [0; DEEPEST];
     let ends = text.match_indices('"').map(|(at, _)| at).chain(std::iter::once(text.len()));
     for quote in ends {
         let end = from + text[from..quote].trim_end_matches('\\').len();
-        let closing = quote - end;
+        let closing = depth(quote - end);
         let after = (quote + 1).min(text.len());
-        let is_name = opening == closing && text[after..].trim_start_matches(' ').starts_with(':');
+        let closed = close(&mut open, closing, after);
+        let is_name =
+            opening == closing && closed.is_some() && text[after..].trim_start_matches(' ').starts_with(':');
+        let [opened_in, closed_in] = [opening, closing].map(|depth| fields.get(depth).copied().unwrap_or(0));
+        if let Some(OpenString { start, is_divided: true, .. }) = closed {
+            let place = start..quote - delimiter(closing);
+            found.push(JsonString { place, opened_in: closed_in, closed_in });
+        }
         if is_name && let Some(field) = fields.get_mut(closing) {
             *field = channel ^ name_number(&text[from..end]);
-        } else if end > from {
-            let field = |depth: usize| fields.get(depth).copied().unwrap_or_default();
-            found.push(JsonString { place: from..end, opened_in: field(opening), closed_in: field(closing) });
+        } else if end > from && (closed.is_some() || !text[from..end].trim_matches(PUNCTUATION).is_empty()) {
+            found.push(JsonString { place: from..end, opened_in, closed_in });
         }
         (from, opening) = (after, closing);
     }
     found
+}
+
+/// How deep a quotation mark with so many backslashes is nested. Each level doubles the backslashes and adds one; those of
+/// the text itself come in front of them, and are a multiple of twice as many.
+fn depth(backslashes: usize) -> usize {
+    backslashes.trailing_ones() as usize
+}
+
+/// How many backslashes belong to a quotation mark at this depth.
+fn delimiter(depth: usize) -> usize {
+    (1 << depth) - 1
+}
+
+/// Opens or closes a string at a quotation mark. Returns the string that it closes.
+fn close(open: &mut Vec<OpenString>, depth: usize, after: usize) -> Option<OpenString> {
+    while open.pop_if(|inner| inner.depth > depth).is_some() {}
+    let closed = open.pop_if(|string| string.depth == depth);
+    if closed.is_some() {
+        return closed;
+    }
+    if let Some(outer) = open.last_mut() {
+        outer.is_divided = true;
+    }
+    open.push(OpenString { depth, start: after, is_divided: false });
+    None
 }
 
 /// The channel of a line of a tape, as a number.
@@ -256,7 +298,11 @@ mod tests {
     const SECRET: &str = "sk-live-0123456789";
 
     fn hide(lines: &[String]) -> Vec<String> {
-        let mut veil = LineVeil::new(Veil::new([SECRET]));
+        hide_in(SECRET, lines)
+    }
+
+    fn hide_in(secret: &str, lines: &[String]) -> Vec<String> {
+        let mut veil = LineVeil::new(Veil::new([secret]));
         let mut out = Vec::new();
         for line in lines {
             veil.push(line, |l| out.push(l.to_owned()));
@@ -295,10 +341,7 @@ mod tests {
                 let pieces = [format!("it is {}", &secret[..cut]), format!("{} it was", &secret[cut..])];
                 let tool = delta("").replace("message", "tool_use");
                 let lines = [delta(&pieces[0]), side(&pieces[0]), tool, delta(&pieces[1]), side(&pieces[1])];
-                let mut veil = LineVeil::new(Veil::new([secret]));
-                let mut hidden = Vec::new();
-                lines.iter().for_each(|line| veil.push(line, |line| hidden.push(line.to_owned())));
-                veil.finish(|line| hidden.push(line.to_owned()));
+                let hidden = hide_in(secret, &lines);
                 let told: Vec<String> = hidden.iter().map(|line| content(line)).collect();
                 // Up to three letters stay, as in the events.
                 let begins = format!("it is {}", if cut < TELLING_PART { &secret[..cut] } else { "" });
@@ -335,6 +378,76 @@ mod tests {
             let told: String = hide(&lines).iter().map(|l| content(l)).collect();
             let begins = told.strip_prefix("a sk- b ").and_then(|told| told.strip_suffix("[redacted] c sk-l"));
             prop_assert!(begins.is_some_and(|begins| begins.len() < TELLING_PART && SECRET.starts_with(begins)), "{}", told);
+        }
+
+        #[test]
+        fn no_split_shows_a_secret_with_signs_of_escapes(
+            secret in r#"[gh-jstx-z"\\%/+]{20,32}"#,
+            cuts in proptest::collection::vec(0usize..40, 0..24),
+            is_nested: bool,
+        ) {
+            // What is left without the signs must be long enough to be looked for.
+            let letters = |text: &str| text.replace(['"', '\\'], "").to_lowercase();
+            prop_assume!(letters(&secret).len() >= 8);
+            let told = tell(&secret, &cuts, is_nested);
+            let (secret, shown) = (letters(&secret), letters(&told.replace(MARK, "|")));
+            let shows = |length: usize| secret.as_bytes().windows(length).any(|part| shown.contains(str::from_utf8(part).unwrap()));
+            prop_assert!(!shows(TELLING_PART), "{}", told);
+        }
+    }
+
+    /// Streams a secret in pieces and returns what a reader of the tape puts together.
+    fn tell(secret: &str, cuts: &[usize], is_nested: bool) -> String {
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| *cut.min(&secret.len())).collect();
+        cuts.sort_unstable();
+        let ends = cuts.iter().copied().chain([secret.len()]);
+        let starts = std::iter::once(0).chain(cuts.iter().copied());
+        let inner = |text: &str| {
+            if is_nested { serde_json::json!({"input": text}).to_string() } else { text.to_owned() }
+        };
+        let lines: Vec<String> =
+            starts.zip(ends).map(|(start, end)| delta(&inner(&secret[start..end]))).collect();
+        let outer = |text: &str| {
+            let parsed = || {
+                serde_json::from_str::<serde_json::Value>(text).unwrap()["input"].as_str().unwrap().to_owned()
+            };
+            if is_nested { parsed() } else { text.to_owned() }
+        };
+        hide_in(secret, &lines).iter().map(|line| outer(&content(line))).collect()
+    }
+
+    #[test]
+    fn a_secret_with_signs_of_escapes_is_hidden_however_it_is_cut() {
+        let signs = [
+            "\"",
+            "\\",
+            "\\\"",
+            "\"\"",
+            "%41",
+            "%",
+            "\\n",
+            "\\u0041",
+            "\\t%41\\\\b%5E",
+            "+/r\"q\\s%é",
+            "\": \"",
+            "\",\"",
+        ];
+        for secret in signs.map(|sign| format!("Zq8xW2vB7nM4{sign}kL9pT3rq")) {
+            let every: Vec<usize> = (4..secret.len()).filter(|cut| secret.is_char_boundary(*cut)).collect();
+            let pairs = every
+                .iter()
+                .zip(0..)
+                .flat_map(|(one, at)| every[at..].iter().map(|other| vec![*one, *other]));
+            for cuts in pairs.chain([every.clone()]) {
+                for is_nested in [false, true] {
+                    let told = tell(&secret, &cuts, is_nested);
+                    // A piece that is nothing but a line break or a backslash stays.
+                    let told = told.replace("\\n", "").replace('\\', "");
+                    assert_eq!(told, "[redacted]", "{secret} {cuts:?}");
+                }
+            }
+            let letters: Vec<usize> = [1, 2, 3].into_iter().chain(every).collect();
+            assert_eq!(tell(&secret, &letters, false).replace('\\', ""), "Zq8[redacted]", "{secret}");
         }
     }
 }

@@ -69,16 +69,17 @@ impl Patterns {
     }
 
     /// The part of a word that a whole piece of text is: goes on from `state` and gives the state at its end, or the place
-    /// where a word is complete.
+    /// where the longest word is complete.
     pub(crate) fn follow(&self, state: u32, piece: &Folded) -> Option<Followed> {
-        let mut state = state;
+        let (mut state, mut whole) = (state, None);
         for (byte, end) in &piece.bytes {
-            state = self.0.automaton.child(state, *byte)?;
+            let Some(next) = self.0.automaton.child(state, *byte) else { return whole };
+            state = next;
             if self.0.automaton.word(state) == Some(self.0.automaton.depth(state)) {
-                return Some(Followed::Whole(*end));
+                whole = Some(Followed::Whole(*end));
             }
         }
-        (piece.is_all && !piece.bytes.is_empty()).then_some(Followed::Part(state))
+        whole.or_else(|| (piece.is_all && !piece.bytes.is_empty()).then_some(Followed::Part(state)))
     }
 
     /// How many bytes of a word were seen in this state.

@@ -176,7 +176,10 @@ impl Percent {
             (Some(sign), Some(digit)) if unit.byte.is_ascii_hexdigit() => {
                 *self = Self::default();
                 let byte = number(&[digit.byte, unit.byte]) as u8;
-                each(Unit { byte, start: sign.start, end: unit.end });
+                // A backslash that is encoded is passed over like any other.
+                if byte != b'\\' {
+                    each(Unit { byte, start: sign.start, end: unit.end });
+                }
             }
             (Some(_), _) => {
                 self.finish(each);

@@ -8,6 +8,12 @@ const LONGEST_ENCODED: usize = 4 << 10;
 const SHORTEST_LINE: usize = 16;
 /// What is left of a secret without its backslashes must be this long.
 const SHORTEST_FOLDED: usize = 6;
+/// With more places that can be read in two ways, several are read in the same way.
+const MOST_CUTS: usize = 4;
+/// In a longer secret all of them are.
+const LONGEST_AMBIGUOUS: usize = 256;
+/// What follows the first sign of an escape has no more bytes.
+const LONGEST_ESCAPE: usize = 11;
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// All words for one secret, folded.
@@ -23,10 +29,43 @@ pub(super) fn spellings(secret: &str) -> Vec<Vec<u8>> {
     words
 }
 
-/// The secret itself. What follows a backslash in it can be read in two ways, and its own first letter can follow one.
+/// The secret itself, without quotation marks around it: those of a JSON string look the same.
+///
+/// What follows a backslash or a percent sign in it can be read in two ways: as an escape, or as it stands, when the text is
+/// cut there or the sign is encoded itself. Its own first letter can follow a backslash.
 fn itself(secret: &str) -> Vec<Vec<u8>> {
-    let bare = secret.replace('\\', "");
-    [secret, &format!("\\{secret}"), &bare].map(|spelled| folded(spelled.as_bytes())).into()
+    let secret = secret.trim_matches('"');
+    let cuts = ambiguous_cuts(secret.as_bytes());
+    let most = if secret.len() > LONGEST_AMBIGUOUS { 1 } else { MOST_CUTS };
+    let is_chosen = |choice: usize, at: usize| choice >> (at % most) & 1 == 1;
+    let mut words: Vec<Vec<u8>> = (0..1 << cuts.len().min(most))
+        .map(|choice| {
+            let chosen =
+                cuts.iter().enumerate().filter(|(at, _)| is_chosen(choice, *at)).map(|(_, cut)| *cut);
+            folded_in_pieces(secret.as_bytes(), chosen)
+        })
+        .collect();
+    words.push(folded(format!("\\{secret}").as_bytes()));
+    words
+}
+
+/// The places behind a backslash or a percent sign at which it matters whether the text is cut there.
+fn ambiguous_cuts(secret: &[u8]) -> Vec<usize> {
+    let matters = |cut: &usize| {
+        let window = &secret[cut - 1..secret.len().min(cut + LONGEST_ESCAPE)];
+        folded(window) != folded_in_pieces(window, [1])
+    };
+    memchr::memchr2_iter(b'\\', b'%', secret).map(|at| at + 1).filter(matters).collect()
+}
+
+fn folded_in_pieces(text: &[u8], cuts: impl IntoIterator<Item = usize>) -> Vec<u8> {
+    let (mut word, mut from) = (Vec::new(), 0);
+    for cut in cuts {
+        word.extend(folded(&text[from..cut]));
+        from = cut;
+    }
+    word.extend(folded(&text[from..]));
+    word
 }
 
 fn hex(byte: u8) -> [u8; 2] {

@@ -35,6 +35,37 @@ fn common(a: &str, b: &str) -> usize {
 }
 
 #[test]
+fn every_encoding_of_a_secret_with_special_characters_is_hidden() {
+    let signs =
+        ["\\", "\"", "%", "+", "/", " ", "é", "\\n", "\\\"", "%41", "&%", "\\u0041", "+/r\"q\\s%é \\t"];
+    for secret in signs.map(|sign| format!("Zq8xW2vB7nM4{sign}kL9pT3rq")) {
+        let veil = Veil::new([&secret]);
+        let encoded = |is_kept: fn(u8) -> bool| -> String {
+            let encode =
+                |byte| if is_kept(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+            secret.bytes().map(encode).collect()
+        };
+        let spelled = [
+            secret.clone(),
+            encoded(|byte| byte.is_ascii_alphanumeric()),
+            encoded(|byte| byte.is_ascii_alphanumeric()).to_lowercase(),
+            encoded(|byte| byte.is_ascii() && byte != b'\\' && byte != b'%'),
+            encoded(|_| false),
+            secret.bytes().map(|byte| format!("{byte:02x}")).collect(),
+            base64(secret.as_bytes(), STANDARD, false),
+            base64(format!("u:{secret}").as_bytes(), URL_SAFE, true),
+        ];
+        for text in spelled {
+            let json = serde_json::to_string(&text).unwrap();
+            for text in [text, serde_json::to_string(&json).unwrap(), json] {
+                let hidden = veil.text(&text).into_owned();
+                assert!(hidden.contains(MARK) && hidden.replace(MARK, "").len() <= 12, "{text} -> {hidden}");
+            }
+        }
+    }
+}
+
+#[test]
 fn every_encoding_of_a_known_secret_is_hidden() {
     let veil = Veil::new([KEY]);
     let hex: String = KEY.bytes().map(|b| format!("{b:02x}")).collect();
