@@ -113,7 +113,8 @@ mod tests {
         ];
         let policy = Policy::new(request, Path::new("/ws")).unwrap();
         let word = |ask: PermissionAsk| {
-            let told = policy.explain(find(agent).unwrap(), request, Surface::Acp, &ask);
+            let told = policy
+                .explain(find(agent).unwrap(), request, Surface::Acp, &ask, &|path| policy.resolve(path));
             let sign =
                 ["+", "-", "?"][["allow", "deny", "ask"].iter().position(|d| *d == told.decision).unwrap()];
             let side = ["", "!", "~"]

@@ -9,7 +9,7 @@ use crate::{
 };
 use agentline::{
     Agent, Explained, Layer, PermissionAsk, Policy, Problem, Rule, RunRequest, Surface, ToolKind,
-    core::agents::Roster,
+    core::agents::Roster, files::Files,
 };
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -25,6 +25,8 @@ Examples:
 The column `held by` says who makes sure of it: the agent itself, agentline when the agent asks it, or nobody.
 ";
 
+/// How many problems of a surface are shown.
+const MAX_PROBLEMS: usize = 20;
 /// The server that stands for the program's own tools.
 const OWN: &str = "agentline";
 /// What is explained when nothing is named.
@@ -95,8 +97,11 @@ struct ExplainArgs {
 struct Report {
     agent: &'static str,
     surface: Surface,
-    /// Why a run would not begin.
+    /// Why a run would not begin, as far as it is shown.
     problems: Vec<Problem>,
+    /// How many more reasons there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    more_problems: Option<usize>,
     uses: Vec<Row>,
 }
 
@@ -122,7 +127,10 @@ pub(crate) fn run(ui: &mut Ui, args: &PolicyArgs) -> Result<u8, Stop> {
     let here =
         std::env::current_dir().map_err(|error| Stop::failed(format!("no current folder: {error}")))?;
     let cwd = request.working_dir.as_ref().map_or_else(|| here.clone(), |dir| here.join(dir));
-    let policy = Policy::new(&request, &cwd)?.own_server(OWN);
+    let files = Files::new(&cwd, request.include_directories.iter().cloned());
+    let files =
+        files.map_err(|error| Stop::failed(format!("`{}` cannot be opened: {error}", cwd.display())))?;
+    let policy = Policy::new(&request, &cwd)?.also_at(files.workspace()).own_server(OWN);
     let named = |text: &String| use_of(text).map(|ask| (text.clone(), ask));
     let uses: Result<Vec<_>, Problem> = match args.uses.as_slice() {
         [] => USES.iter().map(|text| named(&(*text).to_owned())).collect(),
@@ -131,7 +139,7 @@ pub(crate) fn run(ui: &mut Ui, args: &PolicyArgs) -> Result<u8, Stop> {
     let uses = uses?;
     let mut reports = Vec::new();
     for (agent, surface) in args.wanted(&agents)? {
-        reports.push(report(agent, surface, &request, &policy, &uses));
+        reports.push(report(agent, surface, &request, (&policy, &files), &uses));
     }
     if args.json || args.output == ReportOutput::Json {
         let all = json!({
@@ -151,16 +159,23 @@ fn report(
     agent: &'static dyn Agent,
     surface: Surface,
     request: &RunRequest,
-    policy: &Policy,
+    (policy, files): (&Policy, &Files),
     uses: &[(String, PermissionAsk)],
 ) -> Report {
+    // Paths lead where they lead in a run.
+    let resolve = |path: &str| {
+        if policy.has_path_patterns() { files.resolve_with_names(path) } else { files.resolve(path) }
+    };
     let rows = uses.iter().map(|(text, ask)| {
         let mut ask = ask.clone();
         ask.native_tool = agent.native_tool(&ask.tool).unwrap_or_default().to_owned();
-        Row { text: text.clone(), told: policy.explain(agent, request, surface, &ask) }
+        Row { text: text.clone(), told: policy.explain(agent, request, surface, &ask, &resolve) }
     });
     let uses = rows.collect();
-    Report { agent: agent.card().id, surface, problems: agent.check(request, surface), uses }
+    let mut problems = agent.check(request, surface);
+    let more_problems = problems.len().checked_sub(MAX_PROBLEMS).filter(|more| *more > 0);
+    problems.truncate(MAX_PROBLEMS);
+    Report { agent: agent.card().id, surface, problems, more_problems, uses }
 }
 
 fn table(ui: &mut Ui, report: &Report) -> Result<(), Stop> {
@@ -168,6 +183,9 @@ fn table(ui: &mut Ui, report: &Report) -> Result<(), Stop> {
     writeln!(ui.out(), "{title}")?;
     for problem in &report.problems {
         writeln!(ui.out(), "  would not begin: {problem}")?;
+    }
+    if let Some(more) = report.more_problems {
+        writeln!(ui.out(), "  and {more} more problems")?;
     }
     let width = report.uses.iter().map(|row| row.text.chars().count()).max().unwrap_or(0).max(3);
     let by_of =

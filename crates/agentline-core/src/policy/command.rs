@@ -9,6 +9,8 @@ use std::collections::BTreeSet;
 
 /// How many different forms of a command are compared with rules.
 const MAX_FORMS: usize = 1024;
+/// How long they are in all, in bytes.
+const MAX_FORM_BYTES: usize = 512 << 10;
 
 /// A command, taken apart.
 #[derive(Clone, Debug)]
@@ -51,8 +53,10 @@ impl Part {
     fn new(text: String, analysis: &Analysis) -> Self {
         let mut forms: BTreeSet<(String, bool)> = [(text.clone(), false)].into();
         let mut undeterminable = analysis.undeterminable;
+        let mut bytes = 0;
         for form in analysis.invocations.iter().flat_map(shell::Invocation::forms) {
-            if forms.len() >= MAX_FORMS {
+            bytes += form.0.len();
+            if forms.len() >= MAX_FORMS || bytes > MAX_FORM_BYTES {
                 undeterminable = true;
                 break;
             }

@@ -1,6 +1,6 @@
 //! Tells beforehand what an agent will do under a policy, and who holds it to that.
 
-use super::{Decision, Policy, changes_files, files};
+use super::{Decision, Policy, Resolved, changes_files, files};
 use crate::{Agent, PermissionAsk, RunRequest, Surface, ToolKind};
 use serde::Serialize;
 
@@ -49,7 +49,7 @@ pub struct Explained {
 }
 
 impl Policy {
-    /// What will become of a use of a tool on a surface of an agent, as far as can be told without the disk.
+    /// What will become of a use of a tool on a surface of an agent. `resolve` finds out where a path really leads.
     #[must_use]
     pub fn explain(
         &self,
@@ -57,9 +57,10 @@ impl Policy {
         request: &RunRequest,
         surface: Surface,
         ask: &PermissionAsk,
+        resolve: &dyn Fn(&str) -> Resolved,
     ) -> Explained {
-        let decision = self.decide(ask, &|path| self.resolve(path));
-        let inside = files(ask).into_iter().all(|path| self.resolve(path).inside);
+        let decision = self.decide(ask, resolve);
+        let inside = files(ask).into_iter().all(|path| resolve(path).inside);
         let stance = agent.stance(request, surface, &Prospect { ask, decision: &decision, inside });
         let ruling = decision.ruling();
         let told = Explained {

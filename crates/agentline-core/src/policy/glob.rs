@@ -1,6 +1,9 @@
-//! Matches texts against the patterns of rules, in time that grows with their lengths and never faster.
+//! Matches texts against the patterns of rules: commands and names in time that grows with the length of the text, paths
+//! in time that grows with the lengths of both, which are limited.
 
-/// One step of a pattern.
+use std::collections::BTreeSet;
+
+/// One step of a path's pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// This character.
@@ -14,14 +17,64 @@ enum Step {
     /// Nothing, or folders with the slash behind them; the second half is inside of their names.
     Folders,
     InFolders,
-    /// A blank.
-    Blank,
 }
 
-/// A pattern that was read once.
+/// A pattern for paths that was read once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Glob {
     steps: Vec<Step>,
+}
+
+/// A pattern for commands and names that was read once: `*` is anything, every other character itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct WordGlob {
+    /// What stands between the stars; the first and the last are at the ends.
+    pieces: Vec<String>,
+    /// A blank and anything may follow.
+    and_more: bool,
+}
+
+impl WordGlob {
+    /// Reads a pattern.
+    pub(super) fn read(text: &str) -> Self {
+        Self { pieces: text.split('*').map(str::to_owned).collect(), and_more: false }
+    }
+
+    /// The only text that fits, where there is no star.
+    pub(super) fn literal(&self) -> Option<&str> {
+        match self.pieces.as_slice() {
+            [piece] if !self.and_more => Some(piece),
+            _ => None,
+        }
+    }
+
+    /// The same, with a blank and anything behind it.
+    pub(super) fn and_more(self) -> Self {
+        Self { and_more: true, ..self }
+    }
+
+    /// Whether the whole text fits. `fold` takes upper and lower case for the same.
+    pub(super) fn fits(&self, text: &str, fold: bool) -> bool {
+        if fold {
+            let pieces = self.pieces.iter().map(|piece| piece.to_lowercase()).collect();
+            return Self { pieces, ..*self }.fits(&text.to_lowercase(), false);
+        }
+        let Some((first, others)) = self.pieces.split_first() else { return text.is_empty() };
+        let Some(mut rest) = text.strip_prefix(first.as_str()) else { return false };
+        let Some((last, between)) = others.split_last() else {
+            return if self.and_more { rest.starts_with(char::is_whitespace) } else { rest.is_empty() };
+        };
+        // The first place at which a piece stands leaves the most to those behind it.
+        for piece in between {
+            let Some(at) = rest.find(piece.as_str()) else { return false };
+            rest = &rest[at + piece.len()..];
+        }
+        if !self.and_more {
+            return rest.ends_with(last.as_str());
+        }
+        let blanks: BTreeSet<char> = rest.chars().filter(|c| c.is_whitespace()).collect();
+        blanks.into_iter().any(|blank| rest.contains(&format!("{last}{blank}")))
+    }
 }
 
 impl Glob {
@@ -53,18 +106,6 @@ impl Glob {
         Self { steps }
     }
 
-    /// For commands and names: `*` is anything, every other character itself.
-    pub(super) fn words(text: &str) -> Self {
-        let step = |c| if c == '*' { Step::Any } else { Step::Letter(c) };
-        Self { steps: text.chars().map(step).collect() }
-    }
-
-    /// The same, with a blank and anything behind it.
-    pub(super) fn and_more(mut self) -> Self {
-        self.steps.extend([Step::Blank, Step::Any]);
-        self
-    }
-
     /// Whether the whole text fits. `fold` takes upper and lower case for the same.
     pub(super) fn fits(&self, text: &str, fold: bool) -> bool {
         let mut now = vec![false; self.steps.len() + 1];
@@ -78,7 +119,6 @@ impl Glob {
                     Step::One if c != '/' => self.enter(&mut next, at + 1),
                     Step::Name if c != '/' => self.enter(&mut next, at),
                     Step::Any => self.enter(&mut next, at),
-                    Step::Blank if c.is_whitespace() => self.enter(&mut next, at + 1),
                     Step::Folders | Step::InFolders => {
                         let inside = if *step == Step::Folders { at + 1 } else { at };
                         next[inside] = true;
@@ -144,11 +184,45 @@ mod tests {
 
     #[test]
     fn words() {
-        assert!(Glob::words("git *").fits("git push", false));
-        assert!(!Glob::words("git *").fits("git", false));
-        assert!(Glob::words("git").and_more().fits("git\tx", false));
-        assert!(!Glob::words("git").and_more().fits("gitx", false));
-        assert!(Glob::words("a*b*c").fits("a/b/c", false));
+        assert!(WordGlob::read("git *").fits("git push", false));
+        assert!(!WordGlob::read("git *").fits("git", false));
+        assert!(WordGlob::read("git").and_more().fits("git\tx", false));
+        assert!(!WordGlob::read("git").and_more().fits("gitx", false));
+        assert!(WordGlob::read("a*b*c").fits("a/b/c", false));
+        for (glob, text, fits) in [
+            ("", "", true),
+            ("*", "", true),
+            ("***", "a", true),
+            ("a*a", "a", false),
+            ("a*a", "aa", true),
+            ("*ab*ba*", "aba", false),
+            ("*ab*ba*", "abba", true),
+            ("*a*", "bcb", false),
+            ("A*", "ab", false),
+        ] {
+            assert_eq!(WordGlob::read(glob).fits(text, false), fits, "{glob} {text}");
+        }
+        assert!(WordGlob::read("A*É").fits("abé", true));
+        assert!(WordGlob::read("a*b").and_more().fits("a b bb\tc", false));
+        assert!(!WordGlob::read("a*b").and_more().fits("a bb", false));
+    }
+
+    /// The time of a pattern with many stars and of one with few, for the same text.
+    #[test]
+    fn stars_of_a_pattern_for_commands_cost_little() {
+        let text = "a".repeat(64 << 10);
+        let time = |glob: &WordGlob| {
+            let once = || {
+                let start = std::time::Instant::now();
+                assert!((0..20).all(|_| !glob.fits(&text, false)));
+                start.elapsed()
+            };
+            (0..5).map(|_| once()).min().unwrap_or_default()
+        };
+        let few = time(&WordGlob::read("*ab*ac"));
+        let many = time(&WordGlob::read(&format!("{}b", "*aaaaaaaa".repeat(64))));
+        let long = time(&WordGlob::read(&format!("*{}b*c", "a".repeat(4000))));
+        assert!(many < few * 100 && long < few * 100, "{few:?} {many:?} {long:?}");
     }
 
     #[test]
@@ -159,8 +233,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_text_fits_itself_and_nothing_panics(text in "[a-z/.]{0,20}", glob in ".{0,20}") {
-            prop_assert!(Glob::words(&text).fits(&text, false));
-            let _ = (Glob::path(&glob).fits(&text, true), Glob::words(&glob).fits(&text, false));
+            prop_assert!(WordGlob::read(&text).fits(&text, false));
+            let _ = (Glob::path(&glob).fits(&text, true), WordGlob::read(&glob).fits(&text, false));
         }
     }
 }

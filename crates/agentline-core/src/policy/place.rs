@@ -3,6 +3,9 @@
 use super::glob::Glob;
 use serde::Serialize;
 
+/// The longest path that is compared with patterns, in bytes.
+const MAX_PATH: usize = 16 << 10;
+
 /// Where a path that an agent named really leads, as whoever can see the disk found out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -135,7 +138,7 @@ impl PathPattern {
     /// Whether a permission covers where a path really leads.
     pub(super) fn permits(&self, at: &Resolved) -> bool {
         // A file with several names is also one that the pattern may not mean.
-        if at.unclear || at.hard_linked {
+        if at.unclear || at.hard_linked || at.path.len() > MAX_PATH {
             return false;
         }
         if self.absolute {
@@ -148,7 +151,8 @@ impl PathPattern {
     pub(super) fn refuses(&self, at: &Resolved, spelled: &Resolved) -> bool {
         // Where the system takes upper and lower case for the same, so does a refusal.
         let fold = cfg!(any(windows, target_os = "macos"));
-        if at.unclear || (at.has_unknown_names && (self.absolute || self.anywhere)) {
+        let too_long = at.path.len() > MAX_PATH || spelled.path.len() > MAX_PATH;
+        if at.unclear || too_long || (at.has_unknown_names && (self.absolute || self.anywhere)) {
             return true;
         }
         if !self.absolute && at.other_names.iter().any(|name| self.glob.fits(name, fold)) {

@@ -2,11 +2,17 @@
 
 use super::{
     command::{Command, Part},
-    glob::Glob,
+    glob::WordGlob,
     place::{PathPattern, Places, Resolved},
     shell,
 };
 use crate::{PermissionAsk, Problem, Rule, ToolKind};
+
+/// The longest rule, in bytes, and how often `*` may stand in it: a run must not wait for its own rules.
+const MAX_LENGTH: usize = 4096;
+const MAX_STARS: usize = 64;
+/// How much of a rule a message shows.
+const MAX_SHOWN: usize = 200;
 
 /// Names that other documents use for tools.
 const OTHER_NAMES: &[(&str, &str)] = &[("MultiEdit", "Edit"), ("Shell", "Bash"), ("Agent", "Task")];
@@ -76,21 +82,27 @@ pub(super) struct Compiled {
     /// As it was written.
     pub(super) text: String,
     rule: Rule,
-    name: Glob,
+    name: WordGlob,
     path: Option<PathPattern>,
-    command: Vec<Glob>,
+    command: Vec<WordGlob>,
     command_head: String,
     /// The name of the program that its command starts; `None` where that is any.
-    program: Option<Glob>,
+    program: Option<WordGlob>,
 }
 
 impl Compiled {
     /// Reads a rule. `key` is that of the list in which it stands.
     pub(super) fn read(says: Says, key: &str, text: &str, places: &Places) -> Result<Self, Problem> {
-        let mut rule = Rule::parse(key, text)?;
         let cannot = |why: &str, way_out: &str| {
-            Problem::new(key, format!("`{text}` cannot be held: {why}")).hint(way_out)
+            let shown: String = text.chars().take(MAX_SHOWN).collect();
+            let more = if shown.len() < text.len() { "…" } else { "" };
+            Problem::new(key, format!("`{shown}{more}` cannot be held: {why}")).hint(way_out)
         };
+        if text.len() > MAX_LENGTH || text.matches('*').count() > MAX_STARS {
+            let why = format!("a rule has at most {MAX_LENGTH} bytes and {MAX_STARS} times `*`");
+            return Err(cannot(&why, "write a shorter pattern, or several rules"));
+        }
+        let mut rule = Rule::parse(key, text)?;
         if let Some((_, name)) = OTHER_NAMES.iter().find(|(other, _)| *other == rule.tool) {
             rule.tool = (*name).to_owned();
         }
@@ -117,17 +129,17 @@ impl Compiled {
             path => path.flatten(),
         };
         let (head, open) = pattern.map_or(("", false), head_of_command);
-        let mut command = vec![Glob::words(head)];
+        let mut command = vec![WordGlob::read(head)];
         if open {
-            command.push(Glob::words(head).and_more());
+            command.push(WordGlob::read(head).and_more());
         }
         let command_head = head.to_owned();
         let program = head.split_whitespace().next().map(shell::program_name);
-        let program = program.filter(|name| name.contains(|c| c != '*')).map(Glob::words);
+        let program = program.filter(|name| name.contains(|c| c != '*')).map(WordGlob::read);
         Ok(Self {
             says,
             text: text.trim().to_owned(),
-            name: Glob::words(&rule.tool),
+            name: WordGlob::read(&rule.tool),
             rule,
             path,
             command,
@@ -244,7 +256,7 @@ impl Compiled {
         let own = self.rule.tool == ask.native_tool && ask.native_tool != ask.tool;
         let begins = own && !self.command_head.contains('*');
         self.command.iter().any(|glob| glob.fits(text, fold))
-            || (begins && Glob::words(&self.command_head).and_more().fits(text, fold))
+            || (begins && WordGlob::read(&self.command_head).and_more().fits(text, fold))
     }
 
     fn permits_command(&self, ask: &PermissionAsk, whole: &Command, part: &str) -> bool {
@@ -261,7 +273,11 @@ impl Compiled {
     /// Whether the program of the pattern is named in text that something may run.
     fn may_start(&self, part: &Part) -> bool {
         let fold = cfg!(any(windows, target_os = "macos"));
-        self.program.as_ref().is_some_and(|program| part.named.iter().any(|name| program.fits(name, fold)))
+        let Some(program) = &self.program else { return false };
+        match program.literal().filter(|_| !fold) {
+            Some(name) => part.named.contains(name),
+            None => part.named.iter().any(|name| program.fits(name, fold)),
+        }
     }
 
     /// Whether a command of which only the first words are known may be one that the pattern covers.

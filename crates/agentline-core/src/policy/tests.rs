@@ -270,6 +270,19 @@ fn the_order_of_rules_does_not_matter() {
     }
 }
 
+#[test]
+fn a_rule_that_is_too_long_is_refused_with_its_key() {
+    let long = format!("Bash({})", "x".repeat(5000));
+    let stars = format!("Bash({}b)", "*a".repeat(100_000));
+    for rule in [long, stars] {
+        let request = RunRequest::new("x").deny(rule);
+        let problems = Policy::new(&request, Path::new("/ws")).unwrap_err().0;
+        assert_eq!(problems.len(), 1);
+        assert_eq!(problems[0].key, "deny");
+        assert!(problems[0].hint.is_some() && problems[0].message.len() < 1000, "{}", problems[0]);
+    }
+}
+
 /// What each mode says about each use, with no rule.
 const MODES: &[(Use, [&str; 7])] = &[
     // default, accept-edits, bypass, plan, auto, deny, prompt

@@ -127,7 +127,7 @@ mod tests {
     fn row(request: &RunRequest, surface: Surface) -> String {
         let policy = Policy::new(request, Path::new("/ws")).unwrap().own_server("agentline");
         let word = |(_, ask): (_, PermissionAsk)| {
-            let told = policy.explain(&Gemini, request, surface, &ask);
+            let told = policy.explain(&Gemini, request, surface, &ask, &|path| policy.resolve(path));
             let sign = match told.decision {
                 "allow" => "+",
                 "deny" => "-",
