@@ -295,4 +295,38 @@ mod tests {
         assert_eq!(use_of("mcp__docs__search").unwrap().server.as_deref(), Some("docs"));
         assert!(use_of("Bash(").is_err());
     }
+
+    #[test]
+    #[cfg(unix)]
+    fn paths_are_explained_by_where_they_lead() {
+        let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::create_dir(dir.path().join("src")).unwrap();
+        std::os::unix::fs::symlink("src", dir.path().join("link")).unwrap();
+        std::os::unix::fs::symlink(outside.path(), dir.path().join("out")).unwrap();
+        let mut request = RunRequest::new("x").permission_mode(agentline::PermissionMode::Bypass);
+        request = request.deny("Write(src/**)").deny("Bash(x)");
+        let files = Files::new(dir.path(), []).unwrap();
+        let policy = Policy::new(&request, dir.path()).unwrap().also_at(files.workspace());
+        let uses = ["Write(link/a)", "Write(out/a)", "Write(a)"]
+            .map(|text| (text.to_owned(), use_of(text).unwrap()));
+        let agent = Roster::default().find("gemini").unwrap();
+        let report = report(agent, Surface::Acp, &request, (&policy, &files), &uses);
+        let found: Vec<_> =
+            report.uses.iter().map(|row| (row.told.decision, row.told.reason.as_deref())).collect();
+        assert_eq!(
+            found,
+            [("deny", Some("rule")), ("deny", Some("outside_workspace")), ("allow", Some("bypass"))]
+        );
+    }
+
+    #[test]
+    fn many_problems_are_counted_and_not_shown() {
+        let request = (0..500).fold(RunRequest::new("x"), |request, n| request.deny(format!("Bash(p{n})")));
+        let dir = tempfile::tempdir().unwrap();
+        let files = Files::new(dir.path(), []).unwrap();
+        let policy = Policy::new(&request, dir.path()).unwrap();
+        let agent = Roster::default().find("gemini").unwrap();
+        let report = report(agent, Surface::Json, &request, (&policy, &files), &[]);
+        assert_eq!((report.problems.len(), report.more_problems), (20, Some(480)));
+    }
 }

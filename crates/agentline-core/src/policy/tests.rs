@@ -283,6 +283,14 @@ fn a_rule_that_is_too_long_is_refused_with_its_key() {
     }
 }
 
+#[test]
+fn a_path_that_is_too_long_is_met_by_refusals_alone() {
+    let mut long = ask(File("Write", "a"));
+    long.paths = vec![format!("src/{}", "a/".repeat(10_000))];
+    assert_eq!(decided(&policy(M::Bypass, "-Write(other/**)"), &long), "deny rule Write(other/**)");
+    assert_eq!(decided(&policy(M::Default, "+Write(src/**)"), &long), "ask mode mode");
+}
+
 /// What each mode says about each use, with no rule.
 const MODES: &[(Use, [&str; 7])] = &[
     // default, accept-edits, bypass, plan, auto, deny, prompt

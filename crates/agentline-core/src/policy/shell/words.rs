@@ -202,7 +202,8 @@ fn dollar(text: &str, after: usize, quoted: bool, out: &mut Scanned) -> Option<u
                 body.split_once(':').is_some_and(|(_, rest)| !rest.starts_with(['-', '=', '+', '?']));
             let indexes = body.replace("[@]", "").replace("[*]", "").contains('[');
             if computes || indexes {
-                out.arithmetic.push(body.to_owned());
+                // The value of the variable itself is not evaluated.
+                out.arithmetic.push(body[name..].to_owned());
             }
             Some(end + 1)
         }

@@ -146,6 +146,14 @@ const REFUSED: &[(&str, &[&str])] = &[
             "=rm x",
             "for ((;;)); do rm x; done",
             "echo $(sh <<'E'\nrm x\nE\n)",
+            "i=$X; echo ${a[i]}",
+            "i=$X; echo ${s:i:2}",
+            "test 'a[0$(rm x)]' -eq 1",
+            "wrapper rm x",
+            "GIT_PAGER='rm x' git log",
+            "git -c core.pager='rm x' log",
+            "rg --pre rm x",
+            "PATH=bin ls",
         ],
     ),
 ];
@@ -194,6 +202,8 @@ const PERMITTED: &[&str] = &[
     "grep -c '[a-z]' f",
     "[ -f x ] && test \"$y\" = rm",
     "env A=1 make",
+    "a=(1 2); echo ${a[0]} ${a[i+1]} ${#a[@]}",
+    "s=abc; echo ${s:0:2}",
 ];
 
 #[test]
