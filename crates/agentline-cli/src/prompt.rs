@@ -1,7 +1,12 @@
 //! Where the prompt comes from: the argument, standard input, or the settings.
 
 use agentline::{Problem, RunRequest};
-use std::io::{self, IsTerminal, Read};
+use std::{
+    io::{self, IsTerminal, Read},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
 
 /// No agent takes a prompt that is longer; what comes by a pipe without end is not read for ever.
 const LONGEST: u64 = 64 << 20;
@@ -14,20 +19,19 @@ pub(crate) fn read(typed: Option<&str>, request: &RunRequest) -> Result<String, 
             Err(Problem::new("PROMPT", "`-` reads standard input, which is a terminal")
                 .hint("pipe the prompt in, or give it as an argument"))
         }
-        Some("-") => from_stdin(),
+        Some("-") => from_stdin(request.timeout),
         Some(prompt) => Ok(prompt.to_owned()),
         // What the settings say is enough; a pipe that is there by chance is not waited for.
         None if request.prompt_file.is_some() || !request.prompt.is_empty() => Ok(request.prompt.clone()),
         None if stdin_is_terminal => Err(Problem::new("PROMPT", "is missing").hint(
             "type `agentline run \"what to do\"`, or pipe the prompt in, or name a file with `--prompt-file`",
         )),
-        None => from_stdin(),
+        None => from_stdin(request.timeout),
     }
 }
 
-fn from_stdin() -> Result<String, Problem> {
-    let mut bytes = Vec::new();
-    io::stdin().lock().take(LONGEST + 1).read_to_end(&mut bytes).map_err(|error| {
+fn from_stdin(time: Duration) -> Result<String, Problem> {
+    let bytes = read_stdin(time).map_err(|error| {
         Problem::new("PROMPT", format!("standard input could not be read: {error}"))
             .hint("give the prompt as an argument")
     })?;
@@ -39,5 +43,21 @@ fn from_stdin() -> Result<String, Problem> {
         let at = error.utf8_error().valid_up_to();
         Problem::new("PROMPT", format!("is not UTF-8: byte {at} begins no character"))
             .hint("convert it, for example with `iconv -t UTF-8`")
+    })
+}
+
+/// Reads standard input to its end, for as long as the run may take. A thread that still reads then is abandoned.
+fn read_stdin(time: Duration) -> io::Result<Vec<u8>> {
+    let (send, receive) = mpsc::channel();
+    let read = move || {
+        let mut bytes = Vec::new();
+        let read = io::stdin().lock().take(LONGEST + 1).read_to_end(&mut bytes);
+        // Nobody may wait for it any more.
+        let _ = send.send(read.map(|_| bytes));
+    };
+    thread::Builder::new().name("agentline-prompt".into()).spawn(read)?;
+    receive.recv_timeout(time).unwrap_or_else(|_| {
+        let message = format!("it did not end within {} s (`--timeout`)", time.as_secs_f64());
+        Err(io::Error::new(io::ErrorKind::TimedOut, message))
     })
 }

@@ -47,6 +47,8 @@ pub enum Victim {
     Supervisor,
     /// Both at the same time.
     Both,
+    /// The process that runs the agent, after its supervisor was stopped.
+    WithStoppedSupervisor,
     /// Both, and the init below the supervisor.
     All,
 }
@@ -100,7 +102,8 @@ pub enum Kind {
     Directory,
 }
 
-const VICTIMS: [Victim; 4] = [Victim::Agentline, Victim::Supervisor, Victim::Both, Victim::All];
+const VICTIMS: [Victim; 5] =
+    [Victim::Agentline, Victim::Supervisor, Victim::Both, Victim::WithStoppedSupervisor, Victim::All];
 const SURFACES: [Surface; 5] =
     [Surface::Json, Surface::StreamJson, Surface::Acp, Surface::Warm, Surface::Host];
 const MOMENTS: [Moment; 5] = [Moment::Start, Moment::Prompt, Moment::Tool, Moment::Daemons, Moment::Closing];
@@ -127,10 +130,10 @@ pub struct Kill {
 pub fn plan(count: usize, isolation: &[Isolation]) -> Vec<Kill> {
     (0..count)
         .map(|n| {
-            // Each divisor is prime to the others' strides, so that a few kills already touch every value.
-            let (victim, surface) = (VICTIMS[n % 4], SURFACES[n % 5]);
-            let moment = MOMENTS[(n / 5 + n / 4) % 5];
-            let isolation = isolation[(n / 2 + n / 20) % isolation.len()];
+            // Orthogonal, so that 25 kills have every pair of victim, surface and moment.
+            let (victim, surface) = (VICTIMS[(n + n / 5) % 5], SURFACES[n % 5]);
+            let moment = MOMENTS[(n + 2 * (n / 5) + n / 25) % 5];
+            let isolation = isolation[n % isolation.len()];
             let jitter = u32::try_from(n).unwrap_or(0).wrapping_mul(2_654_435_761) >> 8;
             Kill { victim, moment, surface, isolation, jitter }
         })
@@ -293,6 +296,11 @@ impl Scene {
         let mut host = self.start();
         self.wait_for_moment(&host);
         let victims = self.victims(&host);
+        if self.kill.victim == Victim::WithStoppedSupervisor
+            && let Some(supervisor) = named(host.pid(), "agentline-super")
+        {
+            drop(Command::new("kill").args(["-STOP", &supervisor.to_string()]).output());
+        }
         let signal = |pid: u32| drop(Command::new("kill").args(["-9", &pid.to_string()]).output());
         if let [one] = victims[..] {
             signal(one);
@@ -342,7 +350,8 @@ impl Scene {
     fn await_removal(&self, took: Duration) -> bool {
         // A run that starts has no supervisor yet, and one that is being cancelled may have none any more.
         let has_supervisor = !matches!(self.kill.moment, Moment::Start | Moment::Closing);
-        if self.kill.victim != Victim::Agentline || !has_supervisor || took >= DEATH {
+        let is_host_alone = matches!(self.kill.victim, Victim::Agentline | Victim::WithStoppedSupervisor);
+        if !is_host_alone || !has_supervisor || took >= DEATH {
             return false;
         }
         let until = Instant::now() + DEATH;
@@ -490,7 +499,7 @@ impl Scene {
         let init = init_of(host.pid());
         let host = Some(host.pid());
         let wanted = match self.kill.victim {
-            Victim::Agentline => vec![host],
+            Victim::Agentline | Victim::WithStoppedSupervisor => vec![host],
             Victim::Supervisor => vec![supervisor],
             Victim::Both => vec![host, supervisor],
             Victim::All => vec![init, supervisor, host],

@@ -26,7 +26,7 @@ pub const USER_FILE_VARIABLE: &str = "AGENTLINE_CONFIG";
 const LONGEST_FILE: u64 = 1 << 20;
 
 /// How long a pipe that the user named as a file of settings may take to end.
-const PIPE_TIME: Duration = Duration::from_secs(30);
+const PIPE_TIME: Duration = Duration::from_secs(10);
 
 /// The layers below the flags, lowest first: what `agentline trust` stored, the user's file, the workspace's, the
 /// environment.

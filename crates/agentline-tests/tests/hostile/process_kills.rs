@@ -23,7 +23,8 @@ use std::{
 
 const HOST: &str = env!("CARGO_BIN_EXE_supervised-host");
 const LONG: Duration = Duration::from_secs(30);
-const ALL_BUT_INIT: [Victim; 3] = [Victim::Agentline, Victim::Supervisor, Victim::Both];
+const ALL_BUT_INIT: [Victim; 4] =
+    [Victim::Agentline, Victim::Supervisor, Victim::Both, Victim::WithStoppedSupervisor];
 const NOBODY: u32 = 65534;
 
 fn sample(isolation: Isolation) -> Tally {
@@ -77,6 +78,11 @@ fn signal(name: &str, pids: &[u32]) {
 fn parent_of(pid: u32) -> u32 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     stat.rsplit(')').next().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+fn is_stopped(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit(')').next().unwrap().trim_start().starts_with('T')
 }
 
 /// Reads until the exit.
@@ -187,6 +193,26 @@ fn host_for_everybody(folder: &Path) -> std::path::PathBuf {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     program
+}
+
+#[test]
+fn nothing_outlives_a_host_whose_supervisor_is_stopped_again_and_again() {
+    let case = ProcessCase::new();
+    let (mut host, line) = host_as(&case, Command::new(HOST), Isolation::None);
+    assert_eq!(line, "ready\n");
+    let supervisor = child_of(host.id());
+    // Whoever resumes it, it is stopped at once: only the init is left to end the run.
+    let stops = format!("while kill -STOP {supervisor}; do :; done");
+    let mut stopping = Command::new("sh").args(["-c", &stops]).stderr(Stdio::null()).spawn().unwrap();
+    while !is_stopped(supervisor) {
+        std::thread::yield_now();
+    }
+    host.kill().unwrap();
+    host.wait().unwrap();
+    nothing_is_left(&case);
+    stopping.kill().unwrap();
+    stopping.wait().unwrap();
+    signal("-CONT", &[supervisor]);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The agent's parent: a minimal init between the supervisor and the agent.
 //!
 //! It starts the agent, reaps whatever is orphaned, and tells how the agent exited. Its socket to the supervisor is its
-//! lifeline. When the supervisor ends it or dies, nothing of the run is left:
+//! lifeline. It also watches the host: when that dies, it resumes a supervisor that was stopped, and does not wait long for it.
+//! When the supervisor ends it or dies, nothing of the run is left:
 //!
 //! - In a pid namespace it is the first process. It exits, and the kernel kills the rest. It is also killed with the
 //!   supervisor, so nothing depends on it running.
@@ -24,6 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The rest between two looks at what is left.
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// How long the supervisor may take to end the run after the host has died, before the init does.
+const HOST_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The size of every message.
 const MESSAGE: usize = 2 * 4;
@@ -83,6 +87,14 @@ impl Message {
     }
 }
 
+/// What the supervisor has of the host.
+pub(super) struct Host {
+    /// Closed in the init.
+    pub(super) socket: RawFd,
+    /// Becomes readable when the host dies.
+    pub(super) process: Option<OwnedFd>,
+}
+
 /// The supervisor's hold on an init and its agent.
 #[derive(Debug)]
 pub(super) struct Init {
@@ -96,10 +108,10 @@ pub(super) struct Init {
 }
 
 impl Init {
-    /// Starts an init and the agent below it, in a namespace where that is wanted and works. `host` is closed in the init.
+    /// Starts an init and the agent below it, in a namespace where that is wanted and works.
     ///
     /// The outer error says that there is no init, the inner one that it could not start the agent.
-    pub(super) fn start(plan: &Spawn, streams: [OwnedFd; 3], host: RawFd) -> io::Result<io::Result<Self>> {
+    pub(super) fn start(plan: &Spawn, streams: [OwnedFd; 3], host: &Host) -> io::Result<io::Result<Self>> {
         let mut streams = Some(streams);
         let mut refusal = io::Error::from(io::ErrorKind::Unsupported);
         for namespace in namespace::candidates(plan.isolation) {
@@ -118,7 +130,7 @@ impl Init {
         namespace: Option<Namespace>,
         plan: &Spawn,
         streams: &mut Option<[OwnedFd; 3]>,
-        host: RawFd,
+        host: &Host,
     ) -> io::Result<io::Result<Self>> {
         let (ours, theirs) = UnixStream::pair()?;
         if namespace.is_some() {
@@ -182,10 +194,10 @@ fn be_init(
     plan: &Spawn,
     streams: [OwnedFd; 3],
     mut supervisor: UnixStream,
-    host: RawFd,
+    host: &Host,
 ) -> io::Result<()> {
     // The host learns of the supervisor's death by the end of this socket, so nobody else may hold it.
-    unix::close_standard_input_and(host);
+    unix::close_standard_input_and(host.socket);
     os::name_process(c"agentline-init");
     if let Some(namespace) = namespace {
         namespace::die_with_parent();
@@ -211,7 +223,8 @@ fn be_init(
     } else {
         supervisor.write_all(&started)
     };
-    let mut reaper = Reaper { agent: Some(agent), supervisor, signals };
+    let host = host.process.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+    let mut reaper = Reaper { agent: Some(agent), supervisor, signals, host, host_died: None };
     let was_released = told.is_ok() && reaper.until_the_end();
     if namespace.is_none() {
         let mut hunt = Hunt::new(&plan.mark, unix::own_pid(), agent);
@@ -219,6 +232,9 @@ fn be_init(
         if !was_released {
             kill_marked(&mut hunt);
         }
+    }
+    if reaper.host_died.is_some() {
+        resume_supervisor();
     }
     Ok(())
 }
@@ -244,14 +260,26 @@ struct Reaper {
     agent: Option<i32>,
     supervisor: UnixStream,
     signals: PipeReader,
+    /// Becomes readable when the host dies; negative from then on.
+    host: RawFd,
+    host_died: Option<Instant>,
 }
 
 impl Reaper {
-    /// Reaps until the supervisor releases us or dies, and says whether it has released us.
+    /// Reaps until the supervisor releases us, dies, or does nothing after the host has died, and says whether it has
+    /// released us.
     fn until_the_end(&mut self) -> bool {
         loop {
-            let [released, signalled] =
-                unix::wait_readable([self.supervisor.as_raw_fd(), self.signals.as_raw_fd()], None);
+            let left = self.host_died.map(|died| HOST_PATIENCE.saturating_sub(died.elapsed()));
+            if left == Some(Duration::ZERO) {
+                return false;
+            }
+            let watched = [self.supervisor.as_raw_fd(), self.signals.as_raw_fd(), self.host];
+            let [released, signalled, host_died] = unix::wait_readable(watched, left);
+            if host_died {
+                (self.host, self.host_died) = (-1, Some(Instant::now()));
+                resume_supervisor();
+            }
             if signalled {
                 self.drain_signals();
                 self.reap();
@@ -308,6 +336,11 @@ impl Reaper {
             self.drain_signals();
         }
     }
+}
+
+/// Resumes the supervisor in case it was stopped. In a namespace it is out of reach.
+fn resume_supervisor() {
+    unix::resume(std::os::unix::process::parent_id().cast_signed());
 }
 
 /// Kills what carries the mark of the run, which the supervisor would otherwise do.

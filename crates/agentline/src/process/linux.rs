@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use std::ffi::{CStr, CString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -54,6 +54,21 @@ pub(super) fn end_with_us(command: &mut Command) {
     };
     // SAFETY: the closure makes two system calls and allocates nothing.
     unsafe { command.pre_exec(before_exec) };
+}
+
+/// Has the kernel resume this process when its parent dies, in case it was stopped.
+pub(super) fn resume_at_parent_death() {
+    // SAFETY: prctl with this option takes plain numbers.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGCONT, 0, 0, 0) };
+}
+
+/// Opens our parent: a descriptor that becomes readable when it dies, which no program that we start inherits.
+pub(super) fn open_parent() -> Option<OwnedFd> {
+    // SAFETY: both take plain numbers; a descriptor that the kernel returns is new and ours.
+    unsafe {
+        let opened = libc::syscall(libc::SYS_pidfd_open, libc::getppid(), 0_u32);
+        RawFd::try_from(opened).ok().filter(|fd| *fd >= 0).map(|fd| OwnedFd::from_raw_fd(fd))
+    }
 }
 
 /// Closes every descriptor above stderr. For a process with one thread that uses none of them.

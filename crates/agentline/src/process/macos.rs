@@ -10,7 +10,7 @@ use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io;
 use std::mem::zeroed;
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::process::Command;
 use std::ptr::null_mut;
@@ -36,6 +36,14 @@ pub(super) fn name_process(_name: &CStr) {}
 
 /// There is no parent-death signal here.
 pub(super) fn end_with_us(_command: &mut Command) {}
+
+/// There is no parent-death signal here.
+pub(super) fn resume_at_parent_death() {}
+
+/// Processes have no descriptors here.
+pub(super) fn open_parent() -> Option<OwnedFd> {
+    None
+}
 
 /// There are no pid namespaces here; a process has the same pid for everybody.
 pub(super) mod namespace {

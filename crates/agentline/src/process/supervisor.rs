@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use super::init::{Init, Message};
+use super::init::{Host, Init, Message};
 use super::kill::Hunt;
 use super::unix::{self, Reaped};
 use super::wire::{Report, Started};
@@ -39,6 +39,7 @@ pub(super) fn run() -> io::Result<()> {
     unix::new_session();
     os::close_other_files();
     os::adopt_orphans();
+    os::resume_at_parent_death();
     os::name_process(c"agentline-super");
     std::env::set_current_dir("/")?;
     let mut host = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
@@ -93,7 +94,7 @@ fn start(host: &mut UnixStream) -> io::Result<(Spawn, io::Result<io::Result<Init
     let mut bytes = Vec::new();
     host.take(u64::from_le_bytes(length)).read_to_end(&mut bytes)?;
     let plan = Spawn::decode(&bytes).ok_or(io::ErrorKind::InvalidData)?;
-    let started = Init::start(&plan, streams, host.as_raw_fd());
+    let started = Init::start(&plan, streams, &Host { socket: host.as_raw_fd(), process: os::open_parent() });
     Ok((plan, started))
 }
 

@@ -36,6 +36,20 @@ fn values_that_no_clock_can_hold_are_usage_errors() {
     future.is("done", 0);
 }
 
+#[test]
+fn a_prompt_or_configuration_that_does_not_end_is_a_usage_error_in_time() {
+    let user = User::headless("ok", &json!({}));
+    let begun = Instant::now();
+    let mut child = user.agentline(&["run", "--timeout", "1"]).stdin(Stdio::piped()).spawn().unwrap();
+    let _open = child.stdin.take();
+    let prompt = wait(child, begun);
+    assert!(prompt.code == 2 && prompt.err.contains("`--timeout`"), "{prompt:?}");
+    user.pipe("settings");
+    let settings = user.path("settings").to_string_lossy().into_owned();
+    let config = user.env("AGENTLINE_CONFIG", &settings).done(&["run", "--timeout", "1", "hi"]);
+    assert!(config.code == 2 && config.err.contains("within 10 s"), "{config:?}");
+}
+
 /// Whether tests may become another user; says aloud where they may not.
 fn is_root() -> bool {
     let root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout == b"0\n");
