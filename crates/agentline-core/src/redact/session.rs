@@ -143,13 +143,14 @@ impl Joined {
     /// Ends reading. If a secret was split, returns the keys that were found by their shape.
     fn finish(&mut self, veil: &Veil) -> Option<Vec<String>> {
         self.scanner.finish(veil.patterns());
+        let key = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+        let keys = self.scanner.keys.iter().map(|found| key(&found.value)).collect();
         self.found = self.scanner.take_found(usize::MAX);
         let is_split = self.found.iter().any(|place| {
             let first = self.ends.partition_point(|end| *end <= place.start);
             self.ends.get(first).is_some_and(|end| *end < place.end)
         });
-        let key = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-        is_split.then(|| self.scanner.keys.iter().map(|found| key(&found.value)).collect())
+        is_split.then_some(keys)
     }
 
     fn redact(&mut self, text: &mut String) {
