@@ -370,7 +370,8 @@ pub(crate) fn secrets() -> Vec<Row> {
     vec![
         both("secret_in_text", done("The key is [redacted], keep it safe.")),
         both("secret_split", done("The key is [redacted], keep it safe.")),
-        both("secret_by_character", done("[redacted]")),
+        // Live text waits only from the fourth letter of a secret on.
+        row("secret_by_character", done("AIz[redacted]"), done("[redacted]")),
         both(
             "secret_in_stderr",
             done(ANSWER).also(|p| assert!(p.outcome.stderr_tail.ends_with("x-goog-api-key: [redacted]"))),
