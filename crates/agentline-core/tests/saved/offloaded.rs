@@ -62,7 +62,7 @@ fn read(agent: &str, text: &str, store: Option<&Arc<dyn ContentStore>>) -> Saved
     fold.finish()
 }
 
-fn told(mut session: SavedSession) -> String {
+fn rendered(mut session: SavedSession) -> String {
     let mut all = String::new();
     for entry in session.loaded_entries() {
         let message = unified_message(&session.info, &entry, BlockOrder::Turn);
@@ -79,7 +79,7 @@ fn a_session_is_the_same_when_its_content_is_not_in_memory() {
         let store: Arc<dyn ContentStore> = Arc::new(Memory::default());
         let offloaded = read(agent, &text, Some(&store));
         assert!(offloaded.entries.iter().all(|entry| entry.parts.is_empty()), "{agent}: {text}");
-        assert_eq!(told(offloaded), told(read(agent, &text, None)), "{agent}");
+        assert_eq!(rendered(offloaded), rendered(read(agent, &text, None)), "{agent}");
     }
 }
 
@@ -109,7 +109,7 @@ fn a_session_is_redacted_alike_when_its_content_is_not_in_memory() {
         let veil = Veil::new(secrets);
         let redacted = |mut session: SavedSession| {
             veil.session(&mut session);
-            told(session)
+            rendered(session)
         };
         let store: Arc<dyn ContentStore> = Arc::new(Memory::default());
         let offloaded = read(agent, &text, Some(&store));
