@@ -9,6 +9,11 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
+/// A sparse file may claim any length, so no more than this is reserved before it is read.
+const MOST_ROOM: usize = 1 << 20;
+/// With less room left, the standard library first asks for so few bytes.
+const SPARE_ROOM: usize = 32;
+
 /// Opens a regular file of at most `limit` bytes. Links are followed.
 ///
 /// # Errors
@@ -16,7 +21,7 @@ use std::time::Duration;
 pub(crate) fn open_regular(path: &Path, limit: u64) -> io::Result<File> {
     // Asked before the open, because opening a device can have effects of its own.
     is_allowed(&path.metadata()?, limit)?;
-    open(path, limit, true)
+    Ok(open(path, limit, true)?.0)
 }
 
 /// Opens a regular file of at most `limit` bytes that is not a link.
@@ -25,10 +30,11 @@ pub(crate) fn open_regular(path: &Path, limit: u64) -> io::Result<File> {
 /// As [`open_regular`], and when the path is a link.
 pub(crate) fn open_unlinked(path: &Path, limit: u64) -> io::Result<File> {
     is_allowed(&path.symlink_metadata()?, limit)?;
-    open(path, limit, false)
+    Ok(open(path, limit, false)?.0)
 }
 
-fn open(path: &Path, limit: u64, follow: bool) -> io::Result<File> {
+/// Opens a file, and says how long it is.
+fn open(path: &Path, limit: u64, follow: bool) -> io::Result<(File, u64)> {
     let mut options = OpenOptions::new();
     options.read(true);
     // A pipe may have taken its place since we looked.
@@ -40,8 +46,9 @@ fn open(path: &Path, limit: u64, follow: bool) -> io::Result<File> {
     #[cfg(not(unix))]
     let _ = follow;
     let file = options.open(path)?;
-    is_allowed(&file.metadata()?, limit)?;
-    Ok(file)
+    let found = file.metadata()?;
+    is_allowed(&found, limit)?;
+    Ok((file, found.len()))
 }
 
 /// Reads a regular file of at most `limit` bytes. Links are followed.
@@ -49,7 +56,11 @@ fn open(path: &Path, limit: u64, follow: bool) -> io::Result<File> {
 /// # Errors
 /// As [`open_regular`], and when the file grows past `limit` while it is read.
 pub(crate) fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    read_to_limit(open_regular(path, limit)?, limit)
+    is_allowed(&path.metadata()?, limit)?;
+    let (file, length) = open(path, limit, true)?;
+    // With room for all of it and a little more, two calls read the file; without, a call for every few bytes.
+    let room = usize::try_from(length).unwrap_or(MOST_ROOM).min(MOST_ROOM) + SPARE_ROOM;
+    read_into(Vec::with_capacity(room), file, limit)
 }
 
 /// Reads a path that the user typed, which may be a pipe or a device: at most `limit` bytes, for at most `time`.
@@ -77,7 +88,10 @@ pub(crate) fn read_within(path: &Path, limit: u64, time: Duration) -> io::Result
 /// # Errors
 /// The source cannot be read, or holds more than `limit` bytes.
 pub(crate) fn read_to_limit(source: impl Read, limit: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+    read_into(Vec::new(), source, limit)
+}
+
+fn read_into(mut bytes: Vec<u8>, source: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     source.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit { Err(too_large(limit)) } else { Ok(bytes) }
 }
