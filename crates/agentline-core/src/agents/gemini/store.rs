@@ -3,7 +3,6 @@
 use crate::{Look, Millis, Problem, ProjectRef, SavedForm, SessionFile, SessionRoot, SessionSpot, moment};
 use serde_json::Value;
 use std::{
-    collections::BTreeMap,
     ffi::OsStr,
     path::{Path, PathBuf},
 };
@@ -32,9 +31,28 @@ pub(super) fn chats(home: &Path, cwd: &Path, look: &dyn Look) -> Option<PathBuf>
             .is_some_and(|root| spelled(Path::new(root.trim())) == cwd)
     };
     // The registry may be older than the folders, which say themselves whose they are.
-    let slug =
-        registered.filter(|slug| owns(slug)).or_else(|| look.list(&tmp)?.into_iter().find(|s| owns(s)));
+    let slug = registered.filter(|slug| owns(slug)).or_else(|| {
+        let start = slug_start(Path::new(&cwd));
+        look.list(&tmp)?.into_iter().find(|slug| is_slug_of(&start, slug) && owns(slug))
+    });
     slug.map(|slug| tmp.join(slug).join("chats"))
+}
+
+/// What the name of a project's folder begins with. The CLI makes it from the last part of the project's path, and adds a
+/// number where another project has that name.
+fn slug_start(cwd: &Path) -> String {
+    let name = cwd.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let parts = name.split(|c: char| !matches!(c, 'a'..='z' | '0'..='9')).filter(|part| !part.is_empty());
+    let start = parts.collect::<Vec<_>>().join("-");
+    if start.is_empty() { "project".to_owned() } else { start }
+}
+
+/// Whether a folder may be that of a project, by its name. A store may hold many projects, and those of others are not read.
+fn is_slug_of(start: &str, slug: &str) -> bool {
+    let is_numbered = |rest: &str| {
+        rest.strip_prefix('-').is_some_and(|number| number.bytes().all(|digit| digit.is_ascii_digit()))
+    };
+    slug.strip_prefix(start).is_some_and(|rest| rest.is_empty() || is_numbered(rest))
 }
 
 /// The whole id of the session that a caller means by `latest`, an id or the beginning of one.
@@ -110,19 +128,22 @@ const LARGEST_DUPLICATE: usize = 1 << 20;
 /// The empty duplicates in a folder of sessions, each with the file that holds the session: what [`twins`] finds after a
 /// resumed run, for those runs that were killed before they could remove their own.
 pub(super) fn empty_duplicates(folder: &Path, look: &dyn Look) -> Vec<(PathBuf, PathBuf)> {
-    let mut by_id: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
-    for name in look.list(folder).unwrap_or_default() {
-        let stem = name.strip_suffix(".jsonl").or_else(|| name.strip_suffix(".json"));
-        if let Some(rest) = stem.and_then(|stem| stem.strip_prefix("session-")) {
-            by_id.entry(id_start(rest).to_owned()).or_default().push(folder.join(&name));
-        }
-    }
+    let names = look.list(folder).unwrap_or_default();
+    let mut by_id: Vec<(&str, &str)> =
+        names.iter().filter_map(|name| Some((session_id(name)?, &**name))).collect();
+    by_id.sort_unstable();
     // Most sessions have one file, and nothing is read for them.
     by_id
-        .into_values()
+        .chunk_by(|(id, _), (next, _)| id == next)
         .filter(|files| files.len() > 1)
-        .flat_map(|files| duplicates_among(files, look))
+        .flat_map(|files| duplicates_among(files.iter().map(|(_, name)| folder.join(name)).collect(), look))
         .collect()
+}
+
+/// What the name of a session's file says of its id.
+fn session_id(name: &str) -> Option<&str> {
+    let stem = name.strip_suffix(".jsonl").or_else(|| name.strip_suffix(".json"))?;
+    stem.strip_prefix("session-").map(id_start)
 }
 
 /// The empty ones among files whose names begin with the same id.
@@ -313,7 +334,7 @@ mod tests {
         MapLook::default()
             .plain("/h/.gemini/projects.json", r#"{"projects":{"/ws":"ws","/other":"gone"}}"#)
             .plain("/h/.gemini/tmp/ws/.project_root", "/ws\n")
-            .plain("/h/.gemini/tmp/ws-1/.project_root", "/other")
+            .plain("/h/.gemini/tmp/other-1/.project_root", "/other")
             .plain("/h/.gemini/tmp/ws/chats/session-a-aaaa1111.jsonl", &session("aaaa1111-1", "2026-01-01"))
             .plain("/h/.gemini/tmp/ws/chats/session-b-aaaa2222.jsonl", &session("aaaa2222-2", "2026-01-03"))
             .plain("/h/.gemini/tmp/ws/chats/session-c-cccc.jsonl", &twin("cccc3333-3"))
@@ -328,8 +349,26 @@ mod tests {
     fn the_folder_is_found_by_registry_or_by_its_owner() {
         let at = |cwd| chats(Path::new("/h"), Path::new(cwd), &look());
         assert_eq!(at("/ws"), Some("/h/.gemini/tmp/ws/chats".into()));
-        assert_eq!(at("/other"), Some("/h/.gemini/tmp/ws-1/chats".into()), "the registry is out of date");
+        assert_eq!(at("/other"), Some("/h/.gemini/tmp/other-1/chats".into()), "the registry is out of date");
         assert_eq!(at("/new"), None);
+    }
+
+    #[test]
+    fn only_folders_with_the_name_of_a_project_are_read() {
+        let is_read = |cwd: &str, slug: &str| is_slug_of(&slug_start(Path::new(cwd)), slug);
+        for (cwd, slug) in [
+            ("/a/ws", "ws"),
+            ("/a/ws", "ws-12"),
+            ("/a/_My  App.v2_", "my-app-v2"),
+            ("/a/größe", "gr-e"),
+            ("/a/日本", "project-1"),
+            ("/", "project"),
+        ] {
+            assert!(is_read(cwd, slug), "{cwd} {slug}");
+        }
+        for (cwd, slug) in [("/a/ws", "ws2"), ("/a/ws", "ws-b"), ("/a/ws-1", "ws"), ("/a/ws", "a-ws")] {
+            assert!(!is_read(cwd, slug), "{cwd} {slug}");
+        }
     }
 
     #[test]
@@ -406,7 +445,7 @@ mod tests {
         assert_eq!(root, SessionRoot::files("/h/.gemini/tmp".into(), 3));
         let of = |path: &str| project(&root.path, Path::new(path), &look);
         assert_eq!(of("/h/.gemini/tmp/ws/chats/session-a.jsonl"), Some(ProjectRef::Path("/ws".into())));
-        assert_eq!(of("ws-1/chats/session-a.jsonl"), Some(ProjectRef::Path("/other".into())));
+        assert_eq!(of("other-1/chats/session-a.jsonl"), Some(ProjectRef::Path("/other".into())));
         assert_eq!(of(&format!("{hash}/chats/session-1-a.json")), Some(ProjectRef::Sha256(hash.clone())));
         assert_eq!(
             of("gone/chats/session-a.jsonl"),
