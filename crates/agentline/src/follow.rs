@@ -4,7 +4,7 @@ use crate::{
     litter::Litter,
     look::DiskLook,
     regular_file::open_regular,
-    session_cleanup::{hold_session_file, remove_empty_duplicates},
+    session_cleanup::{CleanFolder, changed, hold_session_file, remove_empty_duplicates},
 };
 use agentline_core::{Agent, LineSplitter, Millis, Piece, SessionSpot};
 use std::{
@@ -13,7 +13,7 @@ use std::{
     fs::File,
     io::{Read, Seek, SeekFrom},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -31,7 +31,14 @@ const LINE_CAP: usize = 256 << 20;
 pub(crate) struct AgentHome {
     pub(crate) path: PathBuf,
     /// Where the sessions of workspaces were found in it.
-    folders: Mutex<BTreeMap<PathBuf, PathBuf>>,
+    folders: Mutex<BTreeMap<PathBuf, SessionFolder>>,
+}
+
+/// The folder of a workspace's sessions.
+#[derive(Debug)]
+struct SessionFolder {
+    path: PathBuf,
+    clean: Option<CleanFolder>,
 }
 
 impl AgentHome {
@@ -39,28 +46,46 @@ impl AgentHome {
         Arc::new(Self { path, folders: Mutex::default() })
     }
 
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PathBuf, SessionFolder>> {
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The folder of a workspace's sessions, as it was last found.
     fn sessions_of(&self, cwd: &Path) -> Option<PathBuf> {
-        self.folders.lock().unwrap_or_else(PoisonError::into_inner).get(cwd).cloned()
+        self.lock().get(cwd).map(|folder| folder.path.clone())
     }
 
     /// Removes what killed runs left among the sessions of a workspace. Blocks.
     pub(crate) fn clean_sessions(&self, agent: &dyn Agent, cwd: &Path) {
-        if let Some(folder) = self.sessions_of(cwd).or_else(|| self.find_sessions_of(agent, cwd)) {
-            remove_empty_duplicates(agent, &folder);
+        let Some(path) = self.sessions_of(cwd).or_else(|| self.find_sessions_of(agent, cwd)) else { return };
+        let known = self.lock().get(cwd).and_then(|folder| folder.clean);
+        if known.is_some_and(|clean| clean.is_still_so(&path)) {
+            return;
+        }
+        let before = changed(&path);
+        let was_clean = remove_empty_duplicates(agent, &path);
+        if let Some(folder) = self.lock().get_mut(cwd) {
+            folder.clean = before.filter(|_| was_clean).map(CleanFolder::new);
+        }
+    }
+
+    /// A run has made this file for its session.
+    fn add_session(&self, cwd: &Path, file: &File) {
+        if let Some(SessionFolder { path, clean: Some(clean) }) = self.lock().get_mut(cwd) {
+            clean.add_own(path, file);
         }
     }
 
     /// Finds the folder of a workspace's sessions.
     fn find_sessions_of(&self, agent: &dyn Agent, cwd: &Path) -> Option<PathBuf> {
         let found = agent.session_folder(&self.path, cwd, &DiskLook);
-        let mut all = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.lock();
         all.remove(cwd);
-        if let Some(found) = &found {
+        if let Some(path) = found.clone() {
             if all.len() >= MOST_FOLDERS {
                 all.clear();
             }
-            all.insert(cwd.to_owned(), found.clone());
+            all.insert(cwd.to_owned(), SessionFolder { path, clean: None });
         }
         found
     }
@@ -195,6 +220,7 @@ impl Follower {
                 return;
             }
             if let Some(followed) = open(&only, 0) {
+                self.home.add_session(&self.cwd, &followed.file);
                 self.files.insert(only, followed);
                 return;
             }
@@ -267,5 +293,58 @@ fn keep(piece: Piece<'_>, lines: &mut Vec<String>) {
         && !text.trim().is_empty()
     {
         lines.push(text.into_owned());
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use agentline_core::agents;
+    use std::fs;
+
+    #[test]
+    fn sessions_of_our_own_do_not_make_a_folder_worth_listing() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = dir.path().join(".gemini/tmp/ws");
+        let at =
+            |minute: &str, id: &str| project.join(format!("chats/session-2026-01-01T00-{minute}-{id}.jsonl"));
+        let header = r#"{"sessionId":"aaaa1111-1","kind":"main"}"#;
+        fs::create_dir_all(project.join("chats")).unwrap();
+        fs::write(project.join(".project_root"), "/ws").unwrap();
+        fs::write(at("00", "aaaa1111"), format!("{header}\n{{\"id\":\"1\",\"type\":\"user\"}}\n")).unwrap();
+        let (agent, home) = (agents::find("gemini").unwrap(), AgentHome::new(dir.path().to_owned()));
+        let duplicate = at("09", "aaaa1111");
+        let leave_duplicate = || fs::write(&duplicate, format!("{header}\n")).unwrap();
+        let clean = || home.clean_sessions(agent, Path::new("/ws"));
+        // The clock of a file system ticks every few milliseconds.
+        let settle = || std::thread::sleep(std::time::Duration::from_millis(50));
+
+        leave_duplicate();
+        clean();
+        assert!(!duplicate.exists(), "at the first look");
+        clean();
+        settle();
+        let own = File::create(at("10", "bbbb2222")).unwrap();
+        home.add_session(Path::new("/ws"), &own);
+        settle();
+        let made = changed(&project.join("chats")).unwrap();
+        leave_duplicate();
+        assert_ne!(changed(&project.join("chats")), Some(made));
+        clean();
+        assert!(!duplicate.exists(), "after a session of ours");
+
+        clean();
+        let made = changed(&project.join("chats")).unwrap();
+        leave_duplicate();
+        File::open(project.join("chats")).unwrap().set_modified(made).unwrap();
+        clean();
+        assert!(duplicate.exists(), "the folder has the same time, so it is not listed");
+        settle();
+        home.add_session(Path::new("/ws"), &own);
+        leave_duplicate();
+        File::create(at("11", "cccc3333")).unwrap();
+        home.add_session(Path::new("/ws"), &own);
+        clean();
+        assert!(!duplicate.exists(), "what came last is not ours");
     }
 }

@@ -27,7 +27,7 @@ impl Look for DiskLook {
     fn list(&self, path: &Path) -> Option<Vec<String>> {
         let names = fs::read_dir(path).ok()?.flatten().filter_map(|e| e.file_name().into_string().ok());
         let mut names: Vec<String> = names.collect();
-        names.sort();
+        names.sort_unstable();
         Some(names)
     }
 

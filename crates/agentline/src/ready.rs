@@ -300,8 +300,6 @@ impl Inner {
         prepare::carry_out(&launch)?;
         let integrity =
             Integrity::of(&launch).map_err(Error::io("look at what was written to", private.path()))?;
-        // The agent looks through its sessions as it starts.
-        AgentHome::new(launch.agent_home.clone()).clean_sessions(asked.agent, &asked.cwd);
         let max_line = asked.plan.request.max_line_bytes;
         Ok(Start { agent: asked.agent, launch, private, integrity, workspace: None, tape, max_line })
     }
@@ -309,6 +307,8 @@ impl Inner {
     /// Makes a process ready to be started that outlives the workspaces of its runs. Blocks.
     pub(crate) fn start_shared(&self, asked: &Asked) -> Result<Start, Error> {
         let mut start = self.start(asked, Vec::new())?;
+        // The agent looks through its sessions as it starts, which is before the first run is prepared.
+        AgentHome::new(start.launch.agent_home.clone()).clean_sessions(asked.agent, &asked.cwd);
         let here = asked.cwd.to_string_lossy();
         let names_it = |file: &NewFile| String::from_utf8_lossy(&file.content).contains(&*here);
         if start.launch.files.iter().any(names_it) {
