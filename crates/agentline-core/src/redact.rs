@@ -113,34 +113,49 @@ impl Inner {
             at = self.prefilter.candidate(text, at);
             let before = if at == from { last } else { text[at - 1] };
             let rest = &text[at..];
-            if let Some((length, spelled)) = self.harmless_escape(rest) {
-                at += length;
-                (from, last) = (at, spelled.unwrap_or(before));
-            } else if rest.is_empty() || self.word_begins(rest) || shapes::begins(rest, before) {
-                return (at, before);
-            } else {
-                at += 1;
+            match rest.first() {
+                None => return (at, before),
+                Some(b'\\') => match self.harmless_escape(rest) {
+                    Some((length, spelled)) => {
+                        at += length;
+                        (from, last) = (at, spelled.unwrap_or(before));
+                    }
+                    None => return (at, before),
+                },
+                Some(b'%') if !prefilter::is_escape(rest) => at += 1,
+                _ if self.word_begins(rest) || shapes::begins(rest, before) => return (at, before),
+                _ => at += 1,
             }
         }
     }
 
     /// Reads an escape with which nothing begins.
     fn harmless_escape(&self, text: &[u8]) -> Option<(usize, Option<u8>)> {
-        let is_harmless = |spelled: &Option<u8>| spelled.is_none_or(|byte| self.prefilter.is_harmless(byte));
-        decode::short_escape(text).filter(|(_, spelled)| is_harmless(spelled))
+        let (length, spelled) = decode::json_escape(text)?;
+        // The digits of `\u0041` can be letters of a word that stands behind a part of an escape.
+        let has_digits = length > 5 && text[length - 5] == b'u';
+        let is_harmless = spelled.is_none_or(|byte| self.prefilter.is_harmless(byte)) && !has_digits;
+        is_harmless.then_some((length, spelled))
     }
 
     /// Whether a word may begin with this text, judged by its first bytes.
     fn word_begins(&self, text: &[u8]) -> bool {
-        let mut state = ROOT;
-        for byte in &text[..text.len().min(TELLING_PART)] {
-            match fold(*byte).filter(|_| !matches!(byte, b'\\' | b'%')) {
-                // What follows is not known.
-                None => return true,
-                Some(byte) => match self.automaton.child(state, byte) {
-                    Some(next) => state = next,
-                    None => return false,
+        let (mut state, mut at) = (ROOT, 0);
+        for _ in 0..TELLING_PART {
+            let Some(byte) = text.get(at) else { return true };
+            let (length, spelled) = match byte {
+                b'\\' => match decode::json_escape(&text[at..]) {
+                    Some((_, Some(b'%'))) | None => return true,
+                    Some(escape) => escape,
                 },
+                b'%' if prefilter::is_escape(&text[at..]) => return true,
+                byte => (1, Some(*byte)),
+            };
+            at += length;
+            let Some(byte) = spelled.and_then(fold) else { continue };
+            match self.automaton.child(state, byte) {
+                Some(next) => state = next,
+                None => return false,
             }
         }
         true
@@ -170,6 +185,7 @@ pub(crate) struct Scanner {
     unescape: Unescape,
     percent: Percent,
     known: Known,
+    literal: Literal,
     shapes: ShapeScanner,
     found: Vec<Range<usize>>,
     /// Keys that were found by their shape.
@@ -256,6 +272,42 @@ impl Known {
     }
 }
 
+/// The automaton on the text as it stands, from an escape on: what looks like an escape can be cut off from another text, and
+/// its last digits are then the first letters of a word.
+#[derive(Clone, Debug, Default)]
+struct Literal {
+    state: u32,
+    end: usize,
+    found: Vec<Range<usize>>,
+}
+
+impl Literal {
+    /// Takes the bytes of an escape.
+    fn push(&mut self, patterns: &Automaton, bytes: &[u8], start: usize) {
+        for (at, byte) in (start..).zip(bytes) {
+            self.state = fold(*byte).map_or(ROOT, |byte| patterns.next(self.state, byte));
+            self.end = at + 1;
+            if let Some(length) = patterns.word(self.state) {
+                join(&mut self.found, self.end - length..self.end);
+            }
+        }
+    }
+
+    /// Takes bytes without escapes, as long as a word that began in an escape may go on.
+    fn push_plain(&mut self, patterns: &Automaton, bytes: &[u8], start: usize) {
+        for at in 0..bytes.len() {
+            if self.state == ROOT {
+                return;
+            }
+            self.push(patterns, &bytes[at..=at], start + at);
+        }
+    }
+
+    fn open_from(&self, patterns: &Automaton) -> usize {
+        self.end - patterns.depth(self.state)
+    }
+}
+
 impl Scanner {
     /// Reads a piece of text that begins at this place.
     pub(crate) fn scan(&mut self, patterns: &Patterns, text: &[u8], base: usize) {
@@ -263,6 +315,7 @@ impl Scanner {
         while at < text.len() {
             if self.percent.is_idle() && self.unescape.is_idle() {
                 at = self.scan_plain(&patterns.0, text, base, at);
+                at = self.scan_escapes(&patterns.0, text, base, at);
                 if at == text.len() {
                     break;
                 }
@@ -272,7 +325,8 @@ impl Scanner {
                     break;
                 }
             }
-            let Self { unescape, percent, known, shapes, found, keys } = self;
+            let Self { unescape, percent, known, literal, shapes, found, keys } = self;
+            literal.push(&patterns.0.automaton, &text[at..=at], base + at);
             unescape.push(text[at], base + at, &mut |unit| {
                 shapes.push(unit, keys);
                 percent.push(unit, &mut |unit| known.push(&patterns.0.automaton, unit, found));
@@ -281,11 +335,38 @@ impl Scanner {
         }
     }
 
+    /// Reads escapes that are whole, and returns the place after them.
+    fn scan_escapes(&mut self, patterns: &Inner, text: &[u8], base: usize, from: usize) -> usize {
+        let Self { known, literal, shapes, found, keys, .. } = self;
+        let mut at = from;
+        loop {
+            let (length, spelled) = if let Some(escape) = decode::percent_escape(&text[at..]) {
+                shapes.push_plain(&text[at..at + escape.0], base + at, keys);
+                escape
+            } else {
+                match decode::json_escape(&text[at..]) {
+                    Some((_, Some(b'%'))) | None => return at,
+                    Some((length, spelled)) => {
+                        let (start, end) = (base + at, base + at + length);
+                        spelled.into_iter().for_each(|byte| shapes.push(Unit { byte, start, end }, keys));
+                        (length, spelled)
+                    }
+                }
+            };
+            let (start, end) = (base + at, base + at + length);
+            literal.push(&patterns.automaton, &text[at..at + length], start);
+            if let Some(byte) = spelled {
+                known.push(&patterns.automaton, Unit { byte, start, end }, found);
+            }
+            at += length;
+        }
+    }
+
     /// Reads up to the next byte that begins an escape, and returns its place.
     fn scan_plain(&mut self, patterns: &Inner, text: &[u8], base: usize, from: usize) -> usize {
         let mut at = from;
         loop {
-            if self.known.state == ROOT && self.shapes.is_idle() {
+            if self.known.state == ROOT && self.literal.state == ROOT && self.shapes.is_idle() {
                 let last;
                 (at, last) = patterns.skip(text, at, self.shapes.last());
                 self.shapes.set_last(last);
@@ -296,6 +377,7 @@ impl Scanner {
             let escape = memchr::memchr2_iter(b'\\', b'%', chunk).find(is_escape);
             let chunk = &chunk[..escape.unwrap_or(chunk.len())];
             self.shapes.push_plain(chunk, base + at, &mut self.keys);
+            self.literal.push_plain(&patterns.automaton, chunk, base + at);
             self.known.push_plain(&patterns.automaton, chunk, base + at, &mut self.found);
             at += chunk.len();
             if escape.is_some() || at == text.len() {
@@ -306,7 +388,7 @@ impl Scanner {
 
     /// The text ends.
     pub(crate) fn finish(&mut self, patterns: &Patterns) {
-        let Self { unescape, percent, known, shapes, found, keys } = self;
+        let Self { unescape, percent, known, shapes, found, keys, .. } = self;
         let known = &mut |unit| known.push(&patterns.0.automaton, unit, found);
         unescape.finish(&mut |unit| {
             shapes.push(unit, keys);
@@ -325,8 +407,10 @@ impl Scanner {
     pub(crate) fn telling_from(&self, patterns: &Patterns, letters: usize) -> Option<usize> {
         let known = (patterns.0.automaton.depth(self.known.state) >= letters)
             .then(|| self.known.open_from(&patterns.0.automaton));
+        let literal = (patterns.0.automaton.depth(self.literal.state) >= letters)
+            .then(|| Some(self.literal.open_from(&patterns.0.automaton)));
         let shape = (self.shapes.telling() >= letters).then(|| self.shapes.open_from());
-        known.into_iter().chain(shape).flatten().min()
+        known.into_iter().chain(literal).chain(shape).flatten().min()
     }
 
     /// Every state of a known secret that may have begun, and where it did, longest first.
@@ -339,6 +423,7 @@ impl Scanner {
 
     /// The places of all secrets that are complete before this place, in order; those that overlap are one.
     pub(crate) fn take_found(&mut self, before: usize) -> Vec<Range<usize>> {
+        self.found.append(&mut self.literal.found);
         if self.found.is_empty() && self.keys.is_empty() {
             return Vec::new();
         }
@@ -362,7 +447,13 @@ impl Scanner {
     /// Where the earliest secret begins that was found and goes beyond this place.
     fn found_across(&self, at: usize) -> Option<usize> {
         let keys = self.keys.iter().map(|key| &key.place);
-        self.found.iter().chain(keys).filter(|place| place.end > at).map(|place| place.start).min()
+        self.found
+            .iter()
+            .chain(&self.literal.found)
+            .chain(keys)
+            .filter(|place| place.end > at)
+            .map(|place| place.start)
+            .min()
     }
 }
 

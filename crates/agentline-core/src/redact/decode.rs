@@ -131,32 +131,60 @@ fn number(digits: &[u8]) -> u16 {
 
 /// Reads a JSON escape at the beginning of a text that shows how it ends: its length, and the byte that it spells. Backslashes
 /// that spell nothing are an escape of no byte. `None` where the state machine is needed.
-pub(super) fn short_escape(text: &[u8]) -> Option<(usize, Option<u8>)> {
-    let slashes = text.iter().take_while(|byte| **byte == b'\\').count();
-    if slashes == 0 {
+#[inline]
+pub(super) fn json_escape(text: &[u8]) -> Option<(usize, Option<u8>)> {
+    if text.first() != Some(&b'\\') {
         return None;
     }
+    let slashes = 1 + text[1..].iter().take_while(|byte| **byte == b'\\').count();
     let spelled = match *text.get(slashes)? {
         b'n' => b'\n',
         b't' => b'\t',
         b'r' => b'\r',
         b'b' => 8,
         b'f' => 12,
-        b'u' => {
-            let digits = text.get(slashes + 1..)?;
-            let is_digit = |byte: &&u8| byte.is_ascii_hexdigit();
-            return match digits.iter().take(4).take_while(is_digit).count() {
-                4 => None,
-                // The text may go on with a digit.
-                count if count == digits.len() => None,
-                _ => Some((slashes, None)),
-            };
-        }
+        b'u' => return unicode_escape(slashes, &text[slashes + 1..]),
         byte if byte.is_ascii_alphanumeric() || byte >= 0x80 => return Some((slashes, None)),
         byte => byte,
     };
     Some((slashes + 1, Some(spelled)))
 }
+
+/// The same after so many backslashes and a `u`.
+fn unicode_escape(slashes: usize, text: &[u8]) -> Option<(usize, Option<u8>)> {
+    let mut code = 0;
+    for at in 0..4 {
+        // The text may go on with a digit.
+        match HEX[usize::from(*text.get(at)?)] {
+            Some(digit) => code = code << 4 | u16::from(digit),
+            None => return Some((slashes, None)),
+        }
+    }
+    // A backslash that is spelled as an escape is passed over like any other.
+    let byte = u8::try_from(code).ok().filter(u8::is_ascii)?;
+    Some((slashes + 5, Some(byte).filter(|byte| *byte != b'\\')))
+}
+
+/// Reads an encoded byte at the beginning of a text.
+#[inline]
+pub(super) fn percent_escape(text: &[u8]) -> Option<(usize, Option<u8>)> {
+    let [b'%', first, second, ..] = text else { return None };
+    let byte = HEX[usize::from(*first)]? << 4 | HEX[usize::from(*second)]?;
+    Some((3, Some(byte).filter(|byte| *byte != b'\\')))
+}
+
+/// The value of a hexadecimal digit.
+static HEX: [Option<u8>; 256] = {
+    let mut values = [None; 256];
+    let mut value = 0;
+    while value < 16 {
+        let digit = b"0123456789abcdef"[value];
+        values[digit as usize] = Some(value as u8);
+        values[digit.to_ascii_uppercase() as usize] = Some(value as u8);
+        value += 1;
+    }
+    values
+};
 
 /// Decodes percent-encoding.
 #[derive(Clone, Debug, Default)]

@@ -27,7 +27,13 @@ pub(super) fn is_escape(text: &[u8]) -> bool {
 
 /// Whether an encoded byte may follow a percent sign, as far as the text is known.
 fn may_be_encoded(after: &[u8]) -> bool {
-    after.iter().take(2).all(|byte| byte.is_ascii_hexdigit() || *byte == b'\\')
+    match after {
+        [] | [b'\\', ..] => true,
+        [first, rest @ ..] => {
+            let goes_on = |byte: &u8| byte.is_ascii_hexdigit() || *byte == b'\\';
+            first.is_ascii_hexdigit() && rest.first().is_none_or(goes_on)
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -57,6 +63,7 @@ impl Prefilter {
                 made.second[usize::from(byte)] |= PERCENT;
                 made.third[usize::from(byte)] |= PERCENT;
             }
+            made.first[usize::from(b'%')] |= UNKNOWN;
         }
         for byte in UNKNOWN_AFTER {
             made.second[usize::from(*byte)] |= UNKNOWN;
@@ -75,13 +82,12 @@ impl Prefilter {
     /// The first place at or after `from` where something may begin.
     pub(super) fn candidate(&self, text: &[u8], from: usize) -> usize {
         let mut at = from;
-        // In a text full of escapes the next place is near.
-        let near = text.len().min(from + BLOCK);
-        while at < near && self.is_harmless(text[at]) {
+        // In a text full of candidates the next one is near.
+        while at < text.len().min(from + BLOCK) {
+            if self.fits_at(text, at) {
+                return at;
+            }
             at += 1;
-        }
-        if at < near && text[at] == b'\\' {
-            return at;
         }
         while let Some(block) = text[at..].first_chunk::<{ BLOCK + 2 }>() {
             let fits = (0..BLOCK).fold(0, |fits, i| fits | self.fits(block[i], block[i + 1], block[i + 2]));
@@ -90,18 +96,21 @@ impl Prefilter {
             }
             at += BLOCK;
         }
-        while let [first, rest @ ..] = &text[at..] {
-            let fits = match rest {
-                [] => self.first[usize::from(*first)],
-                [second] => self.first[usize::from(*first)] & self.second[usize::from(*second)],
-                [second, third, ..] => self.fits(*first, *second, *third),
-            };
-            if fits != 0 {
-                break;
-            }
+        while at < text.len() && !self.fits_at(text, at) {
             at += 1;
         }
         at
+    }
+
+    /// Whether something may begin at this place.
+    fn fits_at(&self, text: &[u8], at: usize) -> bool {
+        let fits = match &text[at..] {
+            [] => 0,
+            [first] => self.first[usize::from(*first)],
+            [first, second] => self.first[usize::from(*first)] & self.second[usize::from(*second)],
+            [first, second, third, ..] => self.fits(*first, *second, *third),
+        };
+        fits != 0
     }
 
     /// Whether nothing begins with this byte.

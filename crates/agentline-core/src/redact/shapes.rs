@@ -41,6 +41,10 @@ static CLASSES: [u8; 256] = {
             b'_' | b'-' => 4,
             _ => 0,
         };
+        if matches!(at as u8, b'\n' | b'\r' | b'\t' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'+' | b'/' | b'=' | b':' | b',' | b'.')
+        {
+            classes[at] |= 8;
+        }
         at += 1;
     }
     classes
@@ -129,6 +133,15 @@ pub(super) fn begins(text: &[u8], last: u8) -> bool {
     fitting != 0 && may_follow(text.first().copied().unwrap_or_default(), last)
 }
 
+/// How many bytes stand before the first one with which a key may begin.
+fn passed_over(bytes: &[u8], mut last: u8) -> usize {
+    let begins = |byte: &u8| {
+        let last = std::mem::replace(&mut last, *byte);
+        PREFIXES[0][usize::from(*byte)] != 0 && may_follow(*byte, last)
+    };
+    bytes.iter().position(begins).unwrap_or(bytes.len())
+}
+
 /// Whether a key may begin with this byte after `last`.
 fn may_follow(byte: u8, last: u8) -> bool {
     if byte == b'-' { last != b'-' } else { !joins(last) }
@@ -136,7 +149,7 @@ fn may_follow(byte: u8, last: u8) -> bool {
 
 /// Whether a key cannot begin after this byte.
 fn joins(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
+    byte != b'-' && CLASSES[usize::from(byte)] & 4 != 0
 }
 
 #[derive(Clone, Default)]
@@ -235,7 +248,7 @@ impl ShapeScanner {
         while at < bytes.len() {
             let rest = &bytes[at..];
             let passed = match &mut self.open {
-                None => rest.iter().take_while(|byte| PREFIXES[0][usize::from(**byte)] == 0).count(),
+                None => passed_over(rest, self.last),
                 Some(open) => open.run(rest, start + at, &mut self.value),
             };
             if passed > 0 {
@@ -319,18 +332,37 @@ impl Candidate {
 
     /// Takes the bytes of a body that need no look at what was before them, and returns how many.
     fn run(&mut self, bytes: &[u8], start: usize, value: &mut Vec<u8>) -> usize {
-        let Some((shape, class)) = self.shape.and_then(|shape| Some((shape, shape.body.class()?))) else {
+        let Some((shape, class)) = self.shape.and_then(|shape| Some((shape, self.class(shape)?))) else {
             return 0;
         };
         let room = shape.longest.saturating_sub(self.count) as usize;
         let run =
             bytes.iter().take(room).take_while(|byte| CLASSES[usize::from(**byte)] & class != 0).count();
-        bytes[..run].iter().for_each(|byte| self.count(*byte));
-        if run > 0 {
-            (self.end, self.length) = (start + run, self.length + run);
-            value.extend_from_slice(&bytes[..run.min(LONGEST_VALUE.saturating_sub(value.len()))]);
+        if run == 0 {
+            return 0;
         }
+        let bytes = &bytes[..run];
+        match shape.body {
+            Body::Pem => {
+                self.hyphens = 0;
+                self.count += bytes.iter().filter(|byte| byte.is_ascii_alphanumeric()).count() as u32;
+            }
+            Body::Token => self.count += run as u32,
+            _ => bytes.iter().for_each(|byte| self.count(*byte)),
+        }
+        (self.end, self.length) = (start + run, self.length + run);
+        value.extend_from_slice(&bytes[..run.min(LONGEST_VALUE.saturating_sub(value.len()))]);
         run
+    }
+
+    /// The bit in [`CLASSES`] of the bytes that belong to the key wherever they stand in this part of it.
+    fn class(&self, shape: &Shape) -> Option<u8> {
+        match shape.body {
+            // The second part has a beginning of its own.
+            Body::Token => (self.part != 1 || self.count > 2).then_some(4),
+            Body::Pem => (self.part == 1).then_some(8),
+            body => body.class(),
+        }
     }
 
     fn body(&mut self, shape: &Shape, byte: u8, last: u8, value: &[u8]) -> Step {

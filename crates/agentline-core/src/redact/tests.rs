@@ -263,6 +263,25 @@ proptest! {
     }
 
     #[test]
+    fn a_secret_in_its_own_spelling_is_hidden_whatever_stands_before_it(
+        before in "([%\\\\uU0-9a-fA-F]{0,8}|[ -~\n]{0,8})",
+        secret in prop_oneof![Just(KEY), Just("deadbeefcafe0123"), Just("ud83d-secret"), Just("0041-secret")],
+        cut in 0usize..60,
+    ) {
+        let veil = Veil::new([secret]);
+        let text = format!("{before}{secret} ");
+        let whole = veil.text(&text);
+        prop_assert!(!whole.contains(secret), "{:?}", whole);
+        let (mut stream, cut) = (StreamRedactor::default(), cut.min(text.len()));
+        let mut shown: String = [&text[..cut], &text[cut..]]
+            .iter()
+            .flat_map(|piece| stream.push(veil.patterns(), (*piece).to_owned()))
+            .collect();
+        shown.extend(stream.finish(veil.patterns()));
+        prop_assert!(!shown.contains(secret), "{:?}", shown);
+    }
+
+    #[test]
     fn pieces_show_what_the_whole_shows(
         parts in proptest::collection::vec(
             prop_oneof![
