@@ -141,8 +141,8 @@ impl Policy {
         if self.is_own(ask) && !self.refuses_own(ask) {
             return Decision::Allow(Ruling { reason: Some("own_tool".into()), ..Ruling::allow("agentline") });
         }
-        let real_path = |path: &str| resolve(path).path;
-        let command = ask.command.as_deref().map(|text| Command::read(text, &real_path));
+        let paths = |path: &str| vec![resolve(path).program(), self.places.resolve(path).program()];
+        let command = ask.command.as_deref().map(|text| Command::read(text, &paths));
         let targets = self.targets(ask, command.as_ref(), resolve);
         // Which rules are about the tool is the same for every target.
         let rules: Vec<_> =

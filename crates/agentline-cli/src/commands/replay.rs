@@ -15,6 +15,7 @@ use std::{
     fs::File,
     io::{self, BufRead, BufReader, Read},
     path::{Path, PathBuf},
+    sync::mpsc,
     thread,
     time::Duration,
 };
@@ -30,6 +31,8 @@ Examples:
 
 /// A longer line is not of a tape: lines of agents are cut before.
 const LONGEST_LINE: u64 = 512 << 20;
+/// How long a pipe may take until its first bytes come.
+const FIRST_BYTES: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -176,8 +179,8 @@ struct TapeLines<'a> {
 
 impl<'a> TapeLines<'a> {
     fn open(path: &'a Path) -> Result<Self, Stop> {
-        let from = File::open(path).map_err(|error| unreadable(path, &error))?;
-        Ok(Self { path, from: BufReader::with_capacity(64 << 10, from) })
+        let from = open_within(path, FIRST_BYTES).map_err(|error| unreadable(path, &error))?;
+        Ok(Self { path, from })
     }
 
     fn next(&mut self) -> Result<Option<String>, Stop> {
@@ -196,7 +199,49 @@ impl<'a> TapeLines<'a> {
     }
 }
 
+/// Opens a tape and waits for its first bytes. A pipe without a writer is given up; its thread is abandoned.
+fn open_within(path: &Path, time: Duration) -> io::Result<BufReader<File>> {
+    let (send, receive) = mpsc::channel();
+    let path = path.to_owned();
+    let open = move || {
+        let opened = File::open(path).and_then(|file| {
+            let mut from = BufReader::with_capacity(64 << 10, file);
+            from.fill_buf()?;
+            Ok(from)
+        });
+        // The receiver is gone once the time is over.
+        let _ = send.send(opened);
+    };
+    thread::Builder::new().name("agentline-tape".into()).spawn(open)?;
+    receive.recv_timeout(time).unwrap_or_else(|_| {
+        let message = format!("nothing was written to it within {} s", time.as_secs_f64());
+        Err(io::Error::new(io::ErrorKind::TimedOut, message))
+    })
+}
+
 fn unreadable(path: &Path, error: &io::Error) -> Problem {
     Problem::new("TAPE", format!("`{}` could not be read: {error}", path.display()))
         .hint("record one with `agentline run --record FILE …`")
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_pipe_without_a_writer_is_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let [silent, pipe] = ["silent", "pipe"].map(|name| dir.path().join(name));
+        assert!(Command::new("mkfifo").args([&silent, &pipe]).status().unwrap().success());
+        let error = open_within(&silent, Duration::from_millis(10)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let writer = thread::spawn({
+            let pipe = pipe.clone();
+            move || std::fs::write(pipe, "a\n")
+        });
+        let mut lines = TapeLines::open(&pipe).unwrap();
+        assert_eq!(lines.next().unwrap().as_deref(), Some("a"));
+        writer.join().unwrap().unwrap();
+    }
 }

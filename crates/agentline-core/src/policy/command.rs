@@ -35,9 +35,9 @@ pub(super) struct Part {
 }
 
 impl Command {
-    /// Takes a command apart. `real_path` tells where the path of a program leads.
-    pub(super) fn read(text: &str, real_path: &dyn Fn(&str) -> String) -> Self {
-        let script = shell::analyze(text, real_path);
+    /// Takes a command apart. `paths` tells by which other paths the one of a program is known.
+    pub(super) fn read(text: &str, paths: &dyn Fn(&str) -> Vec<String>) -> Self {
+        let script = shell::analyze(text, paths);
         let whole = || vec![Part::new(text.trim().to_owned(), &script.whole)];
         match &script.plain {
             Some(parts) if parts.len() <= MAX_FORMS => {
@@ -72,7 +72,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn read(text: &str) -> Command {
-        Command::read(text, &|path| path.to_owned())
+        Command::read(text, &|path| vec![path.to_owned()])
     }
 
     #[test]

@@ -56,6 +56,11 @@ impl Resolved {
         Self { path: path.into(), unclear: true, ..Self::default() }
     }
 
+    /// The one spelling in which rules and commands name a program by its path.
+    pub(super) fn program(self) -> String {
+        self.from_workspace.map_or(self.path, |path| format!("./{path}"))
+    }
+
     /// The same for a file with further names: those in the workspace, and whether there are more.
     #[must_use]
     pub fn linked(mut self, other_names: Vec<String>, has_unknown_names: bool) -> Self {

@@ -86,6 +86,8 @@ pub(super) struct Compiled {
     path: Option<PathPattern>,
     command: Vec<WordGlob>,
     command_head: String,
+    /// The same with the path of the program in its one spelling, where it is given by a path.
+    path_head: Option<String>,
     /// The name of the program that its command starts; `None` where that is any.
     program: Option<WordGlob>,
 }
@@ -134,6 +136,7 @@ impl Compiled {
             command.push(WordGlob::read(head).and_more());
         }
         let command_head = head.to_owned();
+        let path_head = with_program_path(head, places);
         let program = head.split_whitespace().next().map(shell::program_name);
         let program = program.filter(|name| name.contains(|c| c != '*')).map(WordGlob::read);
         Ok(Self {
@@ -144,6 +147,7 @@ impl Compiled {
             path,
             command,
             command_head,
+            path_head,
             program,
         })
     }
@@ -267,7 +271,12 @@ impl Compiled {
     fn refuses_command(&self, ask: &PermissionAsk, part: &Part) -> bool {
         // Where the system takes upper and lower case for the same, so does a refusal.
         let fold = cfg!(any(windows, target_os = "macos"));
-        part.forms.iter().any(|(form, _)| self.fits_command(ask, form, fold))
+        let by_path = self.path_head.as_deref().map(|head| {
+            let glob = WordGlob::read(head);
+            if self.command.len() > 1 { vec![WordGlob::read(head).and_more(), glob] } else { vec![glob] }
+        });
+        let fits_path = |form: &str| by_path.iter().flatten().any(|glob| glob.fits(form, fold));
+        part.forms.iter().any(|(form, _)| self.fits_command(ask, form, fold) || fits_path(form))
     }
 
     /// Whether the program of the pattern is named in text that something may run.
@@ -282,14 +291,13 @@ impl Compiled {
 
     /// Whether a command of which only the first words are known may be one that the pattern covers.
     fn may_refuse_command(&self, part: &Part) -> bool {
-        let (sure, star) = match self.command_head.split_once('*') {
-            Some((before, _)) => (before, true),
-            None => (self.command_head.as_str(), false),
-        };
-        let may_become = |form: &str| {
+        let may_become = |head: &str, form: &str| {
+            let (sure, star) = head.split_once('*').map_or((head, false), |(before, _)| (before, true));
             sure.starts_with(form) || sure == form.trim_end() || (star && form.starts_with(sure))
         };
-        part.forms.iter().any(|(form, open)| *open && may_become(form))
+        let heads = [Some(&self.command_head), self.path_head.as_ref()];
+        let fits = |form: &str| heads.iter().flatten().any(|head| may_become(head, form));
+        part.forms.iter().any(|(form, open)| *open && fits(form))
     }
 }
 
@@ -316,6 +324,13 @@ fn head_of_command(pattern: &str) -> (&str, bool) {
         Some(head) => (head, true),
         None => (pattern, false),
     }
+}
+
+/// The head of a command whose program is given by a path, with that path in its one spelling.
+fn with_program_path(head: &str, places: &Places) -> Option<String> {
+    let program = head.split_whitespace().next().filter(|program| program.contains('/'))?;
+    let rest = head.trim_start().strip_prefix(program)?;
+    (!program.contains(['*', '?', '~'])).then(|| format!("{}{rest}", places.resolve(program).program()))
 }
 
 /// Whether every character of a pattern stands for itself.

@@ -5,10 +5,13 @@
 //! that depends on a variable, a glob, standard input or text that is evaluated, the command is reported as
 //! undeterminable.
 
+mod ansi;
 mod arguments;
+mod arithmetic;
 mod data;
 mod guard;
 mod plain;
+mod runners;
 mod walk;
 mod words;
 mod wrappers;
@@ -63,9 +66,9 @@ pub(super) struct Script {
     pub(super) whole: Analysis,
 }
 
-/// Analyzes a command. `real_path` tells where the path of a program leads.
-pub(super) fn analyze(text: &str, real_path: &dyn Fn(&str) -> String) -> Script {
-    walk::analyze(text, real_path)
+/// Analyzes a command. `paths` tells by which other paths the one of a program is known.
+pub(super) fn analyze(text: &str, paths: &dyn Fn(&str) -> Vec<String>) -> Script {
+    walk::analyze(text, paths)
 }
 
 /// The name of a program without its folder.

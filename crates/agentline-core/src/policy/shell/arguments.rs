@@ -44,6 +44,39 @@ const ASSIGNING: &[&str] = &["read", "mapfile", "readarray", "getopts", "printf"
 /// Builtins that declare variables.
 const DECLARING: &[&str] = &["declare", "typeset", "local", "readonly", "export"];
 
+/// Other names whose arguments are followed.
+const FOLLOWED: &[&str] = &[
+    "find", "xargs", "trap", "alias", "unalias", "source", ".", "let", "test", "[", "set", "shopt", "cd",
+    "pushd", "popd",
+];
+/// Options of `set` that leave alone how words are read; `-o` takes a name.
+const SET_FLAGS: &str = "abefhmnptuvxBCETPo";
+const SET_OPTIONS: &[&str] = &[
+    "allexport",
+    "errexit",
+    "errtrace",
+    "functrace",
+    "monitor",
+    "noclobber",
+    "noglob",
+    "nounset",
+    "pipefail",
+    "verbose",
+    "xtrace",
+];
+const SHOPT_OPTIONS: &[&str] =
+    &["dotglob", "failglob", "globstar", "inherit_errexit", "lastpipe", "nocaseglob", "nullglob"];
+
+/// Whether the arguments of a program or builtin are followed.
+pub(super) fn is_followed(name: &str) -> bool {
+    [FOLLOWED, SHELLS, ASSIGNING, DECLARING].iter().any(|names| names.contains(&name))
+}
+
+/// Whether the name of an option of the shell is known to leave alone how words are read.
+fn is_plain_option(name: &Word) -> bool {
+    name.known_text().is_some_and(|name| SET_OPTIONS.contains(&name))
+}
+
 impl Walk<'_> {
     /// Follows what a program runs by its own reading of its arguments.
     pub(super) fn arguments(&mut self, name: &str, arguments: &[Word], input: &Input) {
@@ -61,14 +94,10 @@ impl Walk<'_> {
                     }
                 }
             }
-            "test" | "[" => {
-                let by_name = arguments.iter().any(|word| matches!(word.known_text(), Some("-v" | "-R")));
-                if by_name
-                    && arguments.iter().any(|word| !word.known || word.text.contains('[') && word.text != "[")
-                {
-                    self.undeterminable();
-                }
-            }
+            "test" | "[" => self.test_builtin(arguments),
+            "set" => self.set(arguments),
+            "shopt" => self.shopt(arguments),
+            "cd" | "pushd" | "popd" => self.moved = true,
             name if ASSIGNING.contains(&name) => self.assigning(name, arguments),
             name if DECLARING.contains(&name) => self.declaring(arguments),
             shell if SHELLS.contains(&shell) && self.shell(shell, arguments, input).is_none() => {
@@ -104,11 +133,11 @@ impl Walk<'_> {
                     's' => reads_input = true,
                     // The name of an option follows. `-O` and `-i` change how text is read.
                     'o' => {
-                        rest.first()?.known_text()?;
+                        is_plain_option(rest.first()?).then_some(())?;
                         rest = &rest[1..];
                     }
                     'a' | 'b' | 'e' | 'f' | 'h' | 'l' | 'm' | 'n' | 'p' | 'r' | 't' | 'u' | 'v' | 'x'
-                    | 'B' | 'C' | 'E' | 'H' | 'P' | 'T' | 'D' => {}
+                    | 'B' | 'C' | 'E' | 'P' | 'T' | 'D' => {}
                     _ => return None,
                 }
             }
@@ -228,21 +257,38 @@ impl Walk<'_> {
         }
     }
 
+    /// A definition changes how the words behind it are read.
     fn alias(&mut self, arguments: &[Word]) {
-        for word in arguments {
-            match word.known_text() {
-                Some(text) => {
-                    if let Some((name, value)) = text.split_once('=') {
-                        // An alias may be a part of a command.
-                        let is_part = value.contains([';', '&', '|', '(', ')', '{', '}', '<', '>', '\n']);
-                        if is_part || data::is_data_program(name) {
-                            self.undeterminable();
-                        }
-                        self.script(value);
-                    }
-                }
-                None => self.undeterminable(),
+        if arguments.iter().any(|word| !word.known || word.text.contains('=')) {
+            self.undeterminable();
+        }
+    }
+
+    /// Options of the shell, of which some change how the words behind them are read.
+    fn set(&mut self, arguments: &[Word]) {
+        let mut rest = arguments.iter();
+        while let Some(word) = rest.next() {
+            let cluster = word.text.strip_prefix(['-', '+']).filter(|cluster| *cluster != "-");
+            if !word.known && (word.splits || word.text.is_empty() || cluster.is_some()) {
+                return self.undeterminable();
             }
+            // The first other word begins the positional parameters.
+            let Some(cluster) = cluster else { return };
+            let on = word.text.starts_with('-');
+            let named = if cluster.contains('o') { rest.next() } else { None };
+            let is_plain = cluster.chars().all(|letter| SET_FLAGS.contains(letter));
+            if on && (!is_plain || named.is_some_and(|name| !is_plain_option(name))) {
+                return self.undeterminable();
+            }
+        }
+    }
+
+    fn shopt(&mut self, arguments: &[Word]) {
+        let is_plain = |word: &Word| {
+            word.known_text().is_some_and(|text| text.starts_with('-') || SHOPT_OPTIONS.contains(&text))
+        };
+        if !arguments.iter().all(is_plain) {
+            self.undeterminable();
         }
     }
 
@@ -270,11 +316,14 @@ impl Walk<'_> {
         if calls_back || naming.iter().any(is_unclear) {
             self.undeterminable();
         }
-        for word in naming.iter().filter(|word| word.known && name != "unset") {
+        for word in naming.iter().filter(|word| word.known) {
             let attached = if name == "printf" { word.text.strip_prefix("-v") } else { None };
             let variable = attached.filter(|rest| !rest.is_empty()).unwrap_or(&word.text);
             if data::is_special(variable) {
                 self.undeterminable();
+            }
+            if name == "unset" {
+                continue;
             }
             self.assigned(variable, &Word::unknown());
             self.arrays.insert(variable.to_owned());

@@ -1,6 +1,6 @@
 //! Programs that take their arguments as data, and variables that a shell treats specially.
 
-use super::words::Word;
+use super::{runners::Runner, words::Word};
 
 /// Programs that never run an argument as a command, whatever it says.
 const DATA: &[&str] = &[
@@ -73,56 +73,9 @@ const DATA: &[&str] = &[
     "which",
     "yarn",
 ];
-/// Words by which some of them run a command after all.
-const RUNNING_WORDS: &[(&str, &[&str])] = &[
-    ("gh", &["alias", "extension", "codespace"]),
-    (
-        "git",
-        &[
-            "-c",
-            "bisect",
-            "config",
-            "difftool",
-            "filter-branch",
-            "for-each-repo",
-            "mergetool",
-            "rebase",
-            "submodule",
-        ],
-    ),
-    ("npm", &["exec", "explore", "x"]),
-    ("pnpm", &["dlx", "exec"]),
-    ("printf", &["-v"]),
-    ("test", &["-v", "-R"]),
-    ("[", &["-v", "-R"]),
-    ("yarn", &["dlx", "exec"]),
-];
-/// Options whose value is a command, by program. A long one may be abbreviated.
-const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
-    (
-        "git",
-        &["--config-env", "--exec", "--ext-diff", "--open-files-in-pager", "--receive-pack", "--upload-pack"],
-    ),
-    ("man", &["-H", "-P", "--html", "--pager"]),
-    ("rg", &["--hostname-bin", "--pre"]),
-    ("rsync", &["-e", "--rsh", "--rsync-path"]),
-    ("sort", &["--compress-program"]),
-    ("split", &["--filter"]),
-    (
-        "tar",
-        &[
-            "-F",
-            "-I",
-            "--checkpoint-action",
-            "--info-script",
-            "--new-volume-script",
-            "--rmt-command",
-            "--rsh-command",
-            "--to-command",
-            "--use-compress-program",
-        ],
-    ),
-];
+/// Words by which builtins evaluate an argument after all.
+const EVALUATING_WORDS: &[(&str, &[&str])] =
+    &[("printf", &["-v"]), ("test", &["-v", "-R"]), ("[", &["-v", "-R"])];
 /// Variables that a shell evaluates, sets by itself, or by which it finds what it runs.
 const SPECIAL: &[&str] = &[
     "_",
@@ -175,17 +128,21 @@ pub(super) fn is_special(name: &str) -> bool {
     SPECIAL.contains(&name) || SPECIAL_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
+/// Whether programs run the value of a variable of this name.
+pub(super) fn holds_command(name: &str) -> bool {
+    name.starts_with("GIT_")
+        || ["PAGER", "EDITOR", "BROWSER", "COMMAND"].iter().any(|end| name.ends_with(end))
+}
+
 /// Whether a program takes these arguments as data.
 pub(super) fn takes_data(program: &str, name: &str, arguments: &[Word]) -> bool {
     let in_place =
         !program.contains('/') || program == format!("/bin/{name}") || program == format!("/usr/bin/{name}");
-    let words = of(RUNNING_WORDS, name);
-    let runs = |word: &Word| {
-        words.iter().any(|running| {
-            word.written.starts_with(running) && (running.starts_with('-') || word.written == *running)
-        })
-    };
-    in_place && is_data_program(name) && !arguments.iter().any(runs) && !has_command_option(name, arguments)
+    let words = EVALUATING_WORDS.iter().filter(|(builtin, _)| *builtin == name).flat_map(|(_, words)| *words);
+    let mut evaluating =
+        words.filter(|word| arguments.iter().any(|argument| argument.written.starts_with(**word)));
+    let runs_none = Runner::of(name, arguments).is_none_or(|runner| runner.takes_data());
+    in_place && is_data_program(name) && runs_none && evaluating.next().is_none()
 }
 
 /// Whether it is the name of a program that takes its arguments as data.
@@ -193,24 +150,11 @@ pub(super) fn is_data_program(name: &str) -> bool {
     DATA.contains(&name)
 }
 
-/// Whether the last of the leading arguments that are the program's own subcommands is behind this many words.
-pub(super) fn own_words(name: &str) -> Option<usize> {
-    matches!(name, "docker" | "podman").then_some(2)
-}
-
-/// Whether an argument is an option whose value the program runs.
-pub(super) fn has_command_option(name: &str, arguments: &[Word]) -> bool {
-    let options = of(COMMAND_OPTIONS, name);
-    let is_option = |(at, word): (usize, &Word)| {
-        let written = word.written.as_str();
-        let long = written.split('=').next().unwrap_or_default();
-        let cluster = written.strip_prefix('-').or_else(|| (name == "tar" && at == 0).then_some(written));
-        options.iter().any(|option| match option.strip_prefix("--") {
-            Some(_) => long.len() > 3 && option.starts_with(long),
-            None => cluster.is_some_and(|c| !c.starts_with('-') && c.contains(&option[1..])),
-        })
-    };
-    arguments.iter().enumerate().any(is_option)
+/// How many of the leading arguments are subcommands of the program itself.
+pub(super) fn own_words(name: &str, arguments: &[Word]) -> usize {
+    let has_groups = matches!(name, "docker" | "podman");
+    let leading = arguments.iter().take_while(|word| !word.written.starts_with('-')).count();
+    if has_groups { leading.min(2) } else { 0 }
 }
 
 /// Whether bash and other shells read a text in different ways.
@@ -219,11 +163,20 @@ pub(super) fn is_of_bash(text: &str) -> bool {
     OF_BASH.iter().any(|syntax| text.contains(syntax))
 }
 
-/// The words of a text that may be the name of a program.
+/// The words of a text that may be the name of a program: as they are, and behind a number or an option of one letter.
 pub(super) fn names(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_alphanumeric() && !"_.+-".contains(c)).filter(|name| !name.is_empty())
+    let words = text.split(|c: char| !c.is_alphanumeric() && !"_.+-".contains(c));
+    words.flat_map(|word| [Some(word), attached(word)]).flatten().filter(|name| !name.is_empty())
 }
 
-fn of(table: &[(&str, &'static [&'static str])], name: &str) -> &'static [&'static str] {
-    table.iter().find(|(program, _)| *program == name).map_or(&[], |(_, values)| *values)
+/// What is attached to an option of one letter (`-Orm`), or to a letter behind a number (`1erm`).
+fn attached(word: &str) -> Option<&str> {
+    let number = word.trim_start_matches(|c: char| c.is_ascii_digit());
+    let rest = word.strip_prefix('-').or_else(|| (number.len() < word.len()).then_some(number))?;
+    rest.strip_prefix(|c: char| c.is_ascii_alphabetic())
+}
+
+/// A text without the quotes and escapes by which a shell that reads it may hide a name.
+pub(super) fn without_quotes(text: &str) -> String {
+    text.replace(['\\', '\'', '"'], "")
 }

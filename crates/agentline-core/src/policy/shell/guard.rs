@@ -4,7 +4,10 @@
 //! depth is estimated here in a way that never counts less than the parser descends.
 
 use brush_parser::{ParserOptions, SourceInfo, Token, ast::Program, parse_tokens, uncached_tokenize_str};
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 /// The longest command that is parsed, in bytes.
 pub(super) const MAX_LENGTH: usize = 64 << 10;
@@ -31,7 +34,7 @@ pub(super) fn parse(text: &str) -> Option<Program> {
     if depth(&tokens) > MAX_DEPTH {
         return None;
     }
-    parse_tokens(&tokens, &options, &SourceInfo::default()).ok()
+    caught(|| parse_tokens(&tokens, &options, &SourceInfo::default()).ok())
 }
 
 /// The tokens of a text; `None` where it is too long, nests too many expansions, or ends inside of a quote.
@@ -39,7 +42,12 @@ pub(super) fn tokens(text: &str) -> Option<Vec<Token>> {
     if text.len() > MAX_LENGTH || expansions(text) > MAX_EXPANSIONS || has_nested_document(text) {
         return None;
     }
-    uncached_tokenize_str(text, &ParserOptions::default().tokenizer_options()).ok()
+    caught(|| uncached_tokenize_str(text, &ParserOptions::default().tokenizer_options()).ok())
+}
+
+/// What the parser found; `None` also where it panics.
+fn caught<T>(parse: impl FnOnce() -> Option<T>) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(parse)).ok().flatten()
 }
 
 /// Counts expansions that may hold another one: all but `${NAME}` and a `$(…)` of plain words.
@@ -48,15 +56,12 @@ fn expansions(text: &str) -> usize {
     (0..bytes.len()).filter(|at| opens_expansion(bytes, *at) && !is_plain_expansion(bytes, *at)).count()
 }
 
-/// Whether a here-document may stand inside of a substitution, whose end the parser then takes to be elsewhere than a
+/// Whether a here-document may stand inside of an expansion, whose end the parser then takes to be elsewhere than a
 /// shell does.
 fn has_nested_document(text: &str) -> bool {
     let bytes = text.as_bytes();
-    let opens = |at: &usize| {
-        let substitutes =
-            opens_expansion(bytes, *at) && bytes[*at + 1] == b'(' && !is_plain_expansion(bytes, *at);
-        substitutes || bytes[*at] == b'`'
-    };
+    let opens =
+        |at: &usize| (opens_expansion(bytes, *at) && !is_plain_expansion(bytes, *at)) || bytes[*at] == b'`';
     let here = |text: &str| text.replace("<<<", "   ").find("<<");
     let Some(document) = here(text) else { return false };
     let Some(first) = (0..bytes.len()).find(opens) else { return false };

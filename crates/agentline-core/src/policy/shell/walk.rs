@@ -2,12 +2,14 @@
 
 use super::{
     Analysis, Invocation, Script,
+    arguments::is_followed,
     data::{self, is_special, takes_data},
     guard,
     plain::{as_written, plain_commands},
     program_name,
+    runners::Runner,
     words::{self, Scanned, Word},
-    wrappers::{Started, started},
+    wrappers::{Started, is_wrapper, started},
 };
 use brush_parser::ast;
 use std::collections::BTreeSet;
@@ -25,6 +27,17 @@ const RESERVED: &[&str] = &[
     "in", "select", "then", "until", "while",
 ];
 
+/// Whether a function of this name changes how a command is read that the analysis knows about.
+fn is_known_name(name: &str) -> bool {
+    let is_read = is_followed(name) || started(name, &[]) != Started::Nothing || is_wrapper(name);
+    is_read
+        || data::is_data_program(name)
+        || Runner::of(name, &[]).is_some()
+        || RESERVED.contains(&name)
+        || name.starts_with("command_not_found")
+        || name.contains('/')
+}
+
 /// What a program reads from standard input.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Input {
@@ -38,23 +51,27 @@ pub(super) struct Input {
 
 /// Collects what a command runs.
 pub(super) struct Walk<'a> {
-    real_path: &'a dyn Fn(&str) -> String,
+    paths: &'a dyn Fn(&str) -> Vec<String>,
     pub(super) found: Analysis,
     nesting: u8,
     parsed: usize,
     /// Variables that hold something other than a number.
     values: BTreeSet<String>,
     /// Variables that stand in arithmetic, where a shell evaluates their values.
-    evaluated: BTreeSet<String>,
+    pub(super) evaluated: BTreeSet<String>,
     /// Arrays, and variables that are declared with values which a shell evaluates if they are arrays.
     pub(super) arrays: BTreeSet<String>,
     pub(super) declared: BTreeSet<String>,
+    /// It changes its folder, so that relative paths lead elsewhere.
+    pub(super) moved: bool,
+    /// Names of programs that are given by a relative path.
+    relative: BTreeSet<String>,
 }
 
 /// Analyzes a command.
-pub(super) fn analyze(text: &str, real_path: &dyn Fn(&str) -> String) -> Script {
+pub(super) fn analyze(text: &str, paths: &dyn Fn(&str) -> Vec<String>) -> Script {
     let new = || Walk {
-        real_path,
+        paths,
         found: Analysis::default(),
         nesting: 0,
         parsed: 0,
@@ -62,6 +79,8 @@ pub(super) fn analyze(text: &str, real_path: &dyn Fn(&str) -> String) -> Script 
         evaluated: BTreeSet::new(),
         arrays: BTreeSet::new(),
         declared: BTreeSet::new(),
+        moved: false,
+        relative: BTreeSet::new(),
     };
     let mut walk = new();
     let unclear = text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\t'))
@@ -74,11 +93,12 @@ pub(super) fn analyze(text: &str, real_path: &dyn Fn(&str) -> String) -> Script 
     };
     let simple = plain_commands(&program);
     walk.program(&program, text);
+    let moved = walk.moved;
     let whole = walk.finish();
     let quoted_on_windows = cfg!(windows) && text.contains(['\'', '"']);
     let plain = simple.filter(|_| !whole.undeterminable && !quoted_on_windows).map(|commands| {
         let analyze_one = |command: &ast::SimpleCommand| {
-            let mut walk = new();
+            let mut walk = Walk { moved, ..new() };
             walk.simple(command, &Input::default());
             (as_written(command), walk.finish())
         };
@@ -98,6 +118,9 @@ impl Input {
 
 impl Walk<'_> {
     fn finish(mut self) -> Analysis {
+        if self.moved {
+            self.found.named.append(&mut self.relative);
+        }
         // The value of a variable in arithmetic is an expression, which may hold a substitution.
         let evaluates = self.evaluated.iter().any(|name| self.values.contains(name) || is_special(name));
         if evaluates || !self.arrays.is_disjoint(&self.declared) || self.found.named.len() > MAX_NAMED {
@@ -150,7 +173,7 @@ impl Walk<'_> {
                 }
                 ast::Command::Function(function) => {
                     let ast::FunctionBody(body, redirects) = &function.body;
-                    if data::is_data_program(&function.fname.value) {
+                    if is_known_name(&function.fname.value) {
                         self.undeterminable();
                     }
                     self.compound(body, text);
@@ -174,9 +197,12 @@ impl Walk<'_> {
             C::BraceGroup(group) => self.list(&group.list, text),
             C::Subshell(subshell) => self.list(&subshell.list, text),
             C::ForClause(clause) => {
+                if is_special(&clause.variable_name) {
+                    self.undeterminable();
+                }
                 for word in clause.values.iter().flatten() {
                     let scanned = self.word(&word.value);
-                    self.names(&scanned.written);
+                    self.value(&scanned);
                     self.assigned(&clause.variable_name, &scanned);
                 }
                 if clause.values.is_none() {
@@ -212,76 +238,6 @@ impl Walk<'_> {
         }
     }
 
-    /// `((…))` is arithmetic to every shell only where the parentheses touch; else it is a subshell in a subshell.
-    fn arithmetic_command(&mut self, command: &ast::ArithmeticCommand, text: &str) {
-        let source: String = text.chars().skip(command.loc.start.index).take(command.loc.length()).collect();
-        self.arithmetic(&command.expr.value);
-        let inner = source.strip_prefix('(').and_then(|inner| inner.strip_suffix(')'));
-        match inner {
-            Some(inner) if inner.starts_with('(') && inner.ends_with(')') => {
-                if source.contains(['\n', ';']) {
-                    self.script(inner);
-                }
-            }
-            Some(inner) => self.script(inner),
-            None => self.undeterminable(),
-        }
-    }
-
-    /// An arithmetic expression, in which values are evaluated again.
-    pub(super) fn arithmetic(&mut self, expression: &str) {
-        let Some(scanned) = words::scan(expression, true) else { return self.undeterminable() };
-        let positional =
-            expression.split('$').skip(1).any(|rest| rest.starts_with(|c: char| "0123456789@*!".contains(c)));
-        let operators = |c: char| c.is_ascii_alphanumeric() || "_ \t\n$+-*/%<>=!&|^~?:,()[]{}@#".contains(c);
-        self.names(expression);
-        if !scanned.commands.is_empty() || scanned.prompt || positional || !expression.chars().all(operators)
-        {
-            return self.undeterminable();
-        }
-        let names = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        let names = names.filter(|name| name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'));
-        self.evaluated.extend(names.map(str::to_owned));
-    }
-
-    fn test(&mut self, test: &ast::ExtendedTestExpr) {
-        use ast::{BinaryPredicate as B, ExtendedTestExpr as T, UnaryPredicate as U};
-        match test {
-            T::And(left, right) | T::Or(left, right) => {
-                self.test(left);
-                self.test(right);
-            }
-            T::Not(inner) | T::Parenthesized(inner) => self.test(inner),
-            T::UnaryTest(predicate, word) => {
-                let scanned = self.pattern(&word.value);
-                let names =
-                    matches!(predicate, U::ShellVariableIsSetAndAssigned | U::ShellVariableIsSetAndNameRef);
-                if names && !scanned.is_some_and(|s| s.word.known && !s.word.text.contains('[')) {
-                    self.undeterminable();
-                }
-            }
-            T::BinaryTest(predicate, left, right) => {
-                self.pattern(&left.value);
-                self.pattern(&right.value);
-                let compares_numbers = matches!(
-                    predicate,
-                    B::ArithmeticEqualTo
-                        | B::ArithmeticNotEqualTo
-                        | B::ArithmeticLessThan
-                        | B::ArithmeticLessThanOrEqualTo
-                        | B::ArithmeticGreaterThan
-                        | B::ArithmeticGreaterThanOrEqualTo
-                );
-                if compares_numbers {
-                    for side in [left, right] {
-                        let unquoted = side.value.strip_prefix('"').and_then(|v| v.strip_suffix('"'));
-                        self.arithmetic(unquoted.unwrap_or(&side.value));
-                    }
-                }
-            }
-        }
-    }
-
     fn redirects(&mut self, list: Option<&ast::RedirectList>) {
         let mut input = Input::default();
         for redirect in list.iter().flat_map(|list| &list.0) {
@@ -313,7 +269,8 @@ impl Walk<'_> {
             R::HereDocument(fd, document) => {
                 let text = &document.doc.value;
                 // Shells do not agree on where it ends.
-                if document.here_end.value.contains(['$', '`', '\n']) {
+                let unclear = document.requires_expansion && !words::is_plain_document(text);
+                if unclear || document.here_end.value.contains(['$', '`', '\n']) {
                     return self.undeterminable();
                 }
                 let word = if document.requires_expansion {
@@ -431,21 +388,22 @@ impl Walk<'_> {
 
     /// Notes words that may be the names of programs.
     pub(super) fn names(&mut self, text: &str) {
-        self.found.named.extend(data::names(text).take(MAX_NAMED + 1).map(str::to_owned));
+        for text in [text, &data::without_quotes(text)] {
+            self.found.named.extend(data::names(text).take(MAX_NAMED + 1).map(str::to_owned));
+        }
     }
 
     /// Notes what a program may run of its arguments and its input.
     fn arguments_that_may_run(&mut self, name: &str, words: &[Word], input: &Input) {
         let program = words[0].known_text().unwrap_or_default();
-        if data::has_command_option(name, &words[1..]) {
+        let arguments = &words[1..];
+        if Runner::of(name, arguments).is_some_and(|runner| runner.is_unclear()) {
             self.undeterminable();
         }
-        let is_data = takes_data(program, name, &words[1..]);
-        let own = data::own_words(name);
-        let mut operands = 0;
-        for word in &words[1..] {
-            operands += usize::from(!word.written.starts_with('-'));
-            if !is_data || word.holds_command() || own.is_some_and(|own| operands > own) {
+        let is_data = takes_data(program, name, arguments);
+        let own = data::own_words(name, arguments);
+        for (at, word) in arguments.iter().enumerate() {
+            if (!is_data && at >= own) || word.holds_command() {
                 self.names(&word.written);
             }
         }
@@ -456,6 +414,9 @@ impl Walk<'_> {
 
     /// Notes a variable whose value is not a plain number.
     pub(super) fn assigned(&mut self, name: &str, value: &Word) {
+        if data::holds_command(name) && !value.known {
+            self.undeterminable();
+        }
         let number = value.known_text().is_some_and(|text| text.chars().all(|c| c.is_ascii_digit()));
         if !number {
             self.values.insert(name.to_owned());
@@ -486,7 +447,7 @@ impl Walk<'_> {
     }
 
     /// A word that is compared and may hold parentheses and bars.
-    fn pattern(&mut self, text: &str) -> Option<Scanned> {
+    pub(super) fn pattern(&mut self, text: &str) -> Option<Scanned> {
         let scanned = self.scan(text, false);
         if scanned.is_none() && text.contains(['$', '`', '<', '>']) {
             self.undeterminable();
@@ -502,26 +463,15 @@ impl Walk<'_> {
         for command in &scanned.commands {
             self.script(command);
         }
+        if scanned.assigns.iter().any(|name| is_special(name)) {
+            self.undeterminable();
+        }
         self.values.extend(scanned.assigns.iter().cloned());
         for expression in &scanned.arithmetic {
             self.arithmetic(expression);
         }
-        for quoted in &scanned.quoted {
-            self.quoted(quoted);
-        }
+        self.index_in_text(&scanned.word.written);
         Some(scanned)
-    }
-
-    /// Quoted text is an argument and does not run. But a builtin may evaluate a substitution in it, so what that would run
-    /// counts too.
-    fn quoted(&mut self, text: &str) {
-        let index = |rest: &str| {
-            let inner = rest.split(']').next().unwrap_or_default();
-            inner.contains("$(") || inner.contains('`')
-        };
-        if text.split('[').skip(1).any(index) {
-            self.undeterminable();
-        }
     }
 
     /// A program with its arguments.
@@ -534,7 +484,7 @@ impl Walk<'_> {
         };
         let unclear = program.is_empty()
             || RESERVED.contains(&program.as_str())
-            || program.starts_with(['=', '-'])
+            || program.starts_with(['=', '-', '~'])
             || program.split('/').rev().skip(1).any(|part| matches!(part, "proc" | "dev" | "fd"))
             || program.ends_with('/');
         if unclear {
@@ -543,14 +493,7 @@ impl Walk<'_> {
         for word in &words[1..] {
             self.check_variable(word);
         }
-        let mut names = vec![program_name(&program).to_owned()];
-        if program.contains('/') {
-            let real = (self.real_path)(&program);
-            let real = program_name(&real).to_owned();
-            if !real.is_empty() && !names.contains(&real) {
-                names.push(real);
-            }
-        }
+        let names = self.names_of(&program, &words);
         self.nesting += 1;
         for (at, name) in names.iter().enumerate() {
             let mut called = words.clone();
@@ -566,13 +509,39 @@ impl Walk<'_> {
                     }
                     self.arguments(&folded, &words[1..], input);
                 }
-                Started::Program(rest) => self.invoke(rest.to_vec(), input),
+                Started::Program(rest) => {
+                    let sets_folder =
+                        |word: &Word| word.written.starts_with("-C") || word.written.starts_with("--chdir");
+                    self.moved |= folded == "chroot" || words[1..].iter().any(sets_folder);
+                    self.invoke(rest.to_vec(), input);
+                }
                 Started::Text(text) => self.text(&text, false),
                 Started::Unknown => self.undeterminable(),
             }
             self.found.invocations.push(Invocation { words: called });
         }
         self.nesting -= 1;
+    }
+
+    /// The names of a program: as it is written, and by where its path leads.
+    fn names_of(&mut self, program: &str, words: &[Word]) -> Vec<String> {
+        let mut names = vec![program_name(program).to_owned()];
+        if !program.contains('/') {
+            return names;
+        }
+        if !program.starts_with('/') {
+            self.relative.insert(names[0].clone());
+        }
+        for path in (self.paths)(program) {
+            let name = program_name(&path).to_owned();
+            if !name.is_empty() && !names.contains(&name) {
+                names.push(name);
+            }
+            let mut called = words.to_vec();
+            called[0] = Word::literal(path);
+            self.found.invocations.push(Invocation { words: called });
+        }
+        names
     }
 
     /// The text of a command, where it is known. `bash` is the shell that reads it.

@@ -2,7 +2,7 @@
 //!
 //! Where a word was cut from the text is known already. Whatever does not fit to that is reported as not understood.
 
-use super::guard;
+use super::{ansi, guard};
 
 /// A word without its quotes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub(super) struct Word {
     pub(super) known: bool,
     /// It may become several words, or none.
     pub(super) splits: bool,
+    /// It is split where the value of an expansion holds blanks.
+    pub(super) splits_at_blanks: bool,
     /// All that is written in it, also behind what is known only when it runs.
     pub(super) written: String,
 }
@@ -20,7 +22,14 @@ pub(super) struct Word {
 impl Word {
     /// A word of which nothing is known before it runs.
     pub(super) fn unknown() -> Self {
-        Self { splits: true, ..Self::default() }
+        Self { splits: true, splits_at_blanks: true, ..Self::default() }
+    }
+
+    /// Notes that a part of it is known only when it runs.
+    fn forget(&mut self, splits: bool) {
+        self.known = false;
+        self.splits |= splits;
+        self.splits_at_blanks |= splits;
     }
 
     /// Adds what is written. Behind something unknown it is of no use for a comparison from the front.
@@ -34,7 +43,7 @@ impl Word {
     /// A word that stands for itself.
     pub(super) fn literal(text: impl Into<String>) -> Self {
         let text = text.into();
-        Self { written: text.clone(), text, known: true, splits: false }
+        Self { written: text.clone(), text, known: true, ..Self::default() }
     }
 
     /// Whether a shell that evaluates what is written in it runs a command.
@@ -56,8 +65,6 @@ pub(super) struct Scanned {
     pub(super) commands: Vec<String>,
     /// Its arithmetic expressions.
     pub(super) arithmetic: Vec<String>,
-    /// Text in single quotes, or that the shell evaluates once more when it prints a prompt.
-    pub(super) quoted: Vec<String>,
     /// It is expanded like a prompt or by a name in another variable, which runs substitutions in the value of a
     /// variable.
     pub(super) prompt: bool,
@@ -71,7 +78,6 @@ pub(super) fn scan(text: &str, quoted: bool) -> Option<Scanned> {
         word: Word::literal(""),
         commands: Vec::new(),
         arithmetic: Vec::new(),
-        quoted: Vec::new(),
         prompt: false,
         assigns: Vec::new(),
     };
@@ -84,10 +90,7 @@ pub(super) fn scan(text: &str, quoted: bool) -> Option<Scanned> {
 
 fn scan_into(text: &str, quoted: bool, out: &mut Scanned) -> Option<()> {
     let mut at = 0;
-    let forget = |out: &mut Scanned, splits: bool| {
-        out.word.known = false;
-        out.word.splits |= splits;
-    };
+    let expand = |out: &mut Scanned| (out.word.known, out.word.splits) = (false, true);
     let push = |out: &mut Scanned, text: &str| out.word.push(text);
     while let Some(c) = text[at..].chars().next() {
         let after = at + c.len_utf8();
@@ -106,7 +109,6 @@ fn scan_into(text: &str, quoted: bool, out: &mut Scanned) -> Option<()> {
             '\'' if !quoted => {
                 let end = after + text[after..].find('\'')?;
                 push(out, &text[after..end]);
-                out.quoted.push(text[after..end].to_owned());
                 end + 1
             }
             '"' if !quoted => {
@@ -116,25 +118,25 @@ fn scan_into(text: &str, quoted: bool, out: &mut Scanned) -> Option<()> {
             }
             '`' => {
                 let end = end_of_quote(text, after, '`')?;
-                let body = text[after..end].replace("\\`", "`").replace("\\$", "$").replace("\\\\", "\\");
-                let body = if quoted { body.replace("\\\"", "\"") } else { body };
-                out.commands.push(body);
-                forget(out, !quoted);
+                // What a backslash means in there depends on what is around it.
+                (!text[after..end].contains('\\')).then_some(())?;
+                out.commands.push(text[after..end].to_owned());
+                out.word.forget(!quoted);
                 end + 1
             }
             '$' => dollar(text, after, quoted, out)?,
             c if c.is_control() && !(quoted && matches!(c, '\n' | '\t')) => return None,
             ' ' | ';' | '&' | '|' | '<' | '>' | '(' | ')' if !quoted => return None,
             '*' | '?' if !quoted => {
-                forget(out, true);
+                expand(out);
                 after
             }
             '[' if !quoted && text.len() > 1 => {
-                forget(out, true);
+                expand(out);
                 after
             }
             '{' if !quoted && is_brace_expansion(&text[after..]) => {
-                forget(out, true);
+                expand(out);
                 after
             }
             c => {
@@ -152,28 +154,24 @@ fn dollar(text: &str, after: usize, quoted: bool, out: &mut Scanned) -> Option<u
         out.word.push("$");
         return Some(after);
     };
-    let mut forget = |splits: bool| {
-        out.word.known = false;
-        out.word.splits |= splits;
-    };
     match next {
         '\'' if !quoted => {
             let end = end_of_quote(text, after + 1, '\'')?;
             let inner = &text[after + 1..end];
-            if inner.contains('\\') {
-                forget(false);
+            let decoded = ansi::decode(inner);
+            if decoded.is_none() {
+                out.word.forget(false);
             }
-            out.word.push(inner);
-            out.quoted.push(inner.to_owned());
+            out.word.push(decoded.as_deref().unwrap_or(inner));
             Some(end + 1)
         }
         '"' if !quoted => {
             // A translation may say something else.
-            forget(false);
+            out.word.forget(false);
             Some(after)
         }
         '(' => {
-            forget(!quoted);
+            out.word.forget(!quoted);
             if let Some(end) = end_of_arithmetic(text, after) {
                 out.arithmetic.push(text[after + 2..end - 1].to_owned());
                 return Some(end + 1);
@@ -185,9 +183,9 @@ fn dollar(text: &str, after: usize, quoted: bool, out: &mut Scanned) -> Option<u
         '{' => {
             let end = end_of_brace(text, after + 1)?;
             let body = &text[after + 1..end];
-            forget(!quoted || body.contains('@'));
+            out.word.forget(!quoted || body.contains('@'));
             out.prompt |= body.ends_with("@P") || is_indirect(body);
-            is_parameter(body).then_some(())?;
+            (is_parameter(body) && is_clear(body)).then_some(())?;
             let name = body.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(body.len());
             if body[name..].starts_with([':', '=']) && body[name..].trim_start_matches(':').starts_with('=') {
                 out.assigns.push(body[..name].to_owned());
@@ -209,12 +207,12 @@ fn dollar(text: &str, after: usize, quoted: bool, out: &mut Scanned) -> Option<u
         }
         '[' => None,
         c if c.is_ascii_alphabetic() || c == '_' => {
-            forget(!quoted);
+            out.word.forget(!quoted);
             let name = text[after..].find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
             Some(name.map_or(text.len(), |length| after + length))
         }
         c if c.is_ascii_digit() || "@*#?-$!".contains(c) => {
-            forget(!quoted || c == '@');
+            out.word.forget((!quoted && !"#?$!".contains(c)) || c == '@');
             Some(after + 1)
         }
         _ => {
@@ -231,6 +229,22 @@ fn is_parameter(body: &str) -> bool {
     let rest =
         if name == 0 { body.strip_prefix(['@', '*', '#', '?', '$', '!', '-']) } else { Some(&body[name..]) };
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(|c| ":-=+?%#/^,@[*".contains(c)))
+}
+
+/// Whether shells agree on where a here-document ends and on what it holds: text and the values of variables.
+pub(super) fn is_plain_document(text: &str) -> bool {
+    let is_name = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let is_plain = |rest: &str| match rest.strip_prefix('{') {
+        Some(rest) => rest.split_once('}').is_some_and(|(name, _)| is_name(name)),
+        None => !rest.starts_with(['(', '[', '\\']),
+    };
+    let unescaped = text.replace("\\\\", "").replace("\\$", "").replace("\\`", "");
+    !text.contains("\\\n") && !unescaped.contains('`') && unescaped.split('$').skip(1).all(is_plain)
+}
+
+/// Whether shells agree on what the inside of `${…}` means, whatever quotes are around it.
+fn is_clear(body: &str) -> bool {
+    !["<(", ">(", "`", "\\\n"].iter().any(|unclear| body.contains(unclear))
 }
 
 /// Whether `${…}` expands what the value of a variable names. `${!NAME[@]}` is the keys of an array.
@@ -383,6 +397,7 @@ mod tests {
             ("\"r\"\\m", "rm"),
             ("r\\\nm", "rm"),
             ("$'rm'", "rm"),
+            ("$'\\x72m'", "rm"),
             ("'a b'", "a b"),
             ("\"a\\n\\$b\"", "a\\n$b"),
             ("{}", "{}"),
@@ -404,7 +419,7 @@ mod tests {
             ("{rm,x}", true),
             ("r[m]", true),
             ("r?", true),
-            ("$'\\x72m'", false),
+            ("$'\\xe9'", false),
             ("~", false),
             ("$((1))", true),
             ("\"`a`\"", false),
@@ -422,7 +437,7 @@ mod tests {
             ("\"$(a \")\")\"", &["a \")\""]),
             ("$(a $(b))", &["a $(b)"]),
             ("\"$(a # )\nrm x\n)\"", &["a # )\nrm x\n"]),
-            ("`a \\`b\\``", &["a `b`"]),
+            ("`a b`", &["a b"]),
             ("${x:-$(a)}", &["a"]),
             ("$( (a) )", &[" (a) "]),
         ] {
@@ -430,9 +445,20 @@ mod tests {
             assert_eq!(scanned.commands, commands, "{text}");
         }
         assert_eq!(scan("$((1 + (2)))", false).unwrap().arithmetic, ["1 + (2)"]);
-        for unclear in
-            ["$(case a in a) b;; esac)", "${x:-'}'}", "$[1]", "a\u{b}b", "\"open", "$(a", "$(a <<E\nE\n)"]
-        {
+        for unclear in [
+            "$(case a in a) b;; esac)",
+            "${x:-'}'}",
+            "${x:-<(a)}",
+            "${x:->(a)}",
+            "${x:-`a`}",
+            "${x:-$\\\n(a)}",
+            "`a \\`b\\``",
+            "$[1]",
+            "a\u{b}b",
+            "\"open",
+            "$(a",
+            "$(a <<E\nE\n)",
+        ] {
             assert!(scan(unclear, false).is_none(), "{unclear}");
         }
     }

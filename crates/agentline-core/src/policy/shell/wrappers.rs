@@ -260,6 +260,11 @@ pub(super) fn started<'a>(name: &str, arguments: &'a [Word]) -> Started<'a> {
     wrapper.start(arguments).unwrap_or(Started::Unknown)
 }
 
+/// Whether a program starts the one named among its arguments.
+pub(super) fn is_wrapper(name: &str) -> bool {
+    OPAQUE.contains(&name) || WRAPPERS.iter().any(|wrapper| wrapper.name == name)
+}
+
 impl Wrapper {
     fn start<'a>(&self, mut rest: &'a [Word]) -> Option<Started<'a>> {
         let mut operands = self.operands;
@@ -327,7 +332,8 @@ impl Wrapper {
         let value = |after: &'a [Word]| {
             let (value, rest) = after.split_first()?;
             // A value such as `|command` runs.
-            (!value.splits && !value.written.starts_with(['|', '!'])).then_some(rest)
+            let may_run = matches!(self.name, "strace" | "ltrace") && !value.known && value.text.is_empty();
+            (!value.splits && !may_run && !value.written.starts_with(['|', '!'])).then_some(rest)
         };
         if let Some(long) = option.strip_prefix("--") {
             return match long.split_once('=') {
@@ -365,7 +371,7 @@ pub(super) fn joined(words: &[Word]) -> Word {
     let known = words.iter().all(|word| word.known);
     let text = words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
     let written = words.iter().map(|word| word.written.as_str()).collect::<Vec<_>>().join(" ");
-    Word { text, known, splits: false, written }
+    Word { text, known, written, ..Word::default() }
 }
 
 #[cfg(test)]

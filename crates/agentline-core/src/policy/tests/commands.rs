@@ -16,7 +16,7 @@ struct Spelling {
 #[test]
 fn no_spelling_of_a_refused_command_is_permitted() {
     let spellings: Vec<Spelling> = serde_json::from_str(SPELLINGS).unwrap();
-    assert!(spellings.len() >= 117);
+    assert!(spellings.len() >= 214);
     let policy = policy(M::Bypass, "-Bash(rm *)");
     for Spelling { name, command, runs_rm } in &spellings {
         let mut ask = ask(Bash("x"));
@@ -72,9 +72,7 @@ const REFUSED: &[(&str, &[&str])] = &[
             "find . -execdir rm {} +",
             "sh <<'E'\nrm x\nE",
             "bash -s <<< 'rm x'",
-            "cat <<E\n$(rm x)\nE",
             "trap 'rm x' EXIT",
-            "alias y=rm; y x",
             "timeout -k 1 5 rm x",
             "busybox rm x",
             "flock lock -c 'rm x'",
@@ -88,12 +86,15 @@ const REFUSED: &[(&str, &[&str])] = &[
             "rm $X",
             "coproc rm x",
             "\\rm\tx",
+            "$'\\x72m' x",
         ],
     ),
     (
         "undeterminable_command",
         &[
             "$X x",
+            "alias y=rm; y x",
+            "cat <<E\n$(rm x)\nE",
             "${X} x",
             "r${Y}m x",
             "r$Y x",
@@ -103,7 +104,6 @@ const REFUSED: &[(&str, &[&str])] = &[
             "/bin/r[m] x",
             "/bin/r? x",
             "~ x",
-            "$'\\x72m' x",
             "eval rm x",
             "echo 'rm x' | sh",
             "sh",
@@ -154,6 +154,37 @@ const REFUSED: &[(&str, &[&str])] = &[
             "git -c core.pager='rm x' log",
             "rg --pre rm x",
             "PATH=bin ls",
+            "GIT_PAGER=\"$X\" git log",
+            "export EDITOR=$(echo ls); git commit",
+            "unset PATH; ls",
+            "shopt -s extglob; ls",
+            "set -o posix; ls",
+            "set -k; ls",
+            "set $X; ls",
+            "alias ll='ls -l'",
+            "~/x y",
+            "`echo \\`ls\\``",
+            "cat <<E\n$((1))\nE",
+            "cat <<E\n${x:-y}\nE",
+            "git $X",
+            "git log \"$X\"",
+            "git add *.rs",
+            "git \"s$X\"",
+            "git log -m \"$X\"",
+            "git --no-pager \"$X\" log",
+            "git commit -m $MSG",
+            "tar --exclude -f \"$X\"",
+            "tar -C -C \"$X\"",
+            "git -C -C \"$X\" log",
+            "ls | xargs git add",
+            "find . -exec git {} \\;",
+            "npm \"$X\"",
+            "tar \"$X\" a",
+            "cargo run -- rm x",
+            "bash -H -c ls",
+            "bash -o posix -c ls",
+            "[ \"$X\" \"$Y\" ]",
+            "echo \"a[b[0]+\\$(ls)]\"",
         ],
     ),
 ];
@@ -204,6 +235,37 @@ const PERMITTED: &[&str] = &[
     "env A=1 make",
     "a=(1 2); echo ${a[0]} ${a[i+1]} ${#a[@]}",
     "s=abc; echo ${s:0:2}",
+    "git commit -m \"$MSG\"",
+    "git commit -am \"$MSG\"",
+    "git -C \"$DIR\" status",
+    "git -C src --no-pager log --format=\"$F\" -- \"$f\"",
+    "git checkout -b \"$BRANCH\"",
+    "git add src/*.rs",
+    "git push -u origin main",
+    "git show \"HEAD:$f\"",
+    "git log -S 'a::b'",
+    "git rebase main",
+    "GIT_PAGER=cat EDITOR=vim git log",
+    "git grep -n rm",
+    "tar xf \"$f\"",
+    "docker run --rm -it alpine sh",
+    "docker compose rm",
+    "docker run --rm -v \"$PWD\":/w alpine ls /w",
+    "git commit --amend -m \"$MSG\"",
+    "git add -- \"$f\"",
+    "gh pr create --draft --title \"$T\" --body \"$B\"",
+    "cargo test --package \"$P\" -- rm_works",
+    "pip install -r requirements.txt",
+    "sort -u a.txt",
+    "[ $? -eq 0 ] && [ $X = y ] || [ \"$A\" = \"$B\" ]",
+    "set -euo pipefail; set +x; set -- a b; ls",
+    "shopt -s nullglob; ls",
+    "echo ${x:-a} \"${y:-\"b c\"}\" ${x//\\//_} ${x%.*}",
+    "cat <<E > f\n$A ${B} \\$(c) \\`d\\`\nE",
+    "build() { make \"$1\"; }; build all",
+    "echo $'a\\tb'",
+    "n=3; echo $((n * 2 + m)); [[ $n -gt 2 ]]",
+    "wrapper --rm x",
 ];
 
 #[test]
@@ -232,7 +294,9 @@ fn arguments_that_are_not_known_may_be_the_refused_ones() {
         ("-Bash(git push *)", "git $X", "deny rule Bash(git push *)"),
         ("-Bash(git push *)", "git p$X", "deny rule Bash(git push *)"),
         ("-Bash(git push *)", "git pu{sh,ll}", "deny rule Bash(git push *)"),
-        ("-Bash(git push *)", "git log $X", "allow mode bypass"),
+        ("-Bash(git push *)", "git log $X", "deny rule Bash(git push *)"),
+        ("-Bash(make install *)", "make $X", "deny rule Bash(make install *)"),
+        ("-Bash(make install *)", "make build $X", "allow mode bypass"),
         ("-Bash(git push *)", "echo $X", "allow mode bypass"),
         ("-Bash(git push)", "git $X", "deny rule Bash(git push)"),
         ("?Bash(rm *)", "$X", "ask rule Bash(rm *)"),
@@ -244,5 +308,62 @@ fn arguments_that_are_not_known_may_be_the_refused_ones() {
         let mut ask = ask(Bash("x"));
         ask.command = Some(command.to_owned());
         assert_eq!(decided(&policy, &ask), expected, "{rules} {command}");
+    }
+}
+
+#[test]
+fn no_pattern_permits_what_is_not_determined() {
+    for (rule, command, expected) in [
+        ("Bash(git status*)", "git status", "allow"),
+        ("Bash(git status*)", "git status ${x:-<(touch a)}", "deny"),
+        ("Bash(git status*)", "git status ${x:->(touch a)}", "deny"),
+        ("Bash(git status*)", "git status ${x:-`touch a`}", "deny"),
+        ("Bash(git status*)", "git status \"${x:-<(touch a)}\"", "deny"),
+        ("Bash(git status*)", "git status $X", "deny"),
+        ("Bash(git grep *)", "git grep a", "allow"),
+        ("Bash(git grep *)", "git grep -Otouch a", "deny"),
+        ("Bash(git grep *)", "git grep --op=touch a", "deny"),
+        ("Bash(git commit *)", "git commit -m \"$MSG\"", "allow"),
+        ("Bash(git clone *)", "git clone --u='touch a' . x", "deny"),
+        ("Bash(cat *)", "cat <<E\nE\\\n\ntouch a\nE\n", "deny"),
+        ("Bash(alias *)", "alias ls=touch", "deny"),
+        ("Bash(set *)", "set -o history -H", "deny"),
+        ("Bash(echo *)", "echo ${${<<E}\nE", "deny"),
+    ] {
+        let mut ask = ask(Bash("x"));
+        ask.command = Some(command.to_owned());
+        let policy = policy(M::Deny, &format!("+{rule}"));
+        assert_eq!(policy.decide(&ask, &|path| policy.resolve(path)).name(), expected, "{rule} {command}");
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_program_that_a_rule_names_by_its_path_is_met_by_every_spelling() {
+    let place = super::policy(M::Bypass, "").resolve("deploy.sh").path;
+    for (rule, command, expected) in [
+        ("./deploy.sh *", "./deploy.sh a", "deny"),
+        ("./deploy.sh *", ".//deploy.sh a", "deny"),
+        ("./deploy.sh *", "././deploy.sh a", "deny"),
+        ("./deploy.sh *", "sub/../deploy.sh a", "deny"),
+        ("./deploy.sh *", "PLACE a", "deny"),
+        ("./deploy.sh *", "cd sub && ../deploy.sh a", "deny"),
+        ("./deploy.sh *", "env -C sub ../deploy.sh a", "deny"),
+        ("./deploy.sh *", "bash -c 'cd sub; ../deploy.sh a'", "deny"),
+        ("./deploy.sh prod *", ".//deploy.sh $X", "deny"),
+        ("PLACE *", "./deploy.sh a", "deny"),
+        ("PLACE prod *", "./deploy.sh $X", "deny"),
+        ("./sub/../deploy.sh *", "./deploy.sh a", "deny"),
+        ("./deploy.sh *", "./sub/deploy.sh a", "allow"),
+        ("./deploy.sh *", "cd sub && ./build.sh", "allow"),
+        ("./deploy.sh prod *", "./deploy.sh test", "allow"),
+    ] {
+        let of = |text: &str| text.replace("PLACE", &place);
+        let mut request = RunRequest::new("x").permission_mode(M::Bypass);
+        request.deny = vec![format!("Bash({})", of(rule))];
+        let policy = Policy::new(&request, Path::new(&place).parent().unwrap()).unwrap();
+        let mut ask = ask(Bash("x"));
+        ask.command = Some(of(command));
+        assert_eq!(policy.decide(&ask, &|path| policy.resolve(path)).name(), expected, "{rule} {command}");
     }
 }
