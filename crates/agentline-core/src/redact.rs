@@ -1,12 +1,11 @@
 //! Finds secrets in a text in one pass: known values in any of their spellings, and keys that are known by their shape alone.
 //!
 //! The text is decoded byte by byte (`decode.rs`) into an automaton over all spellings of all secrets (`automaton.rs`,
-//! `spellings.rs`) and a scanner for shapes (`shapes.rs`). Most of a text is passed over (`prefilter.rs`). Each byte is read once, whatever the text holds, also when the text
+//! `spellings.rs`) and a scanner for shapes (`shapes.rs`). Each byte is read once, whatever the text holds, also when the text
 //! comes in pieces (`stream.rs`).
 
 mod automaton;
 mod decode;
-mod prefilter;
 mod session;
 mod shapes;
 mod spellings;
@@ -15,39 +14,28 @@ mod stream;
 pub use session::SessionRedactor;
 pub(crate) use stream::StreamRedactor;
 
-use crate::veil::TELLING_PART;
 use automaton::{Automaton, ROOT};
 use decode::{Percent, Unescape, Unit, fold};
-use prefilter::Prefilter;
 use shapes::{Found, ShapeScanner};
 use std::{ops::Range, sync::Arc};
 
 /// The secrets to look for, in all their spellings.
 #[derive(Clone)]
-pub(crate) struct Patterns(Arc<Inner>);
-
-struct Inner {
-    automaton: Automaton,
-    prefilter: Prefilter,
-}
+pub(crate) struct Patterns(Arc<Automaton>);
 
 impl Patterns {
     pub(crate) fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
         let words: Vec<Vec<u8>> = secrets.into_iter().flat_map(spellings::spellings).collect();
-        let prefilter = Prefilter::new(&words);
-        Self(Arc::new(Inner { automaton: Automaton::new(&words), prefilter }))
+        Self(Arc::new(Automaton::new(&words)))
     }
 
     /// How many bytes the longest spelling has.
     pub(crate) fn longest(&self) -> usize {
-        self.0.automaton.deepest()
+        self.0.deepest()
     }
 
     /// The places of all secrets in a text, in order, none inside another.
     pub(crate) fn find(&self, text: &str) -> Vec<Range<usize>> {
-        if self.0.skip(text.as_bytes(), 0, 0).0 == text.len() {
-            return Vec::new();
-        }
         let mut scanner = Scanner::default();
         scanner.scan(self, text.as_bytes(), 0);
         scanner.finish(self);
@@ -73,9 +61,9 @@ impl Patterns {
     pub(crate) fn follow(&self, state: u32, piece: &Folded) -> Option<Followed> {
         let (mut state, mut whole) = (state, None);
         for (byte, end) in &piece.bytes {
-            let Some(next) = self.0.automaton.child(state, *byte) else { return whole };
+            let Some(next) = self.0.child(state, *byte) else { return whole };
             state = next;
-            if self.0.automaton.word(state) == Some(self.0.automaton.depth(state)) {
+            if self.0.word(state) == Some(self.0.depth(state)) {
                 whole = Some(Followed::Whole(*end));
             }
         }
@@ -84,7 +72,7 @@ impl Patterns {
 
     /// How many bytes of a word were seen in this state.
     pub(crate) fn seen(&self, state: u32) -> usize {
-        self.0.automaton.depth(state)
+        self.0.depth(state)
     }
 
     /// The beginning of a piece of text, decoded once for all that may go on there.
@@ -105,63 +93,6 @@ impl Patterns {
     }
 }
 
-impl Inner {
-    /// The first place at or after `from` where something may begin, and the decoded byte before it.
-    fn skip(&self, text: &[u8], mut from: usize, mut last: u8) -> (usize, u8) {
-        let mut at = from;
-        loop {
-            at = self.prefilter.candidate(text, at);
-            let before = if at == from { last } else { text[at - 1] };
-            let rest = &text[at..];
-            match rest.first() {
-                None => return (at, before),
-                Some(b'\\') => match self.harmless_escape(rest) {
-                    Some((length, spelled)) => {
-                        at += length;
-                        (from, last) = (at, spelled.unwrap_or(before));
-                    }
-                    None => return (at, before),
-                },
-                Some(b'%') if !prefilter::is_escape(rest) => at += 1,
-                _ if self.word_begins(rest) || shapes::begins(rest, before) => return (at, before),
-                _ => at += 1,
-            }
-        }
-    }
-
-    /// Reads an escape with which nothing begins.
-    fn harmless_escape(&self, text: &[u8]) -> Option<(usize, Option<u8>)> {
-        let (length, spelled) = decode::json_escape(text)?;
-        // The digits of `\u0041` can be letters of a word that stands behind a part of an escape.
-        let has_digits = length > 5 && text[length - 5] == b'u';
-        let is_harmless = spelled.is_none_or(|byte| self.prefilter.is_harmless(byte)) && !has_digits;
-        is_harmless.then_some((length, spelled))
-    }
-
-    /// Whether a word may begin with this text, judged by its first bytes.
-    fn word_begins(&self, text: &[u8]) -> bool {
-        let (mut state, mut at) = (ROOT, 0);
-        for _ in 0..TELLING_PART {
-            let Some(byte) = text.get(at) else { return true };
-            let (length, spelled) = match byte {
-                b'\\' => match decode::json_escape(&text[at..]) {
-                    Some((_, Some(b'%'))) | None => return true,
-                    Some(escape) => escape,
-                },
-                b'%' if prefilter::is_escape(&text[at..]) => return true,
-                byte => (1, Some(*byte)),
-            };
-            at += length;
-            let Some(byte) = spelled.and_then(fold) else { continue };
-            match self.automaton.child(state, byte) {
-                Some(next) => state = next,
-                None => return false,
-            }
-        }
-        true
-    }
-}
-
 /// The beginning of a piece of text, decoded: bytes, and where each one ends.
 pub(crate) struct Folded {
     bytes: Vec<(u8, usize)>,
@@ -176,8 +107,8 @@ pub(crate) enum Followed {
     Part(u32),
 }
 
-/// So many bytes are read where something may begin, before it is asked whether anything has.
-const CHUNK: usize = 32;
+/// So many bytes without an escape are read by one scanner before the next one reads them.
+const CHUNK: usize = 1024;
 
 /// Reads a text once, in as many pieces as it comes.
 #[derive(Clone, Default)]
@@ -326,59 +257,49 @@ impl Scanner {
                 }
             }
             let Self { unescape, percent, known, literal, shapes, found, keys } = self;
-            literal.push(&patterns.0.automaton, &text[at..=at], base + at);
+            literal.push(&patterns.0, &text[at..=at], base + at);
             unescape.push(text[at], base + at, &mut |unit| {
                 shapes.push(unit, keys);
-                percent.push(unit, &mut |unit| known.push(&patterns.0.automaton, unit, found));
+                percent.push(unit, &mut |unit| known.push(&patterns.0, unit, found));
             });
             at += 1;
         }
     }
 
     /// Reads escapes that are whole, and returns the place after them.
-    fn scan_escapes(&mut self, patterns: &Inner, text: &[u8], base: usize, from: usize) -> usize {
+    fn scan_escapes(&mut self, patterns: &Automaton, text: &[u8], base: usize, from: usize) -> usize {
         let Self { known, literal, shapes, found, keys, .. } = self;
         let mut at = from;
         loop {
-            let (length, spelled) = if let Some(escape) = decode::percent_escape(&text[at..]) {
-                shapes.push_plain(&text[at..at + escape.0], base + at, keys);
-                escape
+            let rest = &text[at..];
+            let encoded = decode::percent_escape(rest);
+            let is_encoded = encoded.is_some();
+            let Some(escaped) = encoded.or_else(|| decode::json_escape(rest)) else { return at };
+            let (start, end) = (base + at + escaped.start, base + at + escaped.length);
+            let unit = escaped.byte.map(|byte| Unit { byte, start, end });
+            // A key that is known by its shape is not looked for in percent-encoding.
+            if is_encoded {
+                shapes.push_plain(&rest[..escaped.length], base + at, keys);
             } else {
-                match decode::json_escape(&text[at..]) {
-                    Some((_, Some(b'%'))) | None => return at,
-                    Some((length, spelled)) => {
-                        let (start, end) = (base + at, base + at + length);
-                        spelled.into_iter().for_each(|byte| shapes.push(Unit { byte, start, end }, keys));
-                        (length, spelled)
-                    }
-                }
-            };
-            let (start, end) = (base + at, base + at + length);
-            literal.push(&patterns.automaton, &text[at..at + length], start);
-            if let Some(byte) = spelled {
-                known.push(&patterns.automaton, Unit { byte, start, end }, found);
+                unit.into_iter().for_each(|unit| shapes.push(unit, keys));
             }
-            at += length;
+            literal.push(patterns, &rest[..escaped.length], base + at);
+            unit.into_iter().for_each(|unit| known.push(patterns, unit, found));
+            at += escaped.length;
         }
     }
 
     /// Reads up to the next byte that begins an escape, and returns its place.
-    fn scan_plain(&mut self, patterns: &Inner, text: &[u8], base: usize, from: usize) -> usize {
+    fn scan_plain(&mut self, patterns: &Automaton, text: &[u8], base: usize, from: usize) -> usize {
         let mut at = from;
         loop {
-            if self.known.state == ROOT && self.literal.state == ROOT && self.shapes.is_idle() {
-                let last;
-                (at, last) = patterns.skip(text, at, self.shapes.last());
-                self.shapes.set_last(last);
-            }
-            // Both read the same few bytes one after the other, each in a loop of its own.
             let chunk = &text[at..text.len().min(at + CHUNK)];
-            let is_escape = |i: &usize| prefilter::is_escape(&text[at + i..]);
+            let is_escape = |i: &usize| decode::is_escape(&text[at + i..]);
             let escape = memchr::memchr2_iter(b'\\', b'%', chunk).find(is_escape);
             let chunk = &chunk[..escape.unwrap_or(chunk.len())];
             self.shapes.push_plain(chunk, base + at, &mut self.keys);
-            self.literal.push_plain(&patterns.automaton, chunk, base + at);
-            self.known.push_plain(&patterns.automaton, chunk, base + at, &mut self.found);
+            self.literal.push_plain(patterns, chunk, base + at);
+            self.known.push_plain(patterns, chunk, base + at, &mut self.found);
             at += chunk.len();
             if escape.is_some() || at == text.len() {
                 return at;
@@ -389,7 +310,7 @@ impl Scanner {
     /// The text ends.
     pub(crate) fn finish(&mut self, patterns: &Patterns) {
         let Self { unescape, percent, known, shapes, found, keys, .. } = self;
-        let known = &mut |unit| known.push(&patterns.0.automaton, unit, found);
+        let known = &mut |unit| known.push(&patterns.0, unit, found);
         unescape.finish(&mut |unit| {
             shapes.push(unit, keys);
             percent.push(unit, known);
@@ -405,17 +326,17 @@ impl Scanner {
 
     /// Where the beginning of a secret stands that is long enough to tell something about it.
     pub(crate) fn telling_from(&self, patterns: &Patterns, letters: usize) -> Option<usize> {
-        let known = (patterns.0.automaton.depth(self.known.state) >= letters)
-            .then(|| self.known.open_from(&patterns.0.automaton));
-        let literal = (patterns.0.automaton.depth(self.literal.state) >= letters)
-            .then(|| Some(self.literal.open_from(&patterns.0.automaton)));
+        let known =
+            (patterns.0.depth(self.known.state) >= letters).then(|| self.known.open_from(&patterns.0));
+        let literal = (patterns.0.depth(self.literal.state) >= letters)
+            .then(|| Some(self.literal.open_from(&patterns.0)));
         let shape = (self.shapes.telling() >= letters).then(|| self.shapes.open_from());
         known.into_iter().chain(literal).chain(shape).flatten().min()
     }
 
     /// Every state of a known secret that may have begun, and where it did, longest first.
     pub(crate) fn begun(&self, patterns: &Patterns) -> Vec<(u32, usize)> {
-        let automaton = &patterns.0.automaton;
+        let automaton = &patterns.0;
         let states = std::iter::successors(Some(self.known.state), |state| Some(automaton.fallback(*state)));
         let states = states.take_while(|state| *state != ROOT);
         states.map(|state| (state, self.known.start(automaton.depth(state)))).collect()

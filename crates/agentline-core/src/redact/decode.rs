@@ -129,10 +129,44 @@ fn number(digits: &[u8]) -> u16 {
     digits.iter().filter_map(|d| char::from(*d).to_digit(16)).fold(0, |n, d| n << 4 | d as u16)
 }
 
-/// Reads a JSON escape at the beginning of a text that shows how it ends: its length, and the byte that it spells. Backslashes
-/// that spell nothing are an escape of no byte. `None` where the state machine is needed.
+/// Whether an escape begins here, as far as the text is known.
+pub(super) fn is_escape(text: &[u8]) -> bool {
+    match text {
+        [b'\\', ..] => true,
+        [b'%', after @ ..] => may_be_encoded(after),
+        _ => false,
+    }
+}
+
+/// Whether an encoded byte may follow a percent sign, as far as the text is known.
+fn may_be_encoded(after: &[u8]) -> bool {
+    match after {
+        [] | [b'\\', ..] => true,
+        [first, rest @ ..] => {
+            let goes_on = |byte: &u8| byte.is_ascii_hexdigit() || *byte == b'\\';
+            first.is_ascii_hexdigit() && rest.first().is_none_or(goes_on)
+        }
+    }
+}
+
+/// An escape at the beginning of a text.
+pub(super) struct Escaped {
+    /// The byte that it spells. A backslash that is spelled as an escape is passed over like any other.
+    pub(super) byte: Option<u8>,
+    /// Where the spelling of the byte begins: after the backslashes, where they escape nothing.
+    pub(super) start: usize,
+    pub(super) length: usize,
+}
+
+impl Escaped {
+    fn new(byte: u8, start: usize, length: usize) -> Self {
+        Self { byte: Some(byte).filter(|byte| *byte != b'\\'), start, length }
+    }
+}
+
+/// Reads a JSON escape of an ASCII character that the text shows whole. `None` where the state machine is needed.
 #[inline]
-pub(super) fn json_escape(text: &[u8]) -> Option<(usize, Option<u8>)> {
+pub(super) fn json_escape(text: &[u8]) -> Option<Escaped> {
     if text.first() != Some(&b'\\') {
         return None;
     }
@@ -144,33 +178,36 @@ pub(super) fn json_escape(text: &[u8]) -> Option<(usize, Option<u8>)> {
         b'b' => 8,
         b'f' => 12,
         b'u' => return unicode_escape(slashes, &text[slashes + 1..]),
-        byte if byte.is_ascii_alphanumeric() || byte >= 0x80 => return Some((slashes, None)),
+        // What comes next is the state machine's.
+        b'%' => return None,
+        byte if byte.is_ascii_alphanumeric() || byte >= 0x80 => {
+            return Some(Escaped::new(byte, slashes, slashes + 1));
+        }
         byte => byte,
     };
-    Some((slashes + 1, Some(spelled)))
+    Some(Escaped::new(spelled, 0, slashes + 1))
 }
 
 /// The same after so many backslashes and a `u`.
-fn unicode_escape(slashes: usize, text: &[u8]) -> Option<(usize, Option<u8>)> {
+fn unicode_escape(slashes: usize, text: &[u8]) -> Option<Escaped> {
     let mut code = 0;
     for at in 0..4 {
         // The text may go on with a digit.
         match HEX[usize::from(*text.get(at)?)] {
             Some(digit) => code = code << 4 | u16::from(digit),
-            None => return Some((slashes, None)),
+            None => return Some(Escaped::new(b'u', slashes, slashes + 1)),
         }
     }
-    // A backslash that is spelled as an escape is passed over like any other.
-    let byte = u8::try_from(code).ok().filter(u8::is_ascii)?;
-    Some((slashes + 5, Some(byte).filter(|byte| *byte != b'\\')))
+    let byte = u8::try_from(code).ok().filter(|byte| byte.is_ascii() && *byte != b'%')?;
+    Some(Escaped::new(byte, 0, slashes + 5))
 }
 
 /// Reads an encoded byte at the beginning of a text.
 #[inline]
-pub(super) fn percent_escape(text: &[u8]) -> Option<(usize, Option<u8>)> {
+pub(super) fn percent_escape(text: &[u8]) -> Option<Escaped> {
     let [b'%', first, second, ..] = text else { return None };
     let byte = HEX[usize::from(*first)]? << 4 | HEX[usize::from(*second)]?;
-    Some((3, Some(byte).filter(|byte| *byte != b'\\')))
+    Some(Escaped::new(byte, 0, 3))
 }
 
 /// The value of a hexadecimal digit.
@@ -245,16 +282,6 @@ static FOLDED: [Option<u8>; 256] = {
     }
     folded
 };
-
-/// The bytes that are folded to this one.
-pub(super) fn unfold(byte: u8) -> [u8; 3] {
-    let other = match byte {
-        b'+' => b'-',
-        b'/' => b'_',
-        _ => byte,
-    };
-    [byte, byte.to_ascii_uppercase(), other]
-}
 
 /// A whole text, decoded and folded.
 pub(super) fn folded(text: &[u8]) -> Vec<u8> {

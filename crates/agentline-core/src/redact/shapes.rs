@@ -94,7 +94,7 @@ const SHORTEST_TAIL: u32 = 16;
 const LONGEST_VALUE: usize = 16 << 10;
 
 /// How all shapes begin; each prefix has at least three bytes.
-pub(super) const SHAPE_PREFIXES: [&[u8]; SHAPES.len()] = {
+const SHAPE_PREFIXES: [&[u8]; SHAPES.len()] = {
     let mut prefixes: [&[u8]; SHAPES.len()] = [b""; SHAPES.len()];
     let mut i = 0;
     while i < SHAPES.len() {
@@ -120,18 +120,6 @@ static PREFIXES: [[u32; 256]; LONGEST_PREFIX] = {
     }
     fitting
 };
-
-/// Whether a key may begin with this text, which comes after `last`, judged by its first bytes.
-pub(super) fn begins(text: &[u8], last: u8) -> bool {
-    let mut fitting = u32::MAX;
-    for (fits, byte) in PREFIXES.iter().zip(text).take(3) {
-        if *byte == b'\\' {
-            break;
-        }
-        fitting &= fits[usize::from(*byte)];
-    }
-    fitting != 0 && may_follow(text.first().copied().unwrap_or_default(), last)
-}
 
 /// How many bytes stand before the first one with which a key may begin.
 fn passed_over(bytes: &[u8], mut last: u8) -> usize {
@@ -201,18 +189,6 @@ enum Step {
 }
 
 impl ShapeScanner {
-    pub(super) fn is_idle(&self) -> bool {
-        self.open.is_none()
-    }
-
-    pub(super) fn set_last(&mut self, byte: u8) {
-        self.last = byte;
-    }
-
-    pub(super) fn last(&self) -> u8 {
-        self.last
-    }
-
     /// Where a key may have begun.
     pub(super) fn open_from(&self) -> Option<usize> {
         self.open.as_ref().map(|open| open.tail.map_or(open.start, |tail| tail.start))
