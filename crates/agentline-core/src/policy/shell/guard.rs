@@ -215,6 +215,15 @@ mod tests {
     }
 
     #[test]
+    fn a_panic_of_the_parser_is_caught() {
+        for text in ["${${<<E}\nE", "''${<<E}$(\nE"] {
+            let options = ParserOptions::default().tokenizer_options();
+            assert!(caught(|| uncached_tokenize_str(text, &options).ok()).is_none(), "{text}");
+            assert!(parse(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
     fn only_messages_are_left_out() {
         let message = "git commit -m \"$(cat <<'EOF'\nit's ) `here`\nEOF\n)\" && ls";
         assert_eq!(without_messages(message), "git commit -m \"$(cat)\" && ls");
