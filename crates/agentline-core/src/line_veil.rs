@@ -396,6 +396,12 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_secret_full_of_percent_signs_and_quotes_is_hidden() {
+        let told = tell("%+%%\"g\\%\\+\\%s+gsxx/\"", &[], false);
+        assert!(!told.contains("gsxx") && !told.contains("+%%"), "{told}");
+    }
+
     /// Streams a secret in pieces and returns what a reader of the tape puts together.
     fn tell(secret: &str, cuts: &[usize], is_nested: bool) -> String {
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| *cut.min(&secret.len())).collect();
