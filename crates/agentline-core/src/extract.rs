@@ -217,6 +217,10 @@ impl Scan<'_> {
             at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
             if bytes[at] == b'"' {
                 let end = at + 1;
+                let is_plain = |byte: &u8| *byte >= b' ' && *byte != b'\\';
+                if bytes[self.at..end].iter().all(is_plain) {
+                    return Some(end);
+                }
                 return serde_json::from_str::<IgnoredAny>(&self.text[self.at..end]).ok().map(|_| end);
             }
             at += 2;

@@ -13,6 +13,8 @@ use std::{
 pub(super) const MAX_LENGTH: usize = 64 << 10;
 /// How many expansions a command may hold that may nest.
 const MAX_EXPANSIONS: usize = 48;
+/// How many signs between commands a command may hold.
+const MAX_SEPARATORS: usize = 4096;
 /// How deep compound commands may nest.
 const MAX_DEPTH: usize = 20;
 
@@ -37,9 +39,10 @@ pub(super) fn parse(text: &str) -> Option<Program> {
     caught(|| parse_tokens(&tokens, &options, &SourceInfo::default()).ok())
 }
 
-/// The tokens of a text; `None` where it is too long, nests too many expansions, or ends inside of a quote.
+/// The tokens of a text; `None` where it is too long, has too many commands, nests too many expansions, or ends inside of a quote.
 pub(super) fn tokens(text: &str) -> Option<Vec<Token>> {
-    if text.len() > MAX_LENGTH || expansions(text) > MAX_EXPANSIONS || has_nested_document(text) {
+    let is_too_large = text.len() > MAX_LENGTH || separators(text) > MAX_SEPARATORS;
+    if is_too_large || expansions(text) > MAX_EXPANSIONS || has_nested_document(text) {
         return None;
     }
     caught(|| uncached_tokenize_str(text, &ParserOptions::default().tokenizer_options()).ok())
@@ -48,6 +51,10 @@ pub(super) fn tokens(text: &str) -> Option<Vec<Token>> {
 /// What the parser found; `None` also where it panics.
 fn caught<T>(parse: impl FnOnce() -> Option<T>) -> Option<T> {
     catch_unwind(AssertUnwindSafe(parse)).ok().flatten()
+}
+
+fn separators(text: &str) -> usize {
+    text.bytes().filter(|byte| matches!(byte, b';' | b'&' | b'|')).count()
 }
 
 /// Counts expansions that may hold another one: all but `${NAME}` and a `$(…)` of plain words.
@@ -246,5 +253,7 @@ mod tests {
         let page = format!("cat > page.js <<'EOF'\n{}EOF\n", "f(`${a}`, ${b.c}, { d: [1] });\n".repeat(500));
         assert!(parse(&page).is_some());
         assert!(parse(&"a".repeat(MAX_LENGTH + 1)).is_none());
+        assert!(parse(&"a;".repeat(MAX_SEPARATORS)).is_some());
+        assert!(parse(&"a;".repeat(MAX_SEPARATORS + 1)).is_none());
     }
 }

@@ -90,6 +90,7 @@ pub(super) fn scan(text: &str, quoted: bool) -> Option<Scanned> {
 
 fn scan_into(text: &str, quoted: bool, out: &mut Scanned) -> Option<()> {
     let mut at = 0;
+    let separator = last_brace_separator(text);
     let expand = |out: &mut Scanned| (out.word.known, out.word.splits) = (false, true);
     let push = |out: &mut Scanned, text: &str| out.word.push(text);
     while let Some(c) = text[at..].chars().next() {
@@ -135,7 +136,7 @@ fn scan_into(text: &str, quoted: bool, out: &mut Scanned) -> Option<()> {
                 expand(out);
                 after
             }
-            '{' if !quoted && is_brace_expansion(&text[after..]) => {
+            '{' if !quoted && separator.is_some_and(|separator| after <= separator) => {
                 expand(out);
                 after
             }
@@ -254,10 +255,10 @@ fn is_indirect(body: &str) -> bool {
     !keys.is_some_and(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
 }
 
-/// Whether what follows an opening brace makes several words of one.
-fn is_brace_expansion(rest: &str) -> bool {
-    let inner = rest.rfind('}').map_or("", |end| &rest[..end]);
-    inner.contains(',') || inner.contains("..")
+/// The last place at which a brace that opens before it makes several words of one.
+fn last_brace_separator(text: &str) -> Option<usize> {
+    let inner = &text[..text.rfind('}')?];
+    inner.rfind(',').max(inner.rfind(".."))
 }
 
 fn end_of_double_quote(text: &str, from: usize) -> Option<usize> {
