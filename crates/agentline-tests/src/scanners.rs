@@ -1,28 +1,36 @@
 //! Everything that reads text which an agent, a model or a workspace made, with texts that are made to be slow.
 
 use agentline::{
-    Connection, Input, LineSplitter, LineVeil, Order, Output, Piece, RunId, Stream, Veil, What, agents,
-    extract_json_text, json_candidates,
+    Connection, Input, LineSplitter, LineVeil, Order, Output, PermissionAsk, Piece, Policy, RunId,
+    RunRequest, Schema, Stream, ToolKind, Veil, What, agents, extract_json_text, json_candidates,
+    look::DiskLook,
+    snapshot::{Snapshot, SnapshotOptions},
 };
-use std::{hint::black_box, time::Instant};
+use std::{collections::BTreeMap, fs, hint::black_box, path::Path, time::Instant};
 
 /// The secrets of a run.
 const SECRETS: [&str; 3] =
     ["AIzaSyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY", "Plum/Tree-Correct+Horse", "ssssssssssssssssssss"];
-const JSON_FINDER: &str = "JSON finder";
-/// An answer that is JSON.
-const PLAIN_JSON: &str = "{\"name\": \"value\", \"list\": [1, 2, 3]}\n";
 /// What most texts look like.
 const PLAIN: &str = "The function returns a list of names; see `src/lib.rs`, line 42.\n";
+/// An answer that is JSON.
+const PLAIN_JSON: &str = "{\"name\": \"value\", \"list\": [1, 2, 3]}\n";
+/// Commands as agents run them.
+const PLAIN_COMMAND: &str = "cargo test --all -- --nocapture && git commit -am 'names' ;\n";
+const PLAIN_PATH: &str = "crates/agentline-core/src/";
+const PLAIN_IGNORE: &str = "*a.log\n";
+const PLAIN_ENV: &str = "a=b c d e\n";
 /// Parts whose repetition makes a scanner slow that reads anything twice.
 const HOSTILE: &[&str] = &[
     "\\",
     "\\u",
     "\\u00",
+    "\\u0073",
     "\\\"",
     "\"",
     "%",
     "%4",
+    "%73",
     "s",
     "sk-",
     "sk-ant-",
@@ -48,25 +56,59 @@ const HOSTILE: &[&str] = &[
     "\u{feff}",
     "é",
     "\n",
+    "a\n",
+    "**/",
+    "*a\n",
+    "a=\"\n",
+    "$(",
+    "a;",
+    "../",
 ];
+
+/// What is done for each line of a text, whatever the line holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    /// Nothing: only the bytes count.
+    Bytes,
+    /// Something is handed out for each line, so that a text is compared with one that has as many lines.
+    Lines,
+}
 
 /// One scanner and how it is used.
 #[derive(Clone, Copy, Debug)]
 pub struct Scanner {
     /// What it is.
     pub name: &'static str,
+    /// How many times less of the text it gets: it does more for each byte, or starts with files.
+    pub share: usize,
     scan: fn(&str),
+    plain: &'static str,
+    work: Work,
 }
 
-/// All scanners that a run goes through.
+const fn scanner(name: &'static str, scan: fn(&str), plain: &'static str, work: Work) -> Scanner {
+    Scanner { name, share: 1, scan, plain, work }
+}
+
+/// The scanners that read what an agent says.
 pub const SCANNERS: &[Scanner] = &[
-    Scanner { name: "redactor", scan: redact },
-    Scanner { name: "redactor of tapes", scan: redact_lines },
-    Scanner { name: "line splitter", scan: split },
-    Scanner { name: JSON_FINDER, scan: find_json },
-    Scanner { name: "stream of one answer", scan: answer },
-    Scanner { name: "tool call and result", scan: tool },
-    Scanner { name: "lines that are no JSON", scan: junk },
+    scanner("redactor", redact, PLAIN, Work::Bytes),
+    scanner("redactor of tapes", redact_lines, PLAIN, Work::Bytes),
+    scanner("line splitter", split, PLAIN, Work::Lines),
+    scanner("JSON finder", find_json, PLAIN_JSON, Work::Bytes),
+    scanner("JSON by a schema", check_json, PLAIN_JSON, Work::Bytes),
+    scanner("stream of one answer", answer, PLAIN, Work::Bytes),
+    scanner("tool call and result", tool, PLAIN, Work::Bytes),
+    scanner("lines that are no JSON", junk, PLAIN, Work::Lines),
+];
+
+/// The scanners that read rules, requests and files of a workspace. The benchmark measures them; the test does not.
+pub const WORKSPACE_SCANNERS: &[Scanner] = &[
+    scanner("rules about paths", judge_path, PLAIN_PATH, Work::Bytes),
+    Scanner { share: 64, ..scanner("rules about commands", judge_command, PLAIN_COMMAND, Work::Bytes) },
+    Scanner { share: 16, ..scanner("ignore file", ignore, PLAIN_IGNORE, Work::Lines) },
+    scanner("count of changed lines", change, PLAIN, Work::Lines),
+    scanner("`.env` file", sign_in, PLAIN_ENV, Work::Lines),
 ];
 
 impl Scanner {
@@ -80,22 +122,27 @@ impl Scanner {
         };
         (0..runs.max(1)).map(|_| one()).fold(f64::MAX, f64::min).max(1e-7)
     }
-}
 
-impl Scanner {
     /// An ordinary text of about this many bytes: what this scanner is made for.
     #[must_use]
     pub fn plain_text(&self, bytes: usize) -> String {
-        let part = if self.name == JSON_FINDER { PLAIN_JSON } else { PLAIN };
-        part.repeat(bytes / part.len() + 1)
+        self.plain.repeat(bytes / self.plain.len() + 1)
     }
-}
 
-/// An ordinary text with as many lines, of the same lengths: work for each line is not the fault of what stands in it.
-#[must_use]
-pub fn plain_text_with_lines_of(text: &str) -> String {
-    let mut words = "The function returns a list of names. ".chars().cycle();
-    text.bytes().map(|byte| if byte == b'\n' { '\n' } else { words.next().unwrap_or(' ') }).collect()
+    /// An ordinary text with as many lines of the same lengths, where each line is work.
+    #[must_use]
+    pub fn counterpart(&self, hostile: &str) -> Option<String> {
+        let line = |line: &str| self.plain.trim_end().chars().cycle().take(line.len()).collect::<String>();
+        (self.work == Work::Lines).then(|| hostile.split('\n').map(line).collect::<Vec<_>>().join("\n"))
+    }
+
+    /// How long the ordinary text takes that a hostile one is compared with: as long a text, or one with as many lines,
+    /// whichever takes longer.
+    #[must_use]
+    pub fn plain_time(&self, hostile: &str, runs: usize) -> f64 {
+        let lines = self.counterpart(hostile).map_or(0.0, |text| self.time(&text, runs));
+        lines.max(self.time(&self.plain_text(hostile.len()), runs))
+    }
 }
 
 /// Hostile texts of about this many bytes, each with the part that it repeats.
@@ -109,10 +156,16 @@ fn redact(text: &str) {
 
 fn redact_lines(text: &str) {
     let mut veil = LineVeil::new(Veil::new(SECRETS));
-    // As many lines as one answer has, and one that is as long as all.
+    // As many bytes of a tape as the text has, in lines of one answer, and one line that is as long as all.
+    let mut bytes = 0;
     for piece in pieces(text, 200) {
+        if bytes >= text.len() {
+            break;
+        }
         let line = serde_json::json!({"ch": "out", "text": format!("{{\"content\":{}}}", quoted(piece))});
-        veil.push(&line.to_string(), |line| _ = black_box(line.len()));
+        let line = line.to_string();
+        bytes += line.len();
+        veil.push(&line, |line| _ = black_box(line.len()));
     }
     veil.push(text, |line| _ = black_box(line.len()));
     veil.finish(|line| _ = black_box(line.len()));
@@ -131,7 +184,14 @@ fn find_json(text: &str) {
     black_box(json_candidates(text).len());
 }
 
+fn check_json(text: &str) {
+    let document = serde_json::json!({"type": "object", "properties": {"name": {"type": "string"}}});
+    let Ok(schema) = Schema::from_value(document) else { return };
+    black_box(json_candidates(text).iter().filter(|value| schema.check(value).is_ok()).count());
+}
+
 fn answer(text: &str) {
+    let text = of_quoted_length(text);
     let delta = |piece| {
         format!(
             "{{\"type\":\"message\",\"role\":\"assistant\",\"content\":{},\"delta\":true}}",
@@ -142,7 +202,7 @@ fn answer(text: &str) {
 }
 
 fn tool(text: &str) {
-    let text = quoted(text);
+    let text = quoted(of_quoted_length(text));
     play([
         format!(
             "{{\"type\":\"tool_use\",\"tool_name\":\"run_shell_command\",\"tool_id\":\"1\",\"parameters\":{{\"command\":{text}}}}}"
@@ -173,8 +233,71 @@ fn play(lines: impl IntoIterator<Item = String>) {
     }
 }
 
+fn judge_path(text: &str) {
+    let mut ask = PermissionAsk::default();
+    (ask.tool, ask.kind, ask.paths) = ("Read".into(), ToolKind::Read, vec![text.into()]);
+    judge(&ask);
+}
+
+fn judge_command(text: &str) {
+    let mut ask = PermissionAsk::default();
+    (ask.tool, ask.kind, ask.command) = ("Bash".into(), ToolKind::Shell, Some(text.into()));
+    judge(&ask);
+}
+
+fn judge(ask: &PermissionAsk) {
+    let mut request = RunRequest::default();
+    request.allow = ["Read(src/**/*.rs)", "Bash(cargo *)"].map(Into::into).into();
+    request.deny =
+        ["Read(**/.env*)", "Read(**/a*b*/**)", "Bash(rm *)", "Bash(* --force*)"].map(Into::into).into();
+    let Ok(policy) = Policy::new(&request, Path::new("/work")) else { return };
+    black_box(policy.decide(ask, &|path| policy.resolve(path)));
+}
+
+fn ignore(text: &str) {
+    let Ok(workspace) = tempfile::tempdir() else { return };
+    let files = ["a.rs", "b.txt"].map(|name| fs::write(workspace.path().join(name), "x"));
+    if files.iter().any(Result::is_err) || fs::write(workspace.path().join(".gitignore"), text).is_err() {
+        return;
+    }
+    black_box(Snapshot::take(workspace.path(), &SnapshotOptions::default()).file_count());
+}
+
+/// The second half of a file comes before the first one.
+fn change(text: &str) {
+    let Ok(workspace) = tempfile::tempdir() else { return };
+    let file = workspace.path().join("file");
+    let (first, second) = text.as_bytes().split_at(text.len() / 2);
+    if fs::write(&file, text).is_err() {
+        return;
+    }
+    let before = Snapshot::take(workspace.path(), &SnapshotOptions::default());
+    if fs::write(&file, [second, b"new\n", first].concat()).is_ok() {
+        let after = before.take_again(&SnapshotOptions::default());
+        black_box(before.compare(&after, &[]).len());
+    }
+}
+
+fn sign_in(text: &str) {
+    let (Ok(agent), Ok(home)) = (agents::find("gemini"), tempfile::tempdir()) else { return };
+    if fs::write(home.path().join(".env"), text).is_ok() {
+        black_box(agent.sign_in(Path::new("/"), &BTreeMap::new(), home.path(), &DiskLook).len());
+    }
+}
+
 fn quoted(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
+}
+
+/// So much of a text that an agent sends as many bytes as the text has: a quotation mark in it is sent as two.
+fn of_quoted_length(text: &str) -> &str {
+    let mut sent = 0;
+    let is_over = |(_, c): &(usize, char)| {
+        sent += if matches!(c, '"' | '\\' | '\n' | '\r') { 2 } else { c.len_utf8() };
+        sent > text.len()
+    };
+    let end = text.char_indices().find(is_over).map_or(text.len(), |(at, _)| at);
+    &text[..end]
 }
 
 fn pieces(text: &str, bytes: usize) -> impl Iterator<Item = &str> {

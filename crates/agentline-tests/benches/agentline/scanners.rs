@@ -1,33 +1,36 @@
-//! Hostile text against ordinary text of the same size, for every scanner that a run goes through. A text of many lines is
-//! compared with an ordinary one that has as many, because each line is work of its own.
+//! Hostile text against ordinary text, for every scanner that a run goes through.
+//!
+//! A hostile text is compared with an ordinary one of the same length. Where each line is work, an ordinary text with as many
+//! lines is measured too, and the slower one counts: empty lines are more work than one long line for any reader. The slowest
+//! text is the one with the highest ratio.
 
-use agentline_tests::scanners::{SCANNERS, hostile_texts, plain_text_with_lines_of};
+use agentline_tests::scanners::{SCANNERS, Scanner, WORKSPACE_SCANNERS, hostile_texts};
 
 const BYTES: usize = 1 << 20;
 const RUNS: usize = 5;
 
 pub(crate) fn run() {
     println!(
-        "{:<24} {:>12} {:>14} {:>8} {:>10}   slowest text",
-        "scanner", "plain MB/s", "hostile MB/s", "ratio", "4n / n"
+        "{:<24} {:>8} {:>10} {:>12} {:>6} {:>7}   slowest text",
+        "scanner", "bytes", "plain ms", "hostile ms", "ratio", "4n / n"
     );
-    for scanner in SCANNERS {
-        let plain = scanner.time(&scanner.plain_text(BYTES), RUNS);
-        let times = hostile_texts(BYTES).map(|(part, text)| {
-            let lines = scanner.time(&plain_text_with_lines_of(&text), RUNS);
-            let took = scanner.time(&text, RUNS);
-            (took / plain.max(lines), took, part)
-        });
-        let Some((ratio, slowest, part)) = times.max_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
-        let times_four = hostile_texts(4 * BYTES).find(|(other, _)| *other == part);
-        let growth = times_four.map_or(f64::NAN, |(_, text)| scanner.time(&text, RUNS) / slowest);
-        let speed = |seconds: f64| BYTES as f64 / seconds / 1e6;
-        println!(
-            "{:<24} {:>12.0} {:>14.0} {:>8.2} {growth:>10.2}   {part:?}",
-            scanner.name,
-            speed(plain),
-            speed(slowest),
-            ratio
-        );
-    }
+    SCANNERS.iter().chain(WORKSPACE_SCANNERS).for_each(measure);
+}
+
+fn measure(scanner: &Scanner) {
+    let bytes = BYTES / scanner.share;
+    let ratio = |(part, text): (&'static str, String)| {
+        let (hostile, plain) = (scanner.time(&text, RUNS), scanner.plain_time(&text, RUNS));
+        (hostile / plain, hostile, plain, part)
+    };
+    let slowest = hostile_texts(bytes).map(ratio).max_by(|a, b| a.0.total_cmp(&b.0));
+    let Some((ratio, hostile, plain, part)) = slowest else { return };
+    let times_four = hostile_texts(4 * bytes).find(|(other, _)| *other == part);
+    let growth = times_four.map_or(f64::NAN, |(_, text)| scanner.time(&text, RUNS) / hostile);
+    println!(
+        "{:<24} {bytes:>8} {:>10.2} {:>12.2} {ratio:>6.2} {growth:>7.2}   {part:?}",
+        scanner.name,
+        plain * 1e3,
+        hostile * 1e3,
+    );
 }
