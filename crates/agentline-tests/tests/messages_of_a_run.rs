@@ -101,9 +101,9 @@ const FACTS: [Fact; 12] = [
         ["says I write.", "says All done."].iter().all(|s| deeds(m).iter().any(|d| d == s))
     }),
     ("all arguments of a call", |m| asked(m, "Write", "world")),
-    ("the command of a shell", |m| asked(m, "Bash", "cat hello.txt")),
+    ("the shell command", |m| asked(m, "Bash", "cat hello.txt")),
     ("what a command printed", |m| gave_back(m, "Bash").is_some_and(|text| text.contains("world"))),
-    ("what the model was told of it", |m| {
+    ("the result that the model received", |m| {
         gave_back(m, "Write").is_some_and(|text| text.contains("Successfully"))
     }),
     ("thinking", |m| {
@@ -113,7 +113,7 @@ const FACTS: [Fact; 12] = [
     ("tokens of each message", |m| {
         m.iter().filter(|m| m.role == Role::Assistant).any(|m| m.usage.is_some_and(|u| u.input == Some(100)))
     }),
-    ("how many of them were cached", |m| m.iter().any(|m| m.usage.is_some_and(|u| u.cached == Some(40)))),
+    ("cached tokens of each message", |m| m.iter().any(|m| m.usage.is_some_and(|u| u.cached == Some(40)))),
     ("why the last turn ended", |m| m.last().is_some_and(|m| m.stop_reason.is_some())),
     ("times", |m| m.iter().all(|m| m.timestamp.is_some())),
     ("the agent's own record", |m| {
