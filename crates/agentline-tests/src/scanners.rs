@@ -95,7 +95,7 @@ pub const SCANNERS: &[Scanner] = &[
     scanner("redactor", redact, PLAIN, Work::Bytes),
     scanner("redactor of tapes", redact_lines, PLAIN, Work::Bytes),
     scanner("line splitter", split, PLAIN, Work::Lines),
-    scanner("JSON finder", find_json, PLAIN_JSON, Work::Bytes),
+    scanner("JSON finder", find_json, PLAIN_JSON, Work::Lines),
     scanner("JSON by a schema", check_json, PLAIN_JSON, Work::Bytes),
     scanner("stream of one answer", answer, PLAIN, Work::Bytes),
     scanner("tool call and result", tool, PLAIN, Work::Bytes),
