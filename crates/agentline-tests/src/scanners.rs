@@ -105,7 +105,7 @@ pub const SCANNERS: &[Scanner] = &[
 /// The scanners that read rules, requests and files of a workspace. The benchmark measures them; the test does not.
 pub const WORKSPACE_SCANNERS: &[Scanner] = &[
     scanner("rules about paths", judge_path, PLAIN_PATH, Work::Bytes),
-    Scanner { share: 64, ..scanner("rules about commands", judge_command, PLAIN_COMMAND, Work::Bytes) },
+    Scanner { share: 64, ..scanner("rules about commands", judge_command, PLAIN_COMMAND, Work::Lines) },
     Scanner { share: 16, ..scanner("ignore file", ignore, PLAIN_IGNORE, Work::Lines) },
     scanner("count of changed lines", change, PLAIN, Work::Lines),
     scanner("`.env` file", sign_in, PLAIN_ENV, Work::Lines),
