@@ -85,6 +85,8 @@ const SHAPES: &[Shape] = &[
     shape("eyJ", Body::Token, 10, 1 << 16, 0),
     shape("-----BEGIN ", Body::Pem, 64, 1 << 17, 0),
 ];
+/// How many hyphens a PEM label begins and ends with.
+const PEM_HYPHENS: usize = 5;
 /// What follows `sk-` in keys that are known to be keys from this length on.
 const KNOWN_SK: &[&str] = &["ant-", "proj-"];
 const SHORTEST_KNOWN_SK: u32 = 20;
@@ -291,6 +293,12 @@ impl Candidate {
     }
 
     fn prefix(&mut self, unit: Unit, value: &mut Vec<u8>) -> Step {
+        let is_pem = SHAPES[self.fitting.trailing_zeros() as usize].body == Body::Pem;
+        if is_pem && unit.byte == b'-' && self.length == PEM_HYPHENS {
+            // A sixth hyphen, as in a diff that removes a key: the five last ones count.
+            (self.start, self.end) = (self.start + 1, unit.end);
+            return Step::Goes;
+        }
         self.fitting &= PREFIXES[self.length][usize::from(unit.byte)];
         if self.fitting == 0 {
             return Step::Stops;
@@ -381,7 +389,7 @@ impl Candidate {
 
     fn pem(&mut self, shape: &Shape, byte: u8, last: u8, value: &[u8]) -> Step {
         self.hyphens = if byte == b'-' { self.hyphens + 1 } else { 0 };
-        if self.hyphens == 5 {
+        if self.hyphens == PEM_HYPHENS as u32 {
             self.part += 1;
             if self.part == 1 && !value.ends_with(b"PRIVATE KEY----") {
                 return Step::Stops;

@@ -223,6 +223,14 @@ fn secrets_that_change_on_the_way_are_looked_for_in_what_is_held() {
 }
 
 #[test]
+fn a_private_key_that_a_diff_removes_is_hidden() {
+    let body = vec!["MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"; 20].join("\n-");
+    let diff =
+        format!("@@ -1,22 +0,0 @@\n------BEGIN PRIVATE KEY-----\n-{body}\n------END PRIVATE KEY-----\n x");
+    assert_eq!(Veil::default().text(&diff), "@@ -1,22 +0,0 @@\n-[redacted]\n x");
+}
+
+#[test]
 fn characters_are_never_cut() {
     // A secret whose decoded spelling begins and ends inside a character.
     let veil = Veil::new(["%A9password%C3", "größte-Größe", "pass-😀-word"]);
