@@ -1,7 +1,7 @@
-//! The Agent Client Protocol: many sessions over one process, with questions both ways.
+//! The dialogue for the Agent Client Protocol: many sessions over one process, with requests in both directions.
 //!
-//! Nothing here knows an agent. What is special about one comes in as its [`Manners`], which its folder builds. Ids of
-//! requests are functions of the run, so that one run cut out of a shared tape plays the same alone.
+//! This module knows no particular agent. Each agent's folder provides a [`Manners`] value with its deviations. Request
+//! ids are derived from the run, so that one run extracted from a shared tape replays identically.
 
 mod answer;
 pub(crate) mod blocks;
@@ -28,26 +28,26 @@ use session::Session;
 use std::collections::{BTreeMap, BTreeSet};
 use tools::Tools;
 
-/// What an answer that is still to come will be about.
+/// The kind of a pending request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
     Initialize,
     Authenticate,
     /// `session/new` or `session/load`.
     Open,
-    /// A request that only asks whether the history has ended.
+    /// A request that only detects the end of the replayed history.
     Probe,
     Mode,
     Model,
-    /// The model by another way, because the first one is not there.
+    /// The fallback for setting the model, if the agent does not have the first method.
     ModelByOption,
     Prompt,
-    /// `session/close`, whose answer nobody waits for.
+    /// `session/close`, whose response is ignored.
     Close,
 }
 
 impl Call {
-    /// The number that the request has among those of its run. Only one of each is under way at a time.
+    /// Returns the number of the request within its run. At most one request of each kind is pending at a time.
     fn number(self, turn: u32) -> u64 {
         match self {
             Self::Initialize => 0,
@@ -62,20 +62,21 @@ impl Call {
     }
 }
 
-/// Where a run stands.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// The agent has not said yet what it can do.
+    /// Waiting for the agent's capabilities.
     Waiting,
-    /// Its session is being opened and set up.
+    /// Opening and configuring the session.
     Opening,
-    /// The agent still tells the history of the session. So many probes in a row have met none of it.
+    /// The agent is still replaying the history of the session. `quiet` is the number of consecutive probes during
+    /// which no history arrived.
     Draining { quiet: u8, told: bool },
-    /// The agent has not listed our own tools yet.
+    /// Waiting for the agent to list the tools that the host serves.
     Listing,
-    /// The agent is at work.
+    /// The agent is working on a prompt.
     Going,
-    /// It has answered.
+    /// The agent has answered.
     Answered,
 }
 
@@ -85,20 +86,20 @@ struct Turn {
     order: Order,
     session: Option<String>,
     step: Step,
-    /// Nobody wants its answer any more.
+    /// The run is being cancelled.
     stopping: bool,
     prompts: u32,
     tools: Tools,
     spent: Spent,
-    /// Our own tools that the agent has listed.
+    /// The hosted tools that the agent has listed.
     listed: BTreeSet<String>,
-    /// Why they were not listed.
+    /// Why the hosted tools were not listed.
     unlisted: Option<String>,
     told_late: bool,
-    /// There was text since the last prompt.
+    /// Text has arrived since the last prompt.
     spoke: bool,
     replayed: u32,
-    /// Calls of which only the session file tells, until the agent has answered.
+    /// Calls that are known only from the session file, held back until the agent has answered.
     unheard: Vec<Unheard>,
 }
 
@@ -115,7 +116,7 @@ pub(crate) struct Acp {
     talk: Talk,
     manners: Box<dyn Manners>,
     capabilities: Option<Capabilities>,
-    /// The agent cannot be talked with.
+    /// Why the agent is unusable, if it is.
     broken: Option<Failure>,
     pending: BTreeMap<u64, (RunId, Call)>,
     turns: BTreeMap<RunId, Turn>,
@@ -123,19 +124,19 @@ pub(crate) struct Acp {
     questions: BTreeMap<AskId, Question>,
 }
 
-/// A dialogue with an agent of which nothing is known but that it speaks ACP.
+/// Creates a dialogue with an agent that is only known to speak ACP.
 #[must_use]
 pub fn acp_dialogue(talk: &Talk) -> Box<dyn Dialogue> {
     Box::new(Acp::new(talk, Box::new(Plain)))
 }
 
-/// Whoever is meant by requests that belong to no run.
+/// The run id of requests that belong to no run.
 const NOBODY: RunId = RunId(0);
 
 wire! { struct Addressed<'a> { session: Str<'a> = "sessionId" } }
 
 impl Acp {
-    /// A dialogue with an agent of these manners.
+    /// Creates a dialogue with an agent that has these manners.
     pub(crate) fn new(talk: &Talk, manners: Box<dyn Manners>) -> Self {
         Self {
             talk: talk.clone(),
@@ -156,7 +157,7 @@ impl Acp {
         say.frame(rpc::request(id, method, params));
     }
 
-    /// Ends a run before or without an answer of the agent.
+    /// Ends a run without an answer from the agent.
     fn fail(&mut self, run: RunId, failure: Option<Failure>, say: &mut Say) {
         if let Some(turn) = self.turns.get_mut(&run).filter(|turn| turn.step != Step::Answered) {
             turn.step = Step::Answered;
@@ -164,9 +165,9 @@ impl Acp {
         }
     }
 
-    /// One line of stdout, which is nearly always one message.
+    /// Processes one line of stdout, which is nearly always one message.
     fn stdout(&mut self, text: &str, say: &mut Say) {
-        // Half a pair would not be noticed before a text is read, and would lose it.
+        // An unpaired surrogate would only fail later, when its text is read, and the text would be lost.
         if (text.contains("\\ud") || text.contains("\\uD"))
             && let Some(mended) = mend_surrogates(text)
         {
@@ -192,8 +193,8 @@ impl Acp {
     fn message(&mut self, message: Message<'_>, text: &str, say: &mut Say) {
         match message {
             Message::Notice { method, params } if &*method == "session/update" => self.update(params, say),
-            // What names no session of ours belongs to nobody: the connection sees that the agent lives, and a run plays
-            // the same alone as beside others.
+            // A notification without a known session is not reported to any run, so that a run replays alone as it does
+            // beside others. The connection still counts it as activity.
             Message::Notice { method, params } => {
                 self.manners.notification(&method);
                 if let Some(run) = self.addressee(params) {
@@ -202,7 +203,7 @@ impl Acp {
             }
             Message::Request { id, method, params } => self.question(id, &method, params, say),
             Message::Reply { id, result } => {
-                // An answer to nobody, such as a complaint about a line that could not be read, changes nothing.
+                // A response to an unknown request, such as an error about an unreadable line, is ignored.
                 let id = id.get().trim_matches('"').parse::<u64>().ok();
                 if let Some((run, call)) = id.and_then(|id| self.pending.remove(&id)) {
                     self.reply(run, call, result, say);
@@ -220,18 +221,18 @@ impl Acp {
             Call::Mode => self.mode_set(run, result.err(), say),
             Call::Model | Call::ModelByOption => self.model_set(run, call, result.err(), say),
             Call::Prompt => self.answered(run, result, say),
-            // One that cannot be closed goes with the process.
+            // A session that cannot be closed ends with the process.
             Call::Close => {}
         }
     }
 
-    /// The run that is in the session that a message is about.
+    /// Returns the run in the session that a message refers to.
     fn addressee(&self, params: &RawValue) -> Option<RunId> {
         let session = serde_json::from_str::<Addressed<'_>>(params.get()).unwrap_or_default().session;
         self.sessions.get(&*session)?.run
     }
 
-    /// Lets the agent forget a session that nobody will use any more, where it can: some keep a process for each.
+    /// Closes a session that is no longer needed, if the agent supports it. Some agents keep a process per session.
     fn close(&mut self, run: RunId, session: &str, say: &mut Say) {
         let is_closed = self.capabilities.as_ref().is_some_and(|can| can.closes)
             && self.sessions.remove(session).is_some_and(|session| session.open);
@@ -240,7 +241,7 @@ impl Acp {
         }
     }
 
-    /// Tells the agent that nobody waits for the answer any more.
+    /// Tells the agent to cancel the current turn.
     fn stop_session(&mut self, run: RunId, say: &mut Say) {
         let Some(session) = self.turns.get(&run).and_then(|turn| turn.session.clone()) else { return };
         say.frame(rpc::notice("session/cancel", &json!({"sessionId": session})));
@@ -292,7 +293,8 @@ impl Dialogue for Acp {
                 self.manners.session_line(run, line.text, say);
                 if let Some(turn) = self.turns.get_mut(&run) {
                     turn.unheard.extend(self.manners.unheard(line.text));
-                    // The file comes when it comes; in the middle of an answer a call would tear its text apart.
+                    // The session file is read at arbitrary times, and a call in the middle of an answer would split
+                    // its text.
                     if turn.step == Step::Answered {
                         turn.tell_unheard(run, &*self.manners, say);
                     }
@@ -316,7 +318,7 @@ impl Dialogue for Acp {
             self.stop_session(run, say);
             self.drop_questions(run, say);
         } else {
-            // Nothing was prompted, and nothing will be.
+            // Nothing was prompted, so the run can end at once.
             self.fail(run, None, say);
         }
         true

@@ -1,4 +1,4 @@
-//! What every agent tells about itself. One folder under `agents` implements it; nobody else knows an agent's facts.
+//! The interface of an agent. Each folder under `agents` implements it; no other module knows facts about an agent.
 
 use crate::{
     Dialogue, Failure, Ground, Launch, Look, Millis, Plan, Problem, ProjectRef, Prospect, RunRequest,
@@ -10,143 +10,146 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A coding agent that we can drive.
+/// A coding agent that agentline can drive.
 pub trait Agent: Sync + Send {
-    /// Its names and where its program is to be had.
+    /// Returns the names of the agent and the source of its program.
     fn card(&self) -> &'static Card;
 
-    /// The defaults, as TOML, that one of its names stands for besides the agent itself.
+    /// Returns the default settings, as TOML, that one of the agent's names implies.
     fn preset(&self, name: &str) -> Option<&'static str> {
         let _ = name;
         None
     }
 
-    /// What a surface of it can do at a version: over ACP what the protocol can, unless it says otherwise.
+    /// Returns the abilities of a surface at a version. The default is what ACP itself supports.
     fn abilities(&self, surface: Surface, version: Option<Version>) -> Abilities {
         let _ = version;
         Abilities::of_protocol(surface)
     }
 
-    /// The surface that fits what was asked best, when the caller did not choose.
+    /// Chooses the best surface for a request that names none.
     ///
     /// # Errors
-    /// What was asked fits no surface, with the reason.
+    /// Returns a problem with the reason if no surface fits the request.
     fn choose(&self, request: &crate::RunRequest) -> Result<Surface, Problem> {
         let _ = request;
         Ok(Surface::Acp)
     }
 
-    /// What is wrong with a request for this agent, before anything is looked up or started.
+    /// Checks a request for this agent, before anything is looked up or started.
     fn check(&self, request: &crate::RunRequest, surface: Surface) -> Vec<Problem>;
 
-    /// Turns a checked plan into what is to be started.
+    /// Builds the launch of a checked plan.
     ///
     /// # Errors
-    /// All problems together; nothing has been touched.
+    /// Returns all problems together. Nothing has been changed on disk.
     fn launch(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>>;
 
-    /// Why no session may be opened in a workspace that the user has not trusted in full: it holds a file that the agent
-    /// would act on, and nothing keeps the agent from it. `None` where the agent is kept from such files, or there are none.
+    /// Returns why no session may be opened in a workspace that is not fully trusted: it contains a file that the agent
+    /// would act on, and the agent cannot be kept from reading it. Returns `None` if there are no such files or if the
+    /// agent ignores them.
     fn refuses_workspace(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Option<Failure> {
         let _ = (plan, ground, look);
         None
     }
 
-    /// What the model is told over ACP, as [`Agent::launch`] has it: nothing else in a launch may follow from the prompt
-    /// and the prompt file of a plan, so that a process that lives already serves others.
+    /// Returns the prompt text for ACP, as in [`Agent::launch`]. Nothing else in a launch may depend on the prompt or
+    /// the prompt file of a plan, so that a running process can serve other prompts.
     ///
     /// # Errors
-    /// As the launch.
+    /// Returns the same problems as the launch.
     fn words(&self, plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Words, Problem>;
 
-    /// A translator for one live connection.
+    /// Creates the translator for one live connection.
     fn dialogue(&self, talk: &Talk) -> Box<dyn Dialogue>;
 
-    /// The rules of a prompt in an open session that cannot be enforced, because the agent is told of such rules when its
-    /// process starts. `opened` is what the session was opened with.
+    /// Returns the rules of a prompt in an open session that cannot be enforced, because the agent receives such rules
+    /// only when its process starts. `opened` is the request that opened the session.
     fn unenforced_in_session(&self, opened: &RunRequest, prompt: &RunRequest) -> Vec<Problem> {
         let _ = (opened, prompt);
         Vec::new()
     }
 
-    /// Whether a run of this plan may be on a process beside others: it can start no process of its own there, which
-    /// nobody could tell from those of the others.
+    /// Returns whether a run of this plan may share a process with other runs. It may if it cannot start processes,
+    /// because those could not be told apart from the processes of other runs.
     fn shares(&self, plan: &Plan) -> bool {
         let _ = plan;
         false
     }
 
-    /// What it does by itself with a use of a tool, before we are asked.
+    /// Returns how the agent itself decides on a tool use, before it asks for permission.
     fn stance(&self, request: &crate::RunRequest, surface: Surface, prospect: &Prospect<'_>) -> Stance {
         let _ = (request, surface, prospect);
         Stance::Unknown
     }
 
-    /// Arguments that it adds to the calls of every tool for purposes of its own, and sends on to the tool's server. A tool
-    /// that does not know them would refuse the call, or take them for a part of the answer.
+    /// Returns the arguments that the agent adds to every tool call for its own purposes and sends on to the tool's
+    /// server. A tool that does not know them would refuse the call or treat them as part of the answer.
     fn added_arguments(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Its tools, with their canonical names and arguments.
+    /// Returns the agent's tools, with their canonical names and arguments.
     fn tools(&self) -> &'static ToolTable {
         ToolTable::EMPTY
     }
 
-    /// What it offers to whoever uses it, as far as it is known without asking it.
+    /// Returns the features of the agent that are known without starting it.
     fn repertoire(&self) -> Repertoire {
         Repertoire::default()
     }
 
-    /// Its own name of a canonical tool.
+    /// Returns the agent's own name for a canonical tool.
     fn native_tool(&self, tool: &str) -> Option<&'static str> {
         self.tools().natives(tool).next()
     }
 
-    /// The folder in which the files of this workspace's sessions grow while runs go on, once it can be known.
+    /// Returns the folder in which the agent writes the session files of this workspace, if it is known.
     fn session_folder(&self, agent_home: &Path, cwd: &Path, look: &dyn Look) -> Option<PathBuf> {
         let _ = (agent_home, cwd, look);
         None
     }
 
-    /// Where the file of a session grows in that folder.
+    /// Returns the pattern of a session's files in that folder.
     fn session_spot(&self, folder: PathBuf, session: &str) -> SessionSpot {
         SessionSpot::new(folder, session.to_owned())
     }
 
-    /// What the file of a session is called that the agent makes at this moment, in milliseconds since 1970, where the name
-    /// follows from the moment alone.
+    /// Returns the name of the session file that the agent creates at this time, in milliseconds since 1970, if the
+    /// name depends only on the time.
     fn session_file_made(&self, spot: &SessionSpot, at: Millis) -> Option<String> {
         let _ = (spot, at);
         None
     }
 
-    /// Files that a finished run left behind and that would harm the user's data if they stayed.
+    /// Returns files that a finished run left behind and that would harm the user's data.
     fn leftovers(&self, spot: &SessionSpot, existed_before: &[PathBuf], look: &dyn Look) -> Vec<PathBuf> {
         let _ = (spot, existed_before, look);
         Vec::new()
     }
 
-    /// Files of a session that the agent made at its start though nobody asked for it, as far as they say nothing.
+    /// Returns the files of a session that the agent created at its start without a request, if they contain no
+    /// messages.
     fn litter(&self, spot: &SessionSpot, look: &dyn Look) -> Vec<PathBuf> {
         let _ = (spot, look);
         Vec::new()
     }
 
-    /// Files in a folder of sessions that a killed run left behind and that would harm the user's data if they stayed: each
-    /// says nothing and belongs to a session that another file holds. Pairs of the duplicate and that other file.
+    /// Returns the empty session files in a folder that a killed run left behind and that would harm the user's data.
+    /// Each is paired with the other file that holds the same session.
     fn empty_duplicates(&self, folder: &Path, look: &dyn Look) -> Vec<(PathBuf, PathBuf)> {
         let _ = (folder, look);
         Vec::new()
     }
 
-    /// Secrets in the agent's own files of a user with this home and environment: keys, tokens, passwords of tool servers.
+    /// Returns the secrets in the agent's own files for this home and environment: keys, tokens and passwords of tool
+    /// servers.
     fn stored_secrets(&self, env: &BTreeMap<String, String>, home: &Path, look: &dyn Look) -> Vec<String> {
         let _ = (env, home, look);
         Vec::new()
     }
 
-    /// Where it keeps the sessions of a user with this home and environment.
+    /// Returns the folders that hold the saved sessions of a user with this home and environment.
     fn session_roots(
         &self,
         env: &BTreeMap<String, String>,
@@ -157,26 +160,25 @@ pub trait Agent: Sync + Send {
         Vec::new()
     }
 
-    /// What the name of a file below one of its roots says about it; `None` when it is no session. `path` is below the
-    /// root.
+    /// Describes a session file by its `path` below a root. Returns `None` if it is not a session.
     fn session_file(&self, path: &Path) -> Option<SessionFile> {
         let _ = path;
         None
     }
 
-    /// The project that a file below a root belongs to, as far as its place tells.
+    /// Returns the project that a file below a root belongs to, if its location shows it.
     fn session_project(&self, root: &Path, path: &Path, look: &dyn Look) -> Option<ProjectRef> {
         let _ = (root, path, look);
         None
     }
 
-    /// How a file is stored whose beginning this is, wherever it lies; `None` when it is no session of this agent.
+    /// Detects the storage format from the beginning of a file. Returns `None` if it is not a session of this agent.
     fn session_form(&self, head: &[u8]) -> Option<SavedForm> {
         let _ = head;
         None
     }
 
-    /// Titles of sessions by their ids, where the agent keeps them in a file of their own.
+    /// Returns the titles of sessions by session id, if the agent stores them in a separate file.
     fn session_titles(
         &self,
         env: &BTreeMap<String, String>,
@@ -187,19 +189,19 @@ pub trait Agent: Sync + Send {
         BTreeMap::new()
     }
 
-    /// Whether a later file of a session goes on where an earlier one ended, so that one reader takes them all, in the order
-    /// of their names; else each is read by itself.
+    /// Returns whether a later file of a session continues an earlier one. If so, one reader reads all of them in the
+    /// order of their names; otherwise each file is read separately.
     fn session_files_go_on(&self) -> bool {
         false
     }
 
-    /// A reader for a session of it.
+    /// Creates a reader for saved sessions of this form.
     fn session_fold(&self, form: SavedForm) -> Option<Box<dyn SessionFold>> {
         let _ = form;
         None
     }
 
-    /// Every way of signing in that was looked for, in the order in which the agent takes them in a run in `cwd`.
+    /// Returns every sign-in method that was checked, in the order in which the agent prefers them for a run in `cwd`.
     fn sign_in(
         &self,
         cwd: &Path,
@@ -208,7 +210,7 @@ pub trait Agent: Sync + Send {
         look: &dyn Look,
     ) -> Vec<SignIn>;
 
-    /// What is wrong with the user's own settings of this agent, such as a file that is not JSON.
+    /// Returns problems in the user's own settings of this agent, such as a file that is not JSON.
     fn settings_problems(
         &self,
         cwd: &Path,
@@ -220,7 +222,7 @@ pub trait Agent: Sync + Send {
         Vec::new()
     }
 
-    /// Whether the agent would trust a folder without being told to.
+    /// Returns whether the agent trusts a folder by default, if known.
     fn trusts(
         &self,
         cwd: &Path,
@@ -233,79 +235,79 @@ pub trait Agent: Sync + Send {
     }
 }
 
-/// How we talk with one live agent: all that its translator must know before the first line.
+/// The configuration of a dialogue: everything its translator must know before the first line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Talk {
-    /// Over which surface.
+    /// The surface of the dialogue.
     pub surface: Surface,
-    /// The agent's version, where it is known before the start.
+    /// The agent's version, if it is known before the start.
     pub version: Option<Version>,
-    /// We read files for the agent.
+    /// Whether the host reads files for the agent.
     pub read_files: bool,
-    /// We write files for the agent.
+    /// Whether the host writes files for the agent.
     pub write_files: bool,
-    /// The agent's way of signing in that is asked for, by its own id.
+    /// The id of the sign-in method to request, as the agent names it.
     pub authenticate: Option<String>,
 }
 
 impl Talk {
-    /// Over this surface, with nothing special.
+    /// Creates a configuration for this surface with default settings.
     #[must_use]
     pub fn new(surface: Surface, version: Option<Version>) -> Self {
         Self { surface, version, ..Self::default() }
     }
 }
 
-/// An agent's names and where its program is to be had.
+/// The static description of an agent: its names and the source of its program.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Card {
     /// The id.
     pub id: &'static str,
-    /// Other names it answers to.
+    /// Other accepted names.
     pub aliases: &'static [&'static str],
-    /// What people call it.
+    /// The display name.
     pub title: &'static str,
-    /// Its program's name.
+    /// The name of its program.
     pub program: &'static str,
-    /// The variable that names its program.
+    /// The environment variable that overrides the path of the program.
     pub path_variable: &'static str,
-    /// Its npm package.
+    /// The npm package.
     pub package: &'static str,
-    /// The version that we test with and install.
+    /// The version that agentline is tested with and installs.
     pub pinned: &'static str,
-    /// The oldest major version of Node.js that it runs on.
+    /// The oldest supported major version of Node.js.
     pub min_node: u32,
     /// How to sign in.
     pub sign_in_hint: &'static str,
-    /// Variables that the agent documents; a trailing `*` is a prefix.
+    /// The environment variables that the agent documents. A trailing `*` marks a prefix.
     pub variables: &'static [&'static str],
-    /// The surfaces it has.
+    /// The supported surfaces.
     pub surfaces: &'static [Surface],
-    /// The longest prompt that it takes, in bytes.
+    /// The longest accepted prompt, in bytes.
     pub max_prompt_bytes: Option<usize>,
-    /// What workflow engines call the provider that drives it.
+    /// The provider name that workflow engines use for it.
     pub provider: &'static str,
-    /// Where people read how to install it.
+    /// The page with installation instructions.
     pub home_page: &'static str,
-    /// Its package puts its program in place by a script that must run at the installation.
+    /// Whether the package needs its install script, which puts the program in place.
     pub install_script: bool,
-    /// Files of instructions that it reads by itself in the workspace and in the folders above it.
+    /// The instruction files that it reads in the workspace and its parent folders.
     pub instructions: &'static [&'static str],
-    /// Files and folders of a project that can change its settings or make it run something. They are looked for in the
-    /// workspace and in the folders above it. Files of instructions are not among them: they are only text.
+    /// The project files and folders that can change its settings or make it run something, in the workspace and its
+    /// parent folders. Instruction files are not included, because they are only text.
     #[serde(skip)]
     pub project_files: &'static [&'static str],
-    /// How the directories begin that it makes in the temporary directory for each command, and leaves there when it is
-    /// killed.
+    /// The name prefixes of the directories that it creates in the temporary directory for each command. They remain
+    /// when the agent is killed.
     #[serde(skip)]
     pub command_dirs: &'static [&'static str],
 }
 
 impl Card {
-    /// A card with every field.
+    /// Creates a card from its required fields.
     #[must_use]
     #[expect(
         clippy::too_many_arguments,
@@ -347,42 +349,42 @@ impl Card {
         }
     }
 
-    /// What workflow engines call its provider, where that is not the id.
+    /// Sets the provider name for workflow engines, if it differs from the id.
     #[must_use]
     pub const fn provider(mut self, name: &'static str) -> Self {
         self.provider = name;
         self
     }
 
-    /// Which files of instructions it reads by itself.
+    /// Sets the instruction files that the agent reads by itself.
     #[must_use]
     pub const fn instructions(mut self, names: &'static [&'static str]) -> Self {
         self.instructions = names;
         self
     }
 
-    /// Which files and folders of a project can change its settings or make it run something.
+    /// Sets the project files and folders that can change the agent's settings or make it run something.
     #[must_use]
     pub const fn project_files(mut self, names: &'static [&'static str]) -> Self {
         self.project_files = names;
         self
     }
 
-    /// With the directories that it makes in the temporary directory for each command.
+    /// Sets the name prefixes of the directories that the agent creates in the temporary directory for each command.
     #[must_use]
     pub const fn command_dirs(mut self, prefixes: &'static [&'static str]) -> Self {
         self.command_dirs = prefixes;
         self
     }
 
-    /// Its package needs its script at the installation.
+    /// Marks the package as one that needs its install script.
     #[must_use]
     pub const fn install_script(mut self) -> Self {
         self.install_script = true;
         self
     }
 
-    /// Where people read how to install it.
+    /// Sets the page with installation instructions.
     #[must_use]
     pub const fn home_page(mut self, url: &'static str) -> Self {
         self.home_page = url;
@@ -390,28 +392,28 @@ impl Card {
     }
 }
 
-/// What an agent offers to whoever uses it.
+/// The features that an agent offers to its users.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Repertoire {
-    /// It has commands that begin with a slash.
+    /// Whether it has slash commands.
     pub slash_commands: bool,
-    /// It searches the web.
+    /// Whether it searches the web.
     pub web_search: bool,
-    /// It tells its reasoning, live or in what it saves.
+    /// Whether it reports its reasoning, live or in saved sessions.
     pub thinking: bool,
-    /// Models that it is used with, by id and name; the agent itself knows more.
+    /// Commonly used models, by id and name. The list is not complete.
     pub models: &'static [(&'static str, &'static str)],
 }
 
 impl Repertoire {
-    /// An agent with commands, web search and reasoning, used with these models.
+    /// Creates the features of an agent with slash commands, web search and reasoning, and these models.
     #[must_use]
     pub const fn full(models: &'static [(&'static str, &'static str)]) -> Self {
         Self { slash_commands: true, web_search: true, thinking: true, models }
     }
 
-    /// Without a search of the web of its own.
+    /// Removes web search.
     #[must_use]
     pub const fn without_web_search(mut self) -> Self {
         self.web_search = false;
@@ -419,44 +421,44 @@ impl Repertoire {
     }
 }
 
-/// What a surface can do.
+/// The abilities of a surface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Abilities {
     /// Works in this version of agentline.
     pub works: bool,
-    /// Text arrives while it is written.
+    /// Streams text while the model writes it.
     pub streams_text: bool,
-    /// Reasoning is told.
+    /// Reports reasoning.
     pub thinking: bool,
-    /// Tool calls are told while they happen.
+    /// Reports tool calls while they happen.
     pub tool_events: bool,
-    /// The host can be asked for permission.
+    /// Asks the host for permission.
     pub asks_permission: bool,
-    /// A run can be stopped with words, not only with signals.
+    /// Cancels a run with a message, not only with a signal.
     pub cancels_in_band: bool,
-    /// A stored session can be gone on with.
+    /// Resumes a stored session.
     pub resumes: bool,
-    /// MCP servers can be given.
+    /// Accepts MCP servers.
     pub mcp: bool,
-    /// Images and other files can be sent.
+    /// Accepts images and other files.
     pub attachments: bool,
-    /// Several prompts over one process.
+    /// Accepts several prompts in one process.
     pub multi_turn: bool,
-    /// Why a turn ended is told.
+    /// Reports why a turn ended.
     pub stop_reason: bool,
-    /// Tokens are told while the run goes on.
+    /// Reports token usage during the run.
     pub live_usage: bool,
-    /// Functions of the calling program can be its tools.
+    /// Calls tools that the calling program implements.
     pub hosted_tools: bool,
-    /// The answer can be held to a schema.
+    /// Supports a schema for the answer.
     pub schema: bool,
-    /// It can be kept warm between runs.
+    /// Can be kept warm between runs.
     pub warm: bool,
 }
 
 impl Abilities {
-    /// What can be done as far as the protocol goes.
+    /// Returns the abilities that the protocol itself provides.
     fn of_protocol(surface: Surface) -> Self {
         if surface != Surface::Acp {
             return Self::default();
@@ -481,42 +483,42 @@ impl Abilities {
     }
 }
 
-/// Where a session's file grows.
+/// The location and file name pattern of a session's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionSpot {
     /// The folder.
     pub folder: PathBuf,
-    /// Every file of the session ends with this.
+    /// The suffix of every file name of the session.
     pub suffix: String,
 }
 
 impl SessionSpot {
-    /// Files in this folder that end so.
+    /// Creates a pattern for the files in this folder with this suffix.
     #[must_use]
     pub fn new(folder: PathBuf, suffix: String) -> Self {
         Self { folder, suffix }
     }
 }
 
-/// One way of signing in, and whether it is there.
+/// One sign-in method, and whether it is available.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SignIn {
     /// A setting, a variable or a file.
     pub source: String,
-    /// Whether it was found; a secret's value is never shown.
+    /// Whether it was found. The value of a secret is never shown.
     pub found: bool,
-    /// Whether it is the one that the agent will use.
+    /// Whether the agent will use this one.
     pub wins: bool,
-    /// More about it.
+    /// Additional information.
     pub note: Option<String>,
-    /// What to do so that the agent can use it.
+    /// How to make it usable for the agent.
     pub fix: Option<String>,
 }
 
 impl SignIn {
-    /// A way of signing in that was looked for.
+    /// Creates a sign-in method that was checked.
     #[must_use]
     pub fn new(source: impl Into<String>, found: bool) -> Self {
         Self { source: source.into(), found, wins: false, note: None, fix: None }

@@ -1,4 +1,4 @@
-//! The one place that lists the agents. Everyone else finds them by name.
+//! The list of agents. All other modules look agents up by name.
 
 use crate::{Agent, Problem, config::AgentSettings, nearest};
 use std::collections::BTreeMap;
@@ -13,38 +13,39 @@ pub mod opencode;
 
 pub use custom::Custom;
 
-/// Every agent that this version drives.
+/// The built-in agents.
 pub static AGENTS: &[&dyn Agent] = &[&gemini::Gemini, &claude::Claude, &codex::Codex, &opencode::OpenCode];
 
-/// Finds an agent of ours by its id or one of its aliases.
+/// Finds a built-in agent by its id or one of its aliases.
 ///
 /// # Errors
-/// The name is not known; the problem lists the known ones.
+/// Returns a problem that lists the known names if the name is unknown.
 pub fn find(name: &str) -> Result<&'static dyn Agent, Problem> {
     Roster::default().find(name)
 }
 
-/// The agents that a caller has: ours, and those that its configuration adds.
+/// The agents available to a caller: the built-in ones and those of its configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Roster {
     added: Vec<&'static Custom>,
 }
 
 impl Roster {
-    /// Ours, and every one that these settings give a command. A name of ours stays ours.
+    /// Creates a roster of the built-in agents and every configured agent that has a command. The names of built-in
+    /// agents cannot be redefined.
     #[must_use]
     pub fn of(settings: &BTreeMap<String, AgentSettings>) -> Self {
         let unknown = settings.iter().filter(|(name, _)| find(name).is_err());
         Self { added: unknown.filter_map(|(name, settings)| Custom::define(name, settings)).collect() }
     }
 
-    /// What [`of`](Self::of) makes the same roster of.
+    /// Returns the settings from which [`of`](Self::of) creates the same roster.
     #[must_use]
     pub fn settings(&self) -> BTreeMap<String, AgentSettings> {
         self.added.iter().map(|custom| custom.settings()).collect()
     }
 
-    /// All of them, ours first.
+    /// Returns all agents, built-in ones first.
     pub fn all(&self) -> impl Iterator<Item = &'static dyn Agent> + Clone {
         AGENTS.iter().copied().chain(self.added.iter().map(|custom| *custom as &'static dyn Agent))
     }
@@ -52,7 +53,7 @@ impl Roster {
     /// Finds an agent by its id or one of its aliases.
     ///
     /// # Errors
-    /// The name is not known; the problem lists the known ones.
+    /// Returns a problem that lists the known names if the name is unknown.
     pub fn find(&self, name: &str) -> Result<&'static dyn Agent, Problem> {
         find_among(self.all(), name)
     }
@@ -61,7 +62,7 @@ impl Roster {
 /// Finds one of these agents by its id or one of its aliases.
 ///
 /// # Errors
-/// The name is none of theirs; the problem lists theirs.
+/// Returns a problem that lists the names of these agents if none matches.
 pub fn find_among(
     agents: impl Iterator<Item = &'static dyn Agent> + Clone,
     name: &str,
@@ -88,8 +89,9 @@ mod tests {
     };
     use std::path::Path;
 
-    /// What becomes of a write inside, one outside, a read, a command and a fetch over ACP: `+` permitted, `-` refused, `?`
-    /// asked; held by the agent, by us (`!`) or by nobody (`~`).
+    /// Describes the decisions over ACP on a write inside the workspace, a write outside, a read, a command and a
+    /// fetch: `+` allowed, `-` denied, `?` asked. The agent enforces the decision, unless the sign is followed by `!`
+    /// (agentline enforces it) or `~` (nothing does).
     fn row(agent: &str, request: &RunRequest) -> String {
         let on = |tool: &str, kind, path: &str| PermissionAsk {
             tool: tool.into(),

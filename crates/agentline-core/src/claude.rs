@@ -1,4 +1,4 @@
-//! Tells a run in the lines that Claude Code prints with `--output-format stream-json --verbose`.
+//! Renders a run as the lines that Claude Code prints with `--output-format stream-json --verbose`.
 
 use crate::{
     Block, Blocks, Denial, Event, Kind, Outcome, PermissionMode, PriceTable, Record, Role, RunError, Started,
@@ -9,15 +9,15 @@ use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
 use std::collections::BTreeMap;
 
-/// The version of Claude Code whose lines these are, for programs that look at it.
+/// The version of Claude Code whose format is used, for programs that check it.
 const CLAUDE_CODE: &str = "2.1.325";
 
-/// Folds events into Claude Code's lines: `system`/`init`, `assistant`, `user`, `result`.
+/// Converts events to Claude Code's lines: `system`/`init`, `assistant`, `user`, `result`.
 ///
-/// A line of the assistant comes when its block is finished, as in Claude Code. Ids are made from the run's, so that
-/// the same run always gives the same lines. Claude's types have no null for most numbers: what is not known is 0 there, and
-/// the `result` names it in `not_known`. No agent but Claude tells the tokens of a single message while it is written, so
-/// those are always 0.
+/// As in Claude Code, an assistant line is printed when its block is complete. Ids are derived from the run's id, so
+/// the same run always gives the same lines. Most numbers in Claude's types cannot be null, so unknown values are 0,
+/// and `not_known` in the `result` lists them. The token counts of single messages are always 0, because no agent but
+/// Claude reports them while a message is written.
 #[derive(Debug)]
 pub struct ClaudeLines {
     mode: PermissionMode,
@@ -25,12 +25,12 @@ pub struct ClaudeLines {
     run_id: String,
     session: String,
     model: Option<String>,
-    /// Lines so far, for their ids.
+    /// The number of lines so far, used for their ids.
     count: u64,
-    /// Turns so far: the lines of a turn share a message.
+    /// The number of turns so far. All lines of a turn share one message id.
     turn: u32,
     last_role: Option<Role>,
-    /// Arguments of calls, for those that are refused.
+    /// The arguments of tool calls, used to report denials.
     inputs: BTreeMap<String, Box<RawValue>>,
     web_searches: u64,
 }
@@ -67,7 +67,7 @@ enum Body<'a, 'b> {
     },
 }
 
-/// A line of the agent's own, which begins with what it is.
+/// A `system` or `result` line, which begins with its type and subtype.
 #[derive(Serialize)]
 struct Told {
     r#type: &'static str,
@@ -83,7 +83,7 @@ impl Told {
 }
 
 impl ClaudeLines {
-    /// For a run in this permission mode.
+    /// Creates a converter for a run in this permission mode.
     #[must_use]
     pub fn new(mode: PermissionMode) -> Self {
         Self {
@@ -100,7 +100,7 @@ impl ClaudeLines {
         }
     }
 
-    /// Takes one event and hands out the lines that it finishes, without their ends.
+    /// Processes one event and passes each completed line, without its line break, to `each`.
     pub fn take(&mut self, record: &Record, mut each: impl FnMut(String)) {
         let mut blocks = std::mem::take(&mut self.blocks);
         blocks.take(record, |block, _, _| each(self.block(&block)));
@@ -217,7 +217,7 @@ impl ClaudeLines {
                 Some(all) if only_one => Some(all),
                 _ => table.cost(&BTreeMap::from([(model.clone(), *tokens)])),
             };
-            // Nobody says which model asked for a search; with one model it is clear.
+            // Searches are not reported by model, so they are assigned only if there is exactly one model.
             let searches = if only_one { self.web_searches } else { 0 };
             let usage = json!({
                 "inputTokens": counts.input_tokens, "outputTokens": counts.output_tokens,
@@ -233,7 +233,7 @@ impl ClaudeLines {
         models.iter().map(of_one).collect()
     }
 
-    /// The run's id with the number of the line in its last part.
+    /// Returns the run's id with the line number as its last part.
     fn uuid(&mut self) -> String {
         self.count += 1;
         let head = self.run_id.rsplit_once('-').map_or("00000000-0000-4000-8000", |(head, _)| head);

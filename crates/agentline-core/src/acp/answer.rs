@@ -1,4 +1,4 @@
-//! The end of a turn: why it ended, and what it used.
+//! The end of a turn: its stop reason and its token usage.
 
 use super::{Acp, Step, Turn, manners::Manners};
 use crate::{
@@ -19,12 +19,12 @@ wire! { struct Usage<'a> {
     written2: Num = "cacheWriteInputTokens", thoughts2: Num = "reasoningOutputTokens",
 } }
 
-/// What the prompts of one run used, added up.
+/// The total usage of the prompts of one run.
 #[derive(Debug, Default)]
 pub(super) struct Spent {
     all: Option<Tokens>,
     models: BTreeMap<String, Tokens>,
-    /// Something was used that nobody told.
+    /// Some usage was not reported.
     unknown: bool,
 }
 
@@ -52,7 +52,7 @@ impl Acp {
     }
 }
 
-/// What the protocol's stop reasons mean; `None` is success.
+/// Translates the protocol's stop reasons. `None` means success.
 fn failure_of(stop: &str, turn: &Turn) -> Option<Failure> {
     let (kind, text) = match stop {
         "end_turn" => return None,
@@ -102,8 +102,8 @@ impl Spent {
     }
 }
 
-/// Counts as we have them: the input with its cached part, the output without thoughts. Agents differ in what they add
-/// up, and their own total shows which way it is.
+/// Normalizes token counts: the input includes its cached part, the output excludes thoughts. Agents add them up in
+/// different ways; the agent's own total shows which one applies.
 fn tokens(usage: &Usage<'_>) -> Tokens {
     let input = usage.input.0.or(usage.input2.0);
     let output = usage.output.0.or(usage.output2.0);

@@ -1,4 +1,4 @@
-//! Content blocks, both ways: what an agent says in blocks, lists of blocks or bare strings, and what a prompt is made of.
+//! Content blocks in both directions: agents send blocks, lists of blocks or bare strings; prompts consist of blocks.
 
 use crate::{
     Attachment, AttachmentContent, Diff, Order,
@@ -11,16 +11,16 @@ wire! { struct Block<'a> {
     path: Str<'a> = "path", old: Option<Str<'a>> = "oldText", new: Str<'a> = "newText",
 } }
 
-/// A piece of what the agent says.
+/// A piece of the agent's output.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Piece<'a> {
     /// Text.
     Text(String),
-    /// Something else, as the agent gave it.
+    /// Any other block, as raw JSON.
     Other(&'a str),
 }
 
-/// The pieces of a content that may be one block, a list of blocks, or a bare string. Texts that follow each other are
+/// Splits content into pieces. The content may be one block, a list of blocks or a bare string. Adjacent texts are
 /// joined.
 pub(crate) fn pieces(content: &RawValue) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
@@ -37,7 +37,7 @@ fn gather<'a>(raw: &'a str, pieces: &mut Vec<Piece<'a>>) {
         }
         Some(b'[') => {
             for item in serde_json::from_str::<List<&RawValue>>(raw).unwrap_or_default().0 {
-                // A list in a list is no content.
+                // A nested list is not valid content.
                 if !item.get().starts_with('[') {
                     gather(item.get(), pieces);
                 }
@@ -62,12 +62,12 @@ fn push(pieces: &mut Vec<Piece<'_>>, text: String) {
     }
 }
 
-/// What the content of a tool call holds.
+/// The content of a tool call.
 #[derive(Debug, Default)]
 pub(crate) struct ToolContent {
-    /// Its texts, one after another.
+    /// The concatenated texts.
     pub(crate) text: String,
-    /// The changes that it shows.
+    /// The diffs.
     pub(crate) diffs: Vec<Diff>,
 }
 
@@ -99,7 +99,7 @@ fn add_text(content: &RawValue, text: &mut String) {
     }
 }
 
-/// What the agent takes in a prompt beside text.
+/// The content types besides text that the agent accepts in a prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PromptAbilities {
     pub(crate) image: bool,
@@ -107,7 +107,7 @@ pub(crate) struct PromptAbilities {
     pub(crate) embedded: bool,
 }
 
-/// What of the attachments the agent does not take, as a sentence.
+/// Returns a message about the first attachment that the agent does not accept.
 pub(crate) fn not_taken(order: &Order, takes: PromptAbilities) -> Option<String> {
     order.attachments.iter().find_map(|file| {
         let (taken, what) = match kind(file) {
@@ -119,8 +119,8 @@ pub(crate) fn not_taken(order: &Order, takes: PromptAbilities) -> Option<String>
     })
 }
 
-/// The blocks of a prompt with the files that go with it. `apart`: the agent loses images and audio beside an embedded
-/// file, so that where there are both nothing is embedded.
+/// Builds the blocks of a prompt with its attachments. `apart` means that the agent loses images and audio next to an
+/// embedded file; then nothing is embedded if there are images or audio.
 pub(crate) fn prompt(text: &str, attachments: &[Attachment], apart: bool) -> Value {
     let mut blocks = vec![json!({"type": "text", "text": text})];
     let is_media = |file: &Attachment| matches!(kind(file), "image" | "audio");
@@ -133,7 +133,8 @@ fn kind(file: &Attachment) -> &str {
     file.mime.split('/').next().unwrap_or_default()
 }
 
-/// A file without embedding: text as text, all else as media, which such an agent hands on by its type.
+/// Builds a block without embedding: text as text, everything else as media, which such an agent passes on by its MIME
+/// type.
 fn plain_block(file: &Attachment) -> Value {
     match &file.content {
         AttachmentContent::Text(text) => {

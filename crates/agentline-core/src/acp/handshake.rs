@@ -1,4 +1,4 @@
-//! The first words: what we are, what the agent can do, and signing in where the caller asked for it.
+//! The handshake: exchanging capabilities, and signing in if the caller requested it.
 
 use super::{Acp, Call, NOBODY, Step, blocks::PromptAbilities};
 use crate::{
@@ -22,21 +22,21 @@ wire! { struct PromptCan<'a> { image: Flag = "image", audio: Flag = "audio", emb
 wire! { struct McpCan<'a> { http: Flag = "http" } }
 wire! { struct Method<'a> { id: Str<'a> = "id" } }
 
-/// The protocol that we speak.
+/// The supported protocol version.
 const PROTOCOL: u64 = 1;
 
-/// What the agent said of itself.
+/// What the agent reported about itself.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Capabilities {
     pub(super) version: Option<String>,
     pub(super) loads: bool,
-    /// It can be told that a session is over.
+    /// Whether the agent supports `session/close`.
     pub(super) closes: bool,
     pub(super) takes: PromptAbilities,
     pub(super) http_servers: bool,
-    /// Its ways of signing in.
+    /// The ids of the agent's sign-in methods.
     sign_in: Vec<String>,
-    /// Sessions can be opened.
+    /// Whether sessions can be opened.
     pub(super) ready: bool,
 }
 
@@ -44,7 +44,7 @@ impl Acp {
     pub(super) fn initialize(&mut self, say: &mut Say) {
         let params = json!({
             "protocolVersion": PROTOCOL,
-            // Only what is really done for the agent: it gives up its own ways where we claim to have one.
+            // Claim only what the host really does: the agent stops doing itself what the client claims to do.
             "clientCapabilities": {
                 "fs": {"readTextFile": self.talk.read_files, "writeTextFile": self.talk.write_files},
                 "terminal": false,
@@ -59,7 +59,7 @@ impl Acp {
             Ok(result) => serde_json::from_str::<Initialized<'_>>(result.get()).unwrap_or_default(),
             Err(error) => {
                 let failure = self.manners.failure(&error);
-                // No model was asked yet, so no service of one can have failed.
+                // No request has reached a model yet, so this cannot be an error of the model's service.
                 let failure = match failure.kind {
                     Kind::ApiError => Failure { kind: Kind::Input, ..failure },
                     _ => failure,
@@ -67,7 +67,8 @@ impl Acp {
                 return self.give_up(failure, say);
             }
         };
-        // An agent that knows a later version answers with that; an earlier one we could only guess at.
+        // An agent that does not support the requested version answers with one that it supports. No other version is
+        // supported here.
         if let Some(other) = result.protocol.0.filter(|version| *version != PROTOCOL) {
             let text = format!(
                 "the agent speaks version {other} of the Agent Client Protocol, and we speak version {PROTOCOL}"
@@ -80,7 +81,7 @@ impl Acp {
         self.capabilities = Some(Capabilities {
             version,
             loads: result.can.load.0,
-            // What an agent can do is an object; nothing and `false` are agents that cannot.
+            // The capability is an object. An absent value, `null` or `false` means that it is not supported.
             closes: result.can.session.close.is_some_and(|close| !matches!(close.get(), "null" | "false")),
             takes: PromptAbilities {
                 image: result.can.prompt.image.0,
@@ -91,7 +92,7 @@ impl Acp {
             sign_in: result.sign_in.0.into_iter().map(|method| method.id.own()).collect(),
             ready: false,
         });
-        // Never unasked: agents keep the choice in the user's own settings.
+        // Sign in only on request, because agents store the choice in the user's own settings.
         match self.talk.authenticate.clone() {
             Some(method) => {
                 self.call(NOBODY, Call::Authenticate, "authenticate", &json!({"methodId": method}), say);
@@ -131,7 +132,7 @@ impl Acp {
         }
     }
 
-    /// The agent cannot be talked with: nobody who comes will get further.
+    /// Marks the agent as unusable and fails all waiting runs.
     fn give_up(&mut self, failure: Failure, say: &mut Say) {
         self.broken = Some(failure.clone());
         for run in self.waiting() {

@@ -1,4 +1,4 @@
-//! What our own tool host reports beside the process: which tools the agent listed, and the structured answer.
+//! Reports of the tool host: which tools the agent listed, and the structured answer.
 
 use super::{Acp, Step};
 use crate::{
@@ -43,7 +43,7 @@ impl Acp {
     }
 }
 
-/// The text of a string, or the words of anything else.
+/// Returns the text of a JSON string, or the raw JSON of any other value.
 fn words(raw: &RawValue) -> String {
     match serde_json::from_str::<Str<'_>>(raw.get()) {
         Ok(text) if !text.is_empty() => text.own(),

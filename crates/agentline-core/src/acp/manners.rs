@@ -1,5 +1,4 @@
-//! What is special about one agent behind ACP. The defaults are those of an agent that we do not know; an agent's
-//! folder overrides what it knows better.
+//! The deviations of one agent from ACP. The defaults are for an unknown agent; an agent's folder overrides them.
 
 use super::tools::ToolCall;
 use crate::{
@@ -9,190 +8,190 @@ use crate::{
 };
 use serde_json::value::RawValue;
 
-/// How a tool call ended, with the agent's own words in mind.
+/// How a tool call ended, according to the agent's own texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// It did what it was asked to do.
+    /// It succeeded.
     Ok,
     /// It failed.
     Failed,
-    /// It was stopped.
+    /// It was cancelled.
     Cancelled,
-    /// It was refused; the text is the reason, `reason: rule` where a rule is known.
+    /// It was denied. The text is the reason, or `reason: rule` if the rule is known.
     Denied(String),
 }
 
-/// Departures that change what we do, by name. Which versions have them is the agent's own table.
+/// Deviations that change how the dialogue behaves. The agent's folder says which versions have them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Quirks {
-    /// A refused tool is never heard of again, so we close it.
+    /// The agent sends no update about a denied tool call, so the dialogue closes it.
     pub(crate) silent_refusal: bool,
-    /// A file that is not there must be read as an empty one, or the agent cannot create files.
+    /// Reading a missing file must return empty content, or the agent cannot create files.
     pub(crate) empty_content_for_missing_files: bool,
-    /// The history of a loaded session still comes after the answer to `session/load`.
+    /// The history of a loaded session arrives after the response to `session/load`.
     pub(crate) history_after_load: bool,
-    /// The usage of a prompt's answer is that of its last request to the model alone.
+    /// The usage in a prompt's response covers only the last request to the model.
     pub(crate) usage_of_last_call: bool,
-    /// Images and audio do not reach the model when a file is embedded in the same prompt.
+    /// Images and audio do not reach the model if a file is embedded in the same prompt.
     pub(crate) resources_drop_media: bool,
-    /// The agent writes a session file whose lines correct what the surface tells.
+    /// The agent writes a session file that corrects what it reports over ACP.
     pub(crate) session_file: bool,
 }
 
-/// What a piece of the agent's text really is.
+/// The kind of a text chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Chunk {
-    /// Text.
+    /// Ordinary text.
     Plain,
-    /// A note that the session is in this mode now.
+    /// A note that the session is now in this mode.
     Mode(String),
-    /// Noise that is passed on as the agent's own words, not as text.
+    /// Noise that is reported as an `agent` event instead of text.
     Noise,
 }
 
-/// A call that the agent turned away by itself, and told nobody but its model.
+/// A tool call that the agent rejected by itself and reported only to its model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unheard {
-    /// The agent's id of it.
+    /// The agent's id of the call.
     pub(crate) id: String,
     /// The agent's own name of the tool.
     pub(crate) name: String,
-    /// What the model was told.
+    /// The message to the model.
     pub(crate) message: String,
 }
 
-/// What is special about one agent.
+/// The deviations of one agent.
 pub(crate) trait Manners: Send {
-    /// The agent has said who it is; its version may not have been known before.
+    /// Takes the name and version that the agent reports. The version may not have been known before.
     fn meet(&mut self, name: &str, version: Option<Version>) {
         let _ = (name, version);
     }
 
-    /// Its departures.
+    /// Returns the agent's deviations.
     fn quirks(&self) -> Quirks {
         Quirks::default()
     }
 
-    /// What an error answer means.
+    /// Translates an error response.
     fn failure(&self, error: &RpcError<'_>) -> Failure {
         plain_failure(error)
     }
 
-    /// What a turn's stop reason means, where that is not what the protocol says: `Some(None)` is success.
+    /// Translates a stop reason that does not have its standard meaning. `Some(None)` means success.
     fn stop(&self, reason: &str) -> Option<Option<Failure>> {
         let _ = reason;
         None
     }
 
-    /// A notification that is not part of the protocol.
+    /// Takes a notification that is not part of the protocol.
     fn notification(&mut self, method: &str) {
         let _ = method;
     }
 
-    /// Why a run must not begin.
+    /// Returns why a run must not start.
     fn refuse(&self, order: &Order) -> Option<Failure> {
         let _ = order;
         None
     }
 
-    /// A line of stderr.
+    /// Processes a line of stderr.
     fn stderr(&mut self, text: &str, say: &mut Say) {
         if !text.trim().is_empty() {
             say.stderr(text);
         }
     }
 
-    /// The process ended.
+    /// Processes the exit of the process.
     fn exit(&mut self, exit: Exit, say: &mut Say) {
         let _ = (exit, say);
     }
 
-    /// A line of the session file of a run.
+    /// Processes a line of a run's session file.
     fn session_line(&mut self, run: RunId, text: &str, say: &mut Say) {
         let _ = (run, text, say);
     }
 
-    /// Calls that this line of the session file tells of, and of which nothing is heard over ACP.
+    /// Returns the calls in this line of the session file that the agent does not report over ACP.
     fn unheard(&self, text: &str) -> Vec<Unheard> {
         let _ = text;
         Vec::new()
     }
 
-    /// A run is over.
+    /// Discards the state of a finished run.
     fn forget(&mut self, run: RunId) {
         let _ = run;
     }
 
-    /// What a piece of text of the answer really is.
+    /// Classifies a chunk of the answer.
     fn message_chunk(&self, text: &str) -> Chunk {
         let _ = text;
         Chunk::Plain
     }
 
-    /// What a piece of reasoning really is.
+    /// Classifies a chunk of reasoning.
     fn thought_chunk(&self, text: &str) -> Chunk {
         let _ = text;
         Chunk::Plain
     }
 
-    /// The call as our vocabulary has it. Only name, kind, path and input need to be right.
+    /// Translates a call to a canonical tool use. Only name, kind, path and input must be correct.
     fn tool(&self, call: &ToolCall) -> ToolUse {
         plain_tool(call)
     }
 
-    /// The MCP server whose tool it is.
+    /// Returns the MCP server that provides the tool.
     fn server(&self, call: &ToolCall) -> Option<String> {
         let _ = call;
         None
     }
 
-    /// Whether what is asked for is no call at all, so that nothing will be heard of it once it is allowed.
+    /// Returns whether a permission request is not about a tool call, so that no update follows once it is allowed.
     fn is_only_a_question(&self, call: &ToolCall) -> bool {
         let _ = call;
         false
     }
 
-    /// Whether the call's arguments are all there while it is still pending.
+    /// Returns whether the arguments of a pending call are complete.
     fn input_is_whole(&self, call: &ToolCall) -> bool {
         call.raw_input.as_ref().is_none_or(|raw| !matches!(raw.get().trim(), "{}" | "null"))
     }
 
-    /// Output that an update adds to a running tool.
+    /// Returns the output that an update adds to a running tool.
     fn streamed(&self, meta: &RawValue) -> Option<String> {
         let _ = meta;
         None
     }
 
-    /// What a tool gave back.
+    /// Returns the output of a tool.
     fn output(&self, call: &ToolCall) -> Option<String> {
         plain_output(call)
     }
 
-    /// How a call ended that the agent calls completed or failed.
+    /// Returns how a call ended that the agent reports as completed or failed.
     fn ended(&self, call: &ToolCall, failed: bool, output: &str) -> Ended {
         let _ = (call, output);
         if failed { Ended::Failed } else { Ended::Ok }
     }
 
-    /// Whether this name in the usage by model is a model, and not the agent's name for choosing one.
+    /// Returns whether a name in the usage by model is a real model and not the agent's name for automatic selection.
     fn is_model(&self, name: &str) -> bool {
         let _ = name;
         true
     }
 
-    /// An update of a kind that the protocol knows, before it is handled; what an agent hides in `_meta` can be told here.
+    /// Inspects an update before it is handled, for example to report what the agent puts in `_meta`.
     fn look(&self, run: RunId, update: &str, say: &mut Say) {
         let _ = (run, update, say);
     }
 }
 
-/// An agent of which we know nothing but that it speaks ACP.
+/// An agent that is only known to speak ACP.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain;
 
 impl Manners for Plain {}
 
-/// What an error answer of any agent means.
+/// Translates an error response of any agent.
 pub(crate) fn plain_failure(error: &RpcError<'_>) -> Failure {
     let message = message_of(error);
     match error.code {
@@ -211,7 +210,7 @@ pub(crate) fn plain_failure(error: &RpcError<'_>) -> Failure {
 wire! { struct Data<'a> { details: Str<'a> = "details", message: Str<'a> = "message", error: Inner<'a> = "error" } }
 wire! { struct Inner<'a> { message: Str<'a> = "message" } }
 
-/// The words of an error, with those that only its data has.
+/// Returns the message of an error, including details that are only in its data.
 pub(crate) fn message_of(error: &RpcError<'_>) -> String {
     const MOST: usize = 1000;
     let data = error.data.map_or("null", RawValue::get);
@@ -237,7 +236,7 @@ fn data_text<'a>(error: &RpcError<'a>) -> &'a str {
     error.data.map_or("null", RawValue::get)
 }
 
-/// A call by what the protocol itself says of it: its kind, its diffs and its places.
+/// Translates a call using only standard ACP fields: its kind, diffs and locations.
 pub(crate) fn plain_tool(call: &ToolCall) -> ToolUse {
     let native = call.name.clone().unwrap_or_else(|| call.first_title.clone());
     let (name, kind) = match &*call.kind {
@@ -263,7 +262,7 @@ pub(crate) fn plain_tool(call: &ToolCall) -> ToolUse {
 
 wire! { struct Output<'a> { output: Option<Str<'a>> = "output", error: Option<Str<'a>> = "error" } }
 
-/// What a tool gave back: its content, else what came while it ran, else its raw output where that is text.
+/// Returns the output of a tool: its content, else the streamed output, else its raw output if that is text.
 pub(crate) fn plain_output(call: &ToolCall) -> Option<String> {
     let raw = call.raw_output.as_ref().map(|raw| raw.get());
     let from_raw = || {

@@ -1,5 +1,5 @@
-//! From an order to the first prompt: the session is opened, brought into the wished mode and to the wished model, our
-//! own tools are waited for, and only then is anything prompted.
+//! The steps from an order to the first prompt: open the session, set the mode and the model, and wait until the agent
+//! has listed the hosted tools.
 
 use super::{
     Acp, Call, Step, blocks,
@@ -12,11 +12,11 @@ use crate::{
 use serde_json::{Value, json, value::to_raw_value};
 use std::collections::BTreeMap;
 
-/// So many requests in a row must meet nothing of the history before it is taken to be over.
+/// The number of consecutive probes without history after which the history is complete.
 const QUIET_PROBES: u8 = 2;
 
 impl Acp {
-    /// Opens the session that a run wants.
+    /// Opens the session that a run requests.
     pub(super) fn open(&mut self, run: RunId, say: &mut Say) {
         let Some(turn) = self.turns.get_mut(&run) else { return };
         turn.step = Step::Opening;
@@ -41,14 +41,14 @@ impl Acp {
                 self.call(run, Call::Open, "session/new", &params, say);
             }
             Want::Open(id) => self.go_on_in(run, &id, say),
-            // Loading what is open already would tell its history to whoever is in it.
+            // Loading a session that is already open would replay its history to the run in it.
             Want::Load(id) if self.sessions.get(&id).is_some_and(|session| session.open) => {
                 self.go_on_in(run, &id, say)
             }
             Want::Load(id) if can.loads => {
                 let mut params = json!({"sessionId": id, "cwd": cwd, "mcpServers": servers});
                 meta.into_iter().for_each(|meta| params["_meta"] = meta);
-                // The history comes before the answer too, and must find whose it is.
+                // History also arrives before the response, so the session must already belong to the run.
                 turn.session = Some(id.clone());
                 self.sessions.entry(id).or_default().run = Some(run);
                 self.call(run, Call::Open, "session/load", &params, say);
@@ -61,14 +61,14 @@ impl Acp {
         }
     }
 
-    /// Goes on in a session that is open here.
+    /// Continues in a session that is open on this connection.
     fn go_on_in(&mut self, run: RunId, id: &str, say: &mut Say) {
         let Some(session) = self.sessions.get(id).filter(|session| session.open) else {
             let text = format!("the session {id} is not open on this connection");
             return self.fail(run, Some(Failure::new(Kind::SessionNotFound, text)), say);
         };
         if self.is_taken(id, run) {
-            // A second prompt in one session would cancel the first.
+            // A second prompt in the same session would cancel the first.
             let text = format!("another run is at work in the session {id}");
             return self.fail(run, Some(Failure::new(Kind::Input, text)), say);
         }
@@ -82,16 +82,17 @@ impl Acp {
         self.set_mode(run, say);
     }
 
-    /// Whether another run is at work in a session.
+    /// Returns whether another run is active in a session.
     fn is_taken(&self, id: &str, run: RunId) -> bool {
         let other = self.sessions.get(id).and_then(|session| session.run).filter(|other| *other != run);
         other.and_then(|other| self.turns.get(&other)).is_some_and(|turn| turn.step != Step::Answered)
     }
 
-    /// The answer to `session/new` or `session/load`.
+    /// Handles the response to `session/new` or `session/load`.
     pub(super) fn opened(&mut self, run: RunId, result: Outcome<'_>, say: &mut Say) {
         let Some(turn) = self.turns.get(&run).filter(|turn| turn.step == Step::Opening) else {
-            // Nobody wants it any more, but it is open, and what is told of it belongs to nobody else.
+            // The run no longer needs the session, but it is open. Register it, so that its updates are not attributed
+            // to another run, and close it.
             if let Ok(result) = result
                 && let Some(id) = session::id_of(result.get())
             {
@@ -105,8 +106,8 @@ impl Acp {
             Err(error) => {
                 let loading = matches!(turn.order.session, Want::Load(_));
                 let failure = self.manners.failure(&error);
-                // Whatever an agent calls it, a session that cannot be loaded is not there for us, and no model was
-                // asked for one that cannot be opened.
+                // A session that fails to load counts as not found, whatever the agent calls it. A session that fails
+                // to open is no API error, because no request has reached a model.
                 let failure = match failure.kind {
                     Kind::ApiError | Kind::Input if loading => {
                         Failure { kind: Kind::SessionNotFound, ..failure }
@@ -127,14 +128,14 @@ impl Acp {
         };
         let servers = turn.order.servers.clone();
         if loaded.is_none() && self.is_taken(&id, run) {
-            // What is told of it could not be told apart.
+            // Updates of the two sessions could not be told apart.
             let text = format!("the agent gave a new session the id of another that is in use: {id}");
             return self.fail(run, Some(Failure::new(Kind::NoResult, text)), say);
         }
         let session = self.sessions.entry(id.clone()).or_default();
         session.opened(result);
         session.servers = servers;
-        // What a stored session had cost before nobody tells.
+        // The earlier cost of a stored session is unknown.
         session.cost = loaded.is_none().then_some(0.0);
         self.enter(run, id, say);
         match loaded {
@@ -144,9 +145,9 @@ impl Acp {
         }
     }
 
-    /// The run is in its session.
+    /// Assigns the session to the run.
     fn enter(&mut self, run: RunId, id: String, say: &mut Say) {
-        // What the session is set to is told before it is set.
+        // Report the requested model, because it is set only later.
         let wished =
             self.turns.get(&run).and_then(|turn| turn.order.model.as_ref()).map(|wish| wish.id.clone());
         let only_opens = self.turns.get(&run).is_some_and(|turn| turn.order.only_open);
@@ -173,18 +174,18 @@ impl Acp {
         }
     }
 
-    /// Asks something harmless: an agent that still tells the history will tell some of it before it answers.
+    /// Sends a harmless request to detect whether the agent is still replaying history.
     ///
-    /// There is no clock in here, and an agent that answers `session/load` before it has told the history says nowhere
-    /// that it has come to its end. But it handles one thing after another, so a request that is answered with nothing
-    /// told in between, twice in a row, shows that it has nothing left to tell.
+    /// An agent that answers `session/load` before it has replayed the history does not report the end of the history,
+    /// and the core has no clock. But the agent handles messages in order. If no history arrives before the responses
+    /// to two consecutive probes, the history is complete.
     fn probe(&mut self, run: RunId, quiet: u8, say: &mut Say) {
         let Some(turn) = self.turns.get_mut(&run) else { return };
         turn.step = Step::Draining { quiet, told: false };
         let Some(id) = turn.session.clone() else { return };
         let mode =
             self.sessions.get(&id).and_then(|s| s.modes.current.clone()).unwrap_or_else(|| "default".into());
-        // The mode that it is in anyway.
+        // The session is already in this mode, so the request changes nothing.
         self.call(run, Call::Probe, "session/set_mode", &json!({"sessionId": id, "modeId": mode}), say);
     }
 
@@ -201,7 +202,7 @@ impl Acp {
         self.history_over(run, say);
     }
 
-    /// The history of a loaded session has been told; it is not told again, only how much it was.
+    /// Ends the history of a loaded session. The history is not emitted again; only its number of updates is reported.
     fn history_over(&mut self, run: RunId, say: &mut Say) {
         let replayed = self.turns.get_mut(&run).map_or(0, |turn| std::mem::take(&mut turn.replayed));
         if let Ok(info) = to_raw_value(&json!({"replayedUpdates": replayed})) {
@@ -210,7 +211,7 @@ impl Acp {
         self.set_mode(run, say);
     }
 
-    /// Brings the session into the wished mode.
+    /// Sets the requested mode.
     fn set_mode(&mut self, run: RunId, say: &mut Say) {
         let Some((id, session, wish)) = self.wish(run, |turn| turn.order.mode.clone()) else {
             return self.set_model(run, say);
@@ -253,13 +254,13 @@ impl Acp {
         self.set_model(run, say);
     }
 
-    /// Brings the session to the wished model.
+    /// Sets the requested model.
     fn set_model(&mut self, run: RunId, say: &mut Say) {
         let Some((id, session, wish)) = self.wish(run, |turn| turn.order.model.clone()) else {
             return self.wait_for_tools(run, say);
         };
         let models = &session.models;
-        // An agent that tells no models takes any, and says itself what is wrong with it.
+        // An agent without a list of models accepts any name and reports errors itself.
         let is_told = !wish.strict && session.unlisted.as_ref() == Some(&wish.id);
         if !models.all.is_empty() && !models.all.contains(&wish.id) && !is_told {
             let meant = nearest(&wish.id, models.all.iter().map(String::as_str));
@@ -272,7 +273,7 @@ impl Acp {
                 return self.fail(run, Some(failure), say);
             }
             say.event(run, Event::warning("unknown_model", format!("{meant}{text}")));
-            // Whoever only opens a session for others hears nothing.
+            // A run that only opens a session for others does not show the warning to a caller.
             if !self.turns.get(&run).is_some_and(|turn| turn.order.only_open)
                 && let Some(session) = self.session_of(run)
             {
@@ -323,7 +324,8 @@ impl Acp {
         self.wait_for_tools(run, say);
     }
 
-    /// Waits until the agent has listed our own tools: one that did not find them would go on without them.
+    /// Waits until the agent has listed the hosted tools. Otherwise an agent that did not find them would work without
+    /// them.
     pub(super) fn wait_for_tools(&mut self, run: RunId, say: &mut Say) {
         let Some(turn) = self.turns.get_mut(&run) else { return };
         if turn.order.hosted.iter().any(|name| !turn.listed.contains(name)) {
@@ -342,13 +344,13 @@ impl Acp {
         self.send_prompt(run, &prompt, true, say);
     }
 
-    /// Sends the agent to work.
+    /// Sends a prompt to the agent.
     pub(super) fn send_prompt(&mut self, run: RunId, prompt: &str, first: bool, say: &mut Say) {
         let Some(turn) = self.turns.get_mut(&run) else { return };
         let Some(id) = turn.session.clone() else { return };
         let late = std::mem::take(&mut turn.replayed);
         if late > 0 && matches!(turn.order.session, Want::Open(_)) {
-            // They are the end of what was said to a run before, and none of the answer to this prompt.
+            // These updates belong to an earlier run, not to the answer to this prompt.
             let text = format!("{late} updates that came before the prompt were left out");
             say.event(run, Event::warning("late_update", text));
         }
@@ -382,7 +384,7 @@ fn set_option(session: &str, option: &str, value: &str) -> (&'static str, Value)
     ("session/set_config_option", json!({"sessionId": session, "configId": option, "value": value}))
 }
 
-/// MCP servers as the protocol wants them.
+/// Converts MCP servers to the protocol's format.
 fn servers(servers: &BTreeMap<String, McpServer>, http: bool) -> Result<Value, Failure> {
     let pairs = |map: &BTreeMap<String, String>| -> Vec<Value> {
         map.iter().map(|(name, value)| json!({"name": name, "value": value})).collect()

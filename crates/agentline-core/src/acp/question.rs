@@ -1,4 +1,4 @@
-//! What the agent asks of us: permission for a tool, and files. Everything else is a method that we do not have.
+//! Requests of the agent: permission for a tool, and file access. All other methods are refused as not found.
 
 use super::{Acp, Step, tools::ToolWire};
 use crate::{
@@ -14,7 +14,7 @@ wire! { struct Params<'a> {
 } }
 wire! { struct Choice<'a> { id: Str<'a> = "optionId", kind: Str<'a> = "kind" } }
 
-/// A question of the agent that waits for the host.
+/// A request of the agent that waits for the host.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) run: RunId,
@@ -24,7 +24,7 @@ pub(super) struct Question {
 
 #[derive(Debug)]
 enum About {
-    /// A tool, with the answers to choose from: their ids and kinds.
+    /// A permission request with its options, as pairs of id and kind.
     Tool {
         tool: String,
         options: Vec<(String, String)>,
@@ -33,12 +33,12 @@ enum About {
     Write,
 }
 
-/// Which kinds of option say yes and which say no, the narrowest first.
+/// Option kinds that allow a call, the narrowest first. `NO` has those that reject it.
 const YES: &[&str] = &["allow_once", "allow_always"];
 const NO: &[&str] = &["reject_once", "reject_always"];
 
 impl Acp {
-    /// The agent asks something. It always gets an answer, or it would wait for ever.
+    /// Handles a request of the agent. Every request is answered, because the agent would wait forever otherwise.
     pub(super) fn question(&mut self, id: &RawValue, method: &str, params: &RawValue, say: &mut Say) {
         let offered = match method {
             "session/request_permission" => true,
@@ -103,13 +103,13 @@ impl Acp {
         (Ask::Permission(Box::new(ask)), About::Tool { tool, options })
     }
 
-    /// The host has answered.
+    /// Sends the host's answer to the agent.
     pub(super) fn answer_question(&mut self, question: Question, answer: &Answer, say: &mut Say) {
         let Question { run, id, about } = question;
         let stopping = self.turns.get(&run).is_none_or(|turn| turn.stopping || turn.step != Step::Going);
         let quirks = self.manners.quirks();
         let frame = match (about, answer) {
-            // It is closed as cancelled when the run is over.
+            // The call is closed as cancelled when the run ends.
             (About::Tool { .. }, _) if stopping => rpc::reply(&id, &cancelled()),
             (About::Tool { tool, options }, Answer::Ruled(ruling)) => {
                 let kinds = if ruling.allow { YES } else { NO };
@@ -129,7 +129,7 @@ impl Acp {
                     Some((option, _)) => {
                         rpc::reply(&id, &json!({"outcome": {"outcome": "selected", "optionId": option}}))
                     }
-                    // No option says what was decided; this is the way to say no without one.
+                    // No option matches the decision, so the request is answered as cancelled, which rejects the call.
                     None => rpc::reply(&id, &cancelled()),
                 }
             }
@@ -153,7 +153,7 @@ impl Acp {
         }
     }
 
-    /// A run is being stopped: the agent still waits for answers, and gets the one that means so.
+    /// Answers all open requests of a run that is being cancelled.
     pub(super) fn drop_questions(&mut self, run: RunId, say: &mut Say) {
         let open: Vec<_> = self.questions.iter().filter(|(_, q)| q.run == run).map(|(ask, _)| *ask).collect();
         for ask in open {
@@ -171,14 +171,14 @@ fn cancelled() -> serde_json::Value {
     json!({"outcome": {"outcome": "cancelled"}})
 }
 
-/// How the host says that a file is not there.
+/// Returns whether the host reports that a file does not exist.
 fn is_missing(why: &str) -> bool {
     why.starts_with("not_found")
 }
 
 wire! { struct Shell<'a> { command: Option<&'a RawValue> = "command" } }
 
-/// The command that a call would run: a string, or a list of words.
+/// Returns the command of a call, given as a string or a list of words.
 fn command(call: &super::tools::ToolCall) -> Option<String> {
     let input = call.raw_input.as_ref()?;
     let raw = serde_json::from_str::<Shell<'_>>(input.get()).ok()?.command?;

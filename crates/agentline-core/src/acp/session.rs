@@ -1,4 +1,4 @@
-//! What is known of a session that is open on this connection: its modes, its models, and who is at work in it.
+//! The state of a session on this connection: its modes, its models and the run in it.
 
 use crate::{
     McpServer, ModelInfo, RunId,
@@ -21,16 +21,16 @@ wire! { struct Config<'a> {
 wire! { struct Choice<'a> { value: Option<Str<'a>> = "value", name: Option<Str<'a>> = "name", group: List<Value<'a>> = "options" } }
 wire! { struct Value<'a> { value: Str<'a> = "value", name: Option<Str<'a>> = "name" } }
 
-/// One of a session's choices: the modes, or the models.
+/// The available modes or models of a session.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Choices {
-    /// What holds now.
+    /// The current choice.
     pub(crate) current: Option<String>,
-    /// All that there are, as far as the agent says.
+    /// All choices that the agent lists.
     pub(crate) all: Vec<String>,
-    /// What people call them.
+    /// The display names, by id.
     pub(crate) names: BTreeMap<String, String>,
-    /// The agent has a method of its own for it.
+    /// Whether the agent has a separate method to set it.
     pub(crate) by_method: bool,
     /// The id of the configuration option that sets it.
     pub(crate) option: Option<String>,
@@ -47,41 +47,41 @@ impl Choices {
         }
     }
 
-    /// All that there are, with their names.
+    /// Returns all choices with their display names.
     pub(crate) fn named(&self) -> Vec<ModelInfo> {
         self.all.iter().map(|id| ModelInfo::new(id.clone(), self.names.get(id).cloned())).collect()
     }
 }
 
-/// A session that is open on this connection.
+/// A session on this connection.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
-    /// The agent has opened it.
+    /// Whether the agent has opened the session.
     pub(crate) open: bool,
-    /// The run that was in it last, until that has been settled.
+    /// The last run in the session, until that run is settled.
     pub(crate) run: Option<RunId>,
     pub(crate) modes: Choices,
     pub(crate) models: Choices,
-    /// The model outside the agent's list that a run in it was warned of last.
+    /// The last model outside the agent's list for which a run in this session got a warning.
     pub(crate) unlisted: Option<String>,
-    /// What it was opened with.
+    /// The MCP servers that the session was opened with.
     pub(crate) servers: BTreeMap<String, McpServer>,
-    /// What it had cost when the agent last said so, in US dollars; `None` where its beginning was not seen.
+    /// The last reported total cost of the session, in US dollars. `None` if its initial cost is unknown.
     pub(crate) cost: Option<f64>,
-    /// Updates that came while nobody was in it.
+    /// The number of updates that arrived while no run was in the session.
     pub(crate) stray: u32,
-    /// Calls that runs before left open; their ends may come when another run is in it.
+    /// Calls that earlier runs left open. Their results may arrive during a later run.
     pub(crate) left: BTreeSet<String>,
 }
 
-/// The id that the agent gave a session, where it says one.
+/// Returns the session id in a response, if there is one.
 pub(crate) fn id_of(result: &str) -> Option<String> {
     let opened = serde_json::from_str::<Opened<'_>>(result).unwrap_or_default();
     Some(opened.session.own()).filter(|id| !id.is_empty())
 }
 
 impl Session {
-    /// Takes what the answer to `session/new` or `session/load` says.
+    /// Applies the response to `session/new` or `session/load`.
     pub(crate) fn opened(&mut self, result: &str) {
         self.open = true;
         let opened = serde_json::from_str::<Opened<'_>>(result).unwrap_or_default();
@@ -99,7 +99,7 @@ impl Session {
         self.configured(opened.options);
     }
 
-    /// Takes a new list of configuration options.
+    /// Applies a new list of configuration options.
     pub(crate) fn reconfigured(&mut self, update: &str) {
         let opened = serde_json::from_str::<Opened<'_>>(update).unwrap_or_default();
         self.configured(opened.options);
@@ -114,7 +114,7 @@ impl Session {
                 () => continue,
             };
             choices.option = Some(option.id.own());
-            // Where both tell, the method's own list is the one that its ids are from.
+            // If the agent sends both, the list of the method takes precedence, because the method expects its ids.
             if !choices.by_method || choices.all.is_empty() {
                 let listed = option.choices.0.into_iter().flat_map(|choice| {
                     let own = choice.value.map(|value| (value.own(), choice.name.map(Str::own)));

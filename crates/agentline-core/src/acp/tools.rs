@@ -1,4 +1,4 @@
-//! The tool calls of a run: gathered from the pieces in which they are told, begun once and closed once.
+//! The tool calls of a run: collected from partial updates, announced once and closed once.
 
 use super::{
     blocks,
@@ -22,51 +22,51 @@ wire! {
 }
 wire! { pub(crate) struct Location<'a> { path: Str<'a> = "path" } }
 
-/// All that is known of a call so far.
+/// Everything known about a call so far.
 #[derive(Debug, Default)]
 pub(crate) struct ToolCall {
-    /// The agent's id of it, or ours where it has none.
+    /// The agent's id of the call, or a generated one.
     pub(crate) id: String,
-    /// The agent's own name of the tool, where it says it.
+    /// The agent's own name of the tool, if it sends one.
     pub(crate) name: Option<String>,
-    /// The title that it had first.
+    /// The first title.
     pub(crate) first_title: String,
-    /// The title that it has now.
+    /// The current title.
     pub(crate) title: String,
     /// The protocol's kind of tool.
     pub(crate) kind: String,
-    /// Its arguments.
+    /// The arguments.
     pub(crate) raw_input: Option<Box<RawValue>>,
-    /// What it gave back, as the agent has it.
+    /// The raw output.
     pub(crate) raw_output: Option<Box<RawValue>>,
-    /// What the agent adds to the protocol.
+    /// The `_meta` field, with the agent's extensions.
     pub(crate) meta: Option<Box<RawValue>>,
-    /// The texts of its content.
+    /// The texts of the content.
     pub(crate) text: String,
-    /// Output that came while it ran.
+    /// The output that was streamed while the tool ran.
     pub(crate) streamed: String,
-    /// The changes that it shows.
+    /// The diffs.
     pub(crate) diffs: Vec<Diff>,
-    /// The files that it is about.
+    /// The paths that the call refers to.
     pub(crate) locations: Vec<String>,
-    /// It waits to begin.
+    /// The call has not started yet.
     pending: bool,
     told: bool,
     closed: bool,
-    /// It changes files, of which these have been told.
+    /// The call changes files. `claimed` has the files that were already reported.
     writes: bool,
     claimed: Vec<String>,
-    /// Why the host refused it.
+    /// Why the host refused the call.
     refused: Option<String>,
 }
 
 impl ToolCall {
-    /// The file that it is about, as far as is known.
+    /// Returns the first path that the call refers to.
     pub(crate) fn first_path(&self) -> Option<String> {
         self.paths().into_iter().next()
     }
 
-    /// The files that it is about: those whose change it shows, then those that it names.
+    /// Returns the paths that the call refers to: those of its diffs, then its locations.
     pub(crate) fn paths(&self) -> Vec<String> {
         let mut paths: Vec<String> = Vec::new();
         for path in self.diffs.iter().map(|diff| &diff.path).chain(&self.locations) {
@@ -77,7 +77,7 @@ impl ToolCall {
         paths
     }
 
-    /// It is over; what it was about is not needed any more.
+    /// Closes the call and drops its data.
     fn shut(&mut self) {
         let id = std::mem::take(&mut self.id);
         *self = Self { id, told: true, closed: true, ..Self::default() };
@@ -128,15 +128,15 @@ impl ToolCall {
 #[derive(Debug, Default)]
 pub(crate) struct Tools {
     calls: BTreeMap<String, ToolCall>,
-    /// How many calls had no id.
+    /// The number of calls without an id.
     nameless: u32,
-    /// The run is being stopped: what ends now ends because of that.
+    /// The run is being cancelled, so failed calls count as cancelled.
     pub(crate) stopping: bool,
     any_refused: bool,
 }
 
 impl Tools {
-    /// Something is said about a call. Says whether it was news.
+    /// Applies an update of a call. Returns `false` if it refers to a call that is already closed.
     pub(crate) fn update(
         &mut self,
         run: RunId,
@@ -149,7 +149,7 @@ impl Tools {
         let over = matches!(&*status, "completed" | "failed");
         let id = self.id_of(&wire, begins);
         if self.calls.get(&id).is_some_and(|call| call.closed) {
-            // A second call may bear the id of a first one that is over; anything else about that one comes too late.
+            // A new call may reuse the id of a closed one. Any other update of a closed call is late.
             if !begins {
                 return false;
             }
@@ -167,7 +167,7 @@ impl Tools {
         true
     }
 
-    /// The agent asks whether a call may run: it is told now at the latest.
+    /// Applies a permission request for a call, and announces the call if that has not happened yet.
     pub(crate) fn asked(
         &mut self,
         run: RunId,
@@ -181,7 +181,7 @@ impl Tools {
             *call = ToolCall::default();
         }
         call.id = id;
-        // What is asked may have other arguments than what was announced; those that were announced stay.
+        // The arguments in the request may differ from the announced ones. The announced ones are kept.
         let told_input = call.raw_input.take().filter(|_| call.told);
         call.take(wire, manners);
         announce(run, call, manners, say);
@@ -191,7 +191,7 @@ impl Tools {
         call
     }
 
-    /// The host refused a call; `at_once` closes it where the agent says nothing more about it.
+    /// Marks a call as refused by the host. `at_once` closes it immediately, for agents that send no further update.
     pub(crate) fn refused(&mut self, run: RunId, id: &str, why: String, at_once: bool, say: &mut Say) {
         self.any_refused = true;
         let Some(call) = self.calls.get_mut(id).filter(|call| !call.closed) else { return };
@@ -203,7 +203,7 @@ impl Tools {
         }
     }
 
-    /// The host allowed a call. One that was only a question is over with that.
+    /// Marks a call as allowed by the host, and closes it if it is only a question.
     pub(crate) fn allowed(&mut self, run: RunId, id: &str, manners: &dyn Manners, say: &mut Say) {
         if let Some(call) = self.calls.get_mut(id).filter(|call| !call.closed)
             && manners.is_only_a_question(call)
@@ -213,12 +213,12 @@ impl Tools {
         }
     }
 
-    /// Whether the host refused any call.
+    /// Returns whether the host refused any call.
     pub(crate) fn any_refused(&self) -> bool {
         self.any_refused
     }
 
-    /// The turn is over: calls that were only hinted at are told, and refused ones that nobody closed are closed.
+    /// Ends the turn: announces calls that are still unannounced and closes refused ones that are still open.
     pub(crate) fn turn_over(&mut self, run: RunId, manners: &dyn Manners, say: &mut Say) {
         for call in self.calls.values_mut().filter(|call| !call.closed) {
             announce(run, call, manners, say);
@@ -229,12 +229,12 @@ impl Tools {
         }
     }
 
-    /// The calls that are not over.
+    /// Returns the ids of the open calls.
     pub(crate) fn open(&self) -> Vec<String> {
         self.calls.values().filter(|call| !call.closed).map(|call| call.id.clone()).collect()
     }
 
-    /// A call that only the agent's own records tell of: it was turned away before anything was said about it.
+    /// Reports a call that is known only from the agent's session file, because the agent rejected it silently.
     pub(crate) fn unheard(&mut self, run: RunId, call: Unheard, manners: &dyn Manners, say: &mut Say) {
         let Unheard { id, name, message } = call;
         if id.is_empty() || self.calls.contains_key(&id) {
@@ -246,13 +246,13 @@ impl Tools {
         close(run, call, "failed", self.stopping, manners, say);
     }
 
-    /// Whether any call was told.
+    /// Returns whether any call was announced.
     pub(crate) fn any(&self) -> bool {
         self.calls.values().any(|call| call.told)
     }
 
-    /// The id of the call that is meant. Where the agent gives none, ours is `_tc_N`, and what follows without an id
-    /// means the last of these that is open, first of all one with the same title.
+    /// Returns the id of the call that an update refers to. If the agent sends no id, the generated one is `_tc_N`. A
+    /// later update without an id refers to the last open call of this kind, preferably one with the same title.
     fn id_of(&mut self, wire: &ToolWire<'_>, begins: bool) -> String {
         if !wire.id.is_empty() {
             return wire.id.to_string();
@@ -286,7 +286,7 @@ fn announce(run: RunId, call: &mut ToolCall, manners: &dyn Manners, say: &mut Sa
     claim(run, call, say);
 }
 
-/// Tells of the files that a call changes and that were not told with it.
+/// Reports files that a call changes and that were not reported yet.
 fn claim(run: RunId, call: &mut ToolCall, say: &mut Say) {
     let diffs = call.diffs.iter().map(|diff| &diff.path);
     let news: Vec<String> =

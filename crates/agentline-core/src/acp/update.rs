@@ -1,4 +1,4 @@
-//! What the agent tells of a session while it works: all the protocol's updates, and those that it may yet invent.
+//! Session updates of the agent: those of the protocol, and unknown ones.
 
 use super::{
     Acp, Step,
@@ -27,7 +27,7 @@ impl Cost<'_> {
     }
 }
 
-/// Updates about the session itself. They may come at any time and say nothing of a turn.
+/// Updates about the session itself. They may arrive at any time and do not belong to a turn.
 const ABOUT_THE_SESSION: &[&str] = &[
     "available_commands_update",
     "current_mode_update",
@@ -51,11 +51,11 @@ impl Acp {
             "current_mode_update" => session.modes.current = update.mode.as_ref().map(|m| m.to_string()),
             "config_option_update" => session.reconfigured(raw),
             "usage_update" => {
-                // It is the price of the whole session, each time.
+                // The cost is the total of the session.
                 if let Some(total) = update.cost.as_ref().and_then(Cost::dollars) {
                     let before = session.cost.replace(total);
                     if let (Some(run), Some(before)) = (session.run, before) {
-                        // One that fell was started anew.
+                        // A lower total means that the agent has reset it.
                         say.cost(run, if total < before { total } else { total - before });
                     }
                 }
@@ -64,7 +64,7 @@ impl Acp {
                 if let Some(Piece::Text(text)) = said.as_ref().and_then(|said| said.first())
                     && let Chunk::Mode(mode) = self.manners.message_chunk(text)
                 {
-                    // The mode that it is in is no news.
+                    // The mode has not changed.
                     if session.modes.current.as_ref() == Some(&mode) {
                         return session.run.into_iter().for_each(|run| say.alive(run));
                     }
@@ -82,7 +82,7 @@ impl Acp {
         };
         let Some(turn) = self.turns.get_mut(&run) else { return };
         match turn.step {
-            // The history of a loaded session is not told again.
+            // The history of a loaded session is not emitted again.
             _ if !about_session && turn.prompts == 0 => {
                 turn.replayed += 1;
                 if let Step::Draining { told, .. } = &mut turn.step {
@@ -90,7 +90,7 @@ impl Acp {
                 }
                 return say.alive(run);
             }
-            // The end of a command that was stopped may come when its run is long over.
+            // The result of a cancelled command may arrive long after its run ended.
             _ if of_another => {
                 say.event(run, Event::agent(raw));
                 return say.alive(run);
@@ -109,7 +109,7 @@ impl Acp {
         }
     }
 
-    /// The session that is meant where none is named: that of the only run.
+    /// Returns the session of the only run, for messages that name no session.
     pub(super) fn only_session(&self) -> Option<String> {
         let mut turns = self.turns.values();
         turns.next().filter(|_| turns.next().is_none())?.session.clone()
@@ -140,7 +140,7 @@ impl Acp {
                     RawValue::from_string(raw.to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned());
                 say.event(run, Event::SessionInfo { info });
             }
-            // The prompt's own echo, what the window is filled with, and whatever a later version adds.
+            // The echo of the prompt, context usage, and updates of later protocol versions.
             _ => say.event(run, as_it_is()),
         }
     }
