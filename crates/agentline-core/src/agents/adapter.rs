@@ -1,4 +1,4 @@
-//! The start of an agent that is spoken to over ACP and in no other way: what all of them share.
+//! Shared launch code of the agents that only speak ACP.
 
 use crate::{
     Card, Divided, Failure, Ground, Kind, Launch, Look, McpServer, Millis, ModeWish, ModelValidation,
@@ -14,37 +14,37 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Silence after the answer of an agent of which it is not known that nothing follows.
+/// The default quiet period after an answer, for agents that may send updates after it.
 const QUIET: Millis = 500;
 
-/// What one agent brings to the common start.
+/// The agent-specific part of a launch.
 pub(super) struct Own<'a> {
-    /// Its names.
+    /// The static description of the agent.
     pub(super) card: &'a Card,
-    /// Its arguments, unless the caller has others.
+    /// The agent's arguments, unless the caller sets others.
     pub(super) args: Vec<String>,
-    /// Variables that it needs, above those of the caller.
+    /// Required environment variables. The caller's variables override them.
     pub(super) env: Vec<(&'static str, String)>,
-    /// The variable that takes the key of a request.
+    /// The variable for the API key of a request.
     pub(super) key_variable: Option<&'static str>,
     /// The mode of its sessions.
     pub(super) mode: Option<ModeWish>,
-    /// Modes are held only where it asks; what it does without asking is seen when it is done.
+    /// Whether the permission mode is enforced only when the agent asks. Other actions are reported only afterwards.
     pub(super) only_when_asked: bool,
-    /// Silence after its answer.
+    /// The quiet period after an answer.
     pub(super) quiet: Millis,
-    /// What its sessions are opened with beyond the protocol.
+    /// The `_meta` of the requests that open sessions.
     pub(super) meta: Option<Value>,
-    /// The caller's instructions are in there.
+    /// Whether `meta` contains the caller's system prompt.
     pub(super) takes_system: bool,
-    /// The included folders are in there.
+    /// Whether `meta` contains the included folders.
     pub(super) takes_folders: bool,
-    /// The workspace as its sessions are opened with it, where that is another spelling.
+    /// The path of the workspace in the requests that open sessions, if it differs.
     pub(super) session_cwd: Option<String>,
 }
 
 impl<'a> Own<'a> {
-    /// An agent that needs nothing special.
+    /// Creates the values of an agent that needs nothing special.
     pub(super) fn new(card: &'a Card) -> Self {
         Self {
             card,
@@ -61,13 +61,13 @@ impl<'a> Own<'a> {
         }
     }
 
-    /// Sets a variable.
+    /// Sets an environment variable.
     pub(super) fn set(&mut self, name: &'static str, value: impl Into<String>) {
         self.env.push((name, value.into()));
     }
 }
 
-/// What no agent of this kind can do.
+/// Returns a problem for each option that no agent of this kind supports.
 pub(super) fn check(request: &RunRequest, _surface: Surface, card: &Card) -> Vec<Problem> {
     let title = card.title;
     let replaces = request.system_prompt.is_some() && request.system_mode == SystemMode::Replace;
@@ -94,7 +94,7 @@ pub(super) fn check(request: &RunRequest, _surface: Surface, card: &Card) -> Vec
     problems
 }
 
-/// The rules of `deny` and `ask` that an agent cannot be held to. `why` says of one what prevents it, and what to write
+/// Returns the `deny` and `ask` rules that cannot be enforced. `why` returns the reason for a rule and what to write
 /// instead.
 pub(super) fn unenforceable(
     request: &RunRequest,
@@ -114,8 +114,8 @@ pub(super) fn unenforceable(
     problems
 }
 
-/// The rules of `deny` and `ask` that a prompt has and its session has not, and that cannot be enforced there. `holds` tells
-/// whether a rule can.
+/// Returns the `deny` and `ask` rules that a prompt has, its session does not have, and that cannot be enforced there.
+/// `holds` returns whether a rule can be enforced.
 pub(super) fn unenforced_in_session(
     opened: &RunRequest,
     prompt: &RunRequest,
@@ -133,7 +133,7 @@ pub(super) fn unenforced_in_session(
     unheld.map(problem).collect()
 }
 
-/// Turns a checked plan into what is to be started.
+/// Builds the launch of a checked plan.
 pub(super) fn launch(
     plan: &Plan,
     ground: &Ground,
@@ -211,12 +211,12 @@ pub(super) fn launch(
     Ok(launch)
 }
 
-/// Settings of Git that stand above those of the repository. Agents run `git status` and `git log` without asking, and with
-/// these settings a `.git/config` of the workspace would name a program that they start.
+/// Git settings that override those of the repository. Agents run `git status` and `git log` without asking, and these
+/// settings in the workspace's `.git/config` could make them start any program.
 const GIT_SETTINGS: &[(&str, &str)] = &[("core.fsmonitor", "false"), ("log.showSignature", "false")];
 
-/// Adds [`GIT_SETTINGS`] to an environment, after those that the caller gives in the same way. Called once the secrets of the
-/// environment are known: the names of these variables look like those of keys.
+/// Adds [`GIT_SETTINGS`] to an environment, after any that the caller passes in the same way. Must be called after the
+/// secrets of the environment are collected, because the names of these variables look like those of keys.
 fn restrict_git(env: &mut BTreeMap<String, String>) {
     let given = env.get("GIT_CONFIG_COUNT").and_then(|count| count.parse::<usize>().ok()).unwrap_or(0);
     for (at, (name, value)) in (given..).zip(GIT_SETTINGS) {
@@ -226,17 +226,17 @@ fn restrict_git(env: &mut BTreeMap<String, String>) {
     env.insert("GIT_CONFIG_COUNT".into(), (given + GIT_SETTINGS.len()).to_string());
 }
 
-/// The workspace and the directories above it, from which agents take settings. The user's home is not among them: what is
-/// there is the user's own.
+/// Returns the workspace and its parent directories, from which agents load settings. The home directory is excluded,
+/// because its settings are the user's own.
 pub(super) fn workspace_dirs<'a>(cwd: &'a Path, home: &'a Path) -> impl Iterator<Item = &'a Path> {
     cwd.ancestors().filter(move |dir| *dir != home)
 }
 
-/// Longer settings of a workspace are not searched: they count as if they held anything.
+/// The size limit for searching workspace settings. Larger files count as if they contained every word.
 const LONGEST_SETTINGS: usize = 1 << 20;
 
-/// Whether a JSON file of a workspace is there and may have one of these words in a key. It may have comments, so it is not
-/// parsed: a key is spelled as it is or with escapes, and in no other way.
+/// Returns whether a JSON file of a workspace exists and may contain one of these words in a key. It may have comments,
+/// so it is not parsed. A key can only be spelled literally or with escapes.
 pub(super) fn may_mention(path: &Path, words: &[&str], look: &dyn Look) -> bool {
     let has = |bytes: &[u8], word: &str| bytes.windows(word.len()).any(|found| found == word.as_bytes());
     let text = || look.small(path, LONGEST_SETTINGS);
@@ -244,19 +244,19 @@ pub(super) fn may_mention(path: &Path, words: &[&str], look: &dyn Look) -> bool 
         && text().is_none_or(|bytes| has(&bytes, "\\u") || words.iter().any(|word| has(&bytes, word)))
 }
 
-/// Why a session is refused in a workspace whose settings cannot be kept out.
+/// Creates the failure for a workspace whose settings cannot be ignored.
 pub(super) fn refuses_settings(title: &str, path: &Path) -> Failure {
     let message = format!("{title} would load `{}`, which is not trusted", path.display());
     Failure::new(Kind::Settings, message)
         .hint("review it, then type `agentline trust` in the workspace or pass `--trust full`; or remove it")
 }
 
-/// What the model is told. The system prompt is said before it, unless the agent takes that by another way.
+/// Returns the prompt text, which begins with the system prompt if `with_system` is set.
 pub(super) fn words(plan: &Plan, with_system: bool, cwd: &Path, look: &dyn Look) -> Result<Words, Problem> {
     text(plan, with_system, cwd, look).map(Words::new)
 }
 
-/// The whole text that the model shall get.
+/// Returns the complete prompt text.
 fn text(plan: &Plan, with_system: bool, cwd: &Path, look: &dyn Look) -> Result<String, Problem> {
     let request = &plan.request;
     let mut parts: Vec<Cow<'_, str>> = Vec::new();
@@ -282,7 +282,7 @@ fn text(plan: &Plan, with_system: bool, cwd: &Path, look: &dyn Look) -> Result<S
     Ok(parts.join("\n\n"))
 }
 
-/// The servers of a request: those of its settings file, then those given by name.
+/// Returns the MCP servers of a request: those of its settings file, then those given by name.
 fn servers(
     request: &RunRequest,
     cwd: &Path,
@@ -313,8 +313,8 @@ fn servers(
     Ok(all)
 }
 
-/// A call in our vocabulary: by the tool's name where the table has it, else by what the protocol says of it. Arguments
-/// get the names that they have in the canonical form.
+/// Converts a call to a canonical tool use: by its row in the table, else by standard ACP fields. Arguments get their
+/// canonical names.
 pub(super) fn tool(call: &ToolCall, native: &str, table: &ToolTable) -> ToolUse {
     let mut tool = plain_tool(call);
     native.clone_into(&mut tool.native_name);
@@ -332,7 +332,7 @@ pub(super) fn tool(call: &ToolCall, native: &str, table: &ToolTable) -> ToolUse 
     tool
 }
 
-/// A folder in the user's home, or where a variable says.
+/// Returns the folder that a variable names, or else a folder in the user's home.
 pub(super) fn home_folder(
     env: &BTreeMap<String, String>,
     home: &Path,
@@ -342,18 +342,18 @@ pub(super) fn home_folder(
     env.get(variable).filter(|v| !v.is_empty()).map_or_else(|| home.join(folder), PathBuf::from)
 }
 
-/// Ways of signing in that are variables.
+/// Returns sign-in methods that are environment variables.
 pub(super) fn variables(env: &BTreeMap<String, String>, names: &[&str]) -> Vec<SignIn> {
     let is_set = |name: &str| env.get(name).is_some_and(|value| !value.is_empty());
     names.iter().map(|name| SignIn::new(*name, is_set(name))).collect()
 }
 
-/// A way of signing in that is a file.
+/// Returns a sign-in method that is a file.
 pub(super) fn found(path: PathBuf, look: &dyn Look, note: &str) -> SignIn {
     SignIn::new(path.to_string_lossy(), look.exists(&path)).note(note)
 }
 
-/// The first way that is there is the one that counts.
+/// Marks the first available method as the one that is used.
 pub(super) fn first_wins(mut ways: Vec<SignIn>) -> Vec<SignIn> {
     if let Some(first) = ways.iter_mut().find(|way| way.found) {
         first.wins = true;

@@ -1,4 +1,4 @@
-//! Claude Code: spoken to through its adapter, `claude-agent-acp`, which brings Claude Code with it.
+//! Claude Code, driven through its ACP adapter `claude-agent-acp`, which includes Claude Code.
 
 mod manners;
 mod saved;
@@ -42,19 +42,19 @@ static CARD: Card = Card::new(
 .project_files(&[".claude", ".mcp.json"])
 .home_page("https://github.com/agentclientprotocol/claude-agent-acp");
 
-/// Tools that it uses without asking. Of commands, it runs those that it takes for harmless.
+/// Tools that it uses without asking. It also runs commands that it considers harmless.
 const UNASKED: &[&str] = &["Read", "Glob", "Grep", "LS"];
 
-/// Tools whose uses say too little about the files that they look at for a rule with a pattern.
+/// Tools whose calls say too little about the files they read for a rule with a pattern.
 const SEARCHES: &[&str] = &["Glob", "Grep", "LS"];
 
-/// Tools about which it asks by itself.
+/// Tools that always ask for permission.
 const ALWAYS_ASKED: &[&str] = &["Write", "Edit", "MultiEdit", "NotebookEdit", "WebFetch"];
 
-/// How many folders below the projects a session of a sub-agent may lie.
+/// The maximum depth of a sub-agent's session file below the projects folder.
 const DEEPEST: usize = 6;
 
-/// Types of records with which a session may begin, and that no other agent has.
+/// Record types that may begin a session and that no other agent uses.
 const KINDS: &[&str] = &["file-history-snapshot", "queue-operation", "custom-title", "ai-title"];
 
 impl Agent for Claude {
@@ -64,7 +64,7 @@ impl Agent for Claude {
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
         let mut problems = adapter::check(request, surface, &CARD);
-        // Its adapter takes the whole of the instructions.
+        // The adapter can replace the system prompt.
         problems.retain(|problem| problem.key != "system_mode");
         problems.extend(adapter::unenforceable(request, surface, |_, rule| unenforced(rule)));
         problems
@@ -76,11 +76,11 @@ impl Agent for Claude {
             matches!(prospect.decision, Decision::Deny(_)) && !rule.is_empty() && !rule.contains('(');
         match request.permission_mode {
             _ if taken_away => Stance::Refuses("the tool is taken away from the model"),
-            // Whether that mode is offered is known only when a session is open.
+            // Whether this mode is available is known only once a session is open.
             PermissionMode::Bypass => Stance::Unknown,
             _ if HeldTools::of(request).asked.contains(&prospect.ask.tool) => Stance::Asks,
             _ if UNASKED.contains(&prospect.ask.tool.as_str()) => Stance::Runs("reads without asking"),
-            // It runs commands that it takes for harmless; which ones, no list says.
+            // It runs commands that it considers harmless, and there is no list of them.
             _ if prospect.ask.command.is_some() => Stance::Unknown,
             _ => Stance::Asks,
         }
@@ -94,8 +94,8 @@ impl Agent for Claude {
         own.key_variable = Some("ANTHROPIC_API_KEY");
         own.mode = Some(match request.permission_mode {
             PermissionMode::Plan => ModeWish::new("plan", true),
-            // What is permitted is permitted one by one, so that our rules are asked about each. Its own mode for
-            // permitting everything is not there for every user.
+            // Each call is allowed separately, so that the rules are checked for each. Its own mode that allows
+            // everything is not available to every user.
             _ => ModeWish::new("default", true),
         });
         let held = HeldTools::of(request);
@@ -104,7 +104,7 @@ impl Agent for Claude {
             options["settings"] = json!({"permissions": {"ask": held.asked}});
         }
         if request.trust != Trust::Full {
-            // Otherwise hooks and servers of whoever wrote the workspace are run.
+            // Otherwise it would run hooks and servers that are defined in the workspace.
             options["settingSources"] = json!(["user"]);
         }
         let folders: Vec<String> = request
@@ -220,9 +220,9 @@ impl Agent for Claude {
     }
 }
 
-/// How Claude Code is held to the rules of a request: tools that the model does not get, and tools about every use of which
-/// it is made to ask, so that our answer decides. Without that it runs many commands unasked, and what the user's own
-/// settings allow.
+/// The tools that enforce the rules of a request: those removed from the model, and those for which Claude Code must
+/// always ask, so that the host decides. Without this, it runs many commands without asking, and everything that the
+/// user's own settings allow.
 struct HeldTools {
     taken_away: BTreeSet<String>,
     asked: BTreeSet<String>,
@@ -246,12 +246,12 @@ impl HeldTools {
     }
 }
 
-/// The name of a tool for which rules have another.
+/// Returns Claude Code's name for a tool of a rule.
 fn common_name(tool: &str) -> &str {
     if tool == "Shell" { "Bash" } else { tool }
 }
 
-/// Why a rule of `deny` or `ask` cannot be enforced, and what to write instead.
+/// Returns why a `deny` or `ask` rule cannot be enforced, and what to write instead.
 fn unenforced(rule: &Rule) -> Option<(String, String)> {
     if rule.tool.contains('*') && !rule.tool.starts_with("mcp__") {
         let why = "it is about tools that Claude Code uses without asking, such as `Read`";

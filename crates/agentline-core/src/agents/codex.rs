@@ -1,5 +1,5 @@
-//! Codex: spoken to through its adapter, `codex-acp`, which brings Codex with it. It works in a sandbox of its own and
-//! asks when it wants out of it.
+//! Codex, driven through its ACP adapter `codex-acp`, which includes Codex. Codex runs tools in its own sandbox and
+//! asks for permission to leave it.
 
 mod manners;
 mod saved;
@@ -39,10 +39,10 @@ static CARD: Card = Card::new(
 .project_files(&[".codex", ".agents"])
 .home_page("https://github.com/agentclientprotocol/codex-acp");
 
-/// How long a UUID is.
+/// The length of a UUID.
 const UUID: usize = 36;
 
-/// Types of records in an envelope.
+/// The record types that have an envelope.
 const KINDS: &[&str] = &["session_meta", "response_item", "event_msg", "turn_context", "compacted"];
 
 impl Agent for Codex {
@@ -76,7 +76,7 @@ impl Agent for Codex {
         own.mode = Some(match plan.request.permission_mode {
             PermissionMode::Bypass => ModeWish::new("agent-full-access", false),
             _ if writes_inside(&plan.request) => ModeWish::new("workspace-write", true),
-            // In its own mode `agent` a model of its own decides, and nobody is asked.
+            // In its mode `agent`, a model decides on permissions and the host is not asked.
             _ => ModeWish::new("read-only", true),
         });
         own.only_when_asked = true;
@@ -111,7 +111,7 @@ impl Agent for Codex {
         look: &dyn Look,
     ) -> Vec<SessionRoot> {
         let folder = adapter::home_folder(env, home, "CODEX_HOME", ".codex");
-        // One folder each for the year, the month and the day.
+        // Sessions are in subfolders by year, month and day.
         let mut roots = vec![SessionRoot::files(folder.join("sessions"), 3)];
         let archive = folder.join("archived_sessions");
         if look.exists(&archive) {
@@ -122,7 +122,7 @@ impl Agent for Codex {
 
     fn session_file(&self, path: &Path) -> Option<SessionFile> {
         let stem = path.file_name()?.to_str()?.strip_suffix(".jsonl")?.strip_prefix("rollout-")?;
-        // The moment stands before the id, which is a UUID; behind it the name of a further file of the session.
+        // The name is a timestamp and a UUID, followed by a suffix in further files of the same session.
         let stem = stem.split('_').next().unwrap_or(stem);
         let id = stem.len().checked_sub(UUID).and_then(|at| stem.get(at..)).map(str::to_owned);
         Some(SessionFile { form: Some(SavedForm::Lines), id, parent: None })
@@ -147,7 +147,7 @@ impl Agent for Codex {
         saved::titles(&String::from_utf8_lossy(&text))
     }
 
-    /// What was said after a rewind is in a file of its own, which tells where the first one is to be cut.
+    /// After a rewind, Codex continues in another file, which says where the first one is cut.
     fn session_files_go_on(&self) -> bool {
         true
     }
@@ -178,15 +178,15 @@ impl Agent for Codex {
     }
 }
 
-/// Whether its sandbox lets it write in the workspace, where it then asks nobody.
+/// Returns whether the sandbox allows writes in the workspace, which Codex then makes without asking.
 fn writes_inside(request: &RunRequest) -> bool {
-    // In its other sandbox it asks about edits, so that rules hold them; but commands that write fail there without a
-    // question, so that nobody could permit them.
+    // In the read-only sandbox, Codex asks about edits, so rules apply to them. But commands that write fail there
+    // without a permission request, so they cannot be allowed.
     let ruled = !request.deny.is_empty() || !request.ask.is_empty();
     matches!(request.permission_mode, PermissionMode::AcceptEdits | PermissionMode::Auto) && !ruled
 }
 
-/// Why a rule of `deny` or `ask` cannot be enforced, and what to write instead.
+/// Returns why a `deny` or `ask` rule cannot be enforced, and what to write instead.
 fn unenforced(request: &RunRequest, rule: &Rule) -> Option<(String, String)> {
     if request.permission_mode == PermissionMode::Bypass {
         let why = "in the mode `bypass`, Codex asks about nothing";

@@ -1,4 +1,4 @@
-//! Any agent that speaks ACP, known by nothing but the command that the configuration gives it.
+//! Custom agents: any agent that speaks ACP and is configured by its command.
 
 use super::adapter::{self, Own};
 use crate::{
@@ -15,15 +15,15 @@ pub struct Custom {
     surface: Option<Surface>,
 }
 
-/// What makes two definitions the same agent.
+/// The values that identify an agent definition.
 type Definition = (String, Vec<String>, Option<Surface>);
 
-/// Every definition that was ever met. They live as long as the program, so that an agent is a plain reference; there
-/// are as many as configurations name, and no more.
+/// All definitions so far. They are leaked, so that an agent is a plain reference. Their number is bounded by the
+/// distinct definitions in configurations.
 static DEFINED: Mutex<BTreeMap<String, Vec<(Definition, &'static Custom)>>> = Mutex::new(BTreeMap::new());
 
 impl Custom {
-    /// The agent of these settings; `None` where they name no program.
+    /// Returns the agent that these settings define, or `None` if they name no program.
     #[must_use]
     pub fn define(name: &str, settings: &AgentSettings) -> Option<&'static Self> {
         let program = settings.program.as_ref().map(|p| p.to_string_lossy().into_owned());
@@ -43,7 +43,7 @@ impl Custom {
         Some(custom)
     }
 
-    /// The settings that define this agent again, in another process say.
+    /// Returns the settings that define this agent, for example in another process.
     pub(super) fn settings(&self) -> (String, AgentSettings) {
         let mut settings = AgentSettings::default();
         let words = std::iter::once(self.card.program.to_owned()).chain(self.args.iter().cloned());

@@ -1,4 +1,4 @@
-//! What the readers of sessions in lines share: a line is read tolerantly, and what is wrong with it is noted.
+//! Shared code of readers for line-based sessions: lines are read tolerantly, and damage is recorded.
 
 use crate::{
     Damage, Millis, SavedSession, moment,
@@ -13,22 +13,22 @@ use std::fmt;
 /// A session that is read line by line.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    /// What was read.
+    /// The session read so far.
     pub(super) session: SavedSession,
-    /// How many lines there were.
+    /// The number of lines read.
     pub(super) count: u64,
 }
 
 impl Lines {
-    /// A session of this agent of which nothing is read.
+    /// Creates an empty session of this agent.
     pub(super) fn new(agent: &str) -> Self {
         let mut lines = Self::default();
         agent.clone_into(&mut lines.session.info.agent);
         lines
     }
 
-    /// Reads the next line. `None` for a blank one, and for one that is no object, which is noted. A text that no Rust
-    /// string can hold is mended in `mended`.
+    /// Reads the next line. Returns `None` for a blank line, and for a line that is not an object, which is recorded as
+    /// damage. Unpaired surrogates are repaired in `mended`.
     pub(super) fn read<'a, T: Tolerant<'a> + Deserialize<'a>>(
         &mut self,
         line: &'a str,
@@ -56,7 +56,7 @@ impl Lines {
         None
     }
 
-    /// Reads the moment of a record, which makes the session as old and as new.
+    /// Parses the timestamp of a record and extends the time range of the session.
     pub(super) fn moment(&mut self, text: &str) -> Option<Millis> {
         let at = moment::millis(text)?;
         let info = &mut self.session.info;
@@ -66,7 +66,8 @@ impl Lines {
     }
 }
 
-/// The keys of the object that the first line of a file is, with the values that are text. The line may break off.
+/// Returns the keys of the object on the first line of a file, with their values if these are text. The line may be
+/// truncated.
 pub(super) fn first_keys(head: &[u8]) -> Vec<(String, String)> {
     let text = match std::str::from_utf8(head) {
         Ok(text) => text,
@@ -74,7 +75,7 @@ pub(super) fn first_keys(head: &[u8]) -> Vec<(String, String)> {
     };
     let line = text.trim_start_matches('\u{feff}').trim_start().lines().next().unwrap_or_default();
     let mut keys = Vec::new();
-    // Where the line breaks off the rest is not known, and what was read before counts.
+    // If the line is truncated, the keys read so far are used.
     let _ = serde_json::Deserializer::from_str(line).deserialize_map(Keys(&mut keys));
     keys
 }

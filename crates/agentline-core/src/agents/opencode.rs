@@ -1,4 +1,4 @@
-//! OpenCode: spoken to by `opencode acp`. What it may do without asking is told by a variable; the rest it asks.
+//! OpenCode, driven by `opencode acp`. A variable lists what it may do without asking; it asks about the rest.
 
 mod manners;
 mod message;
@@ -58,7 +58,7 @@ static CARD: Card = Card::new(
 /// Tools that it uses without asking: they change nothing and run nothing.
 const FREE: &[&str] = &["read", "glob", "grep", "list", "todowrite", "todoread", "skill", "lsp"];
 
-/// Which of its permissions a tool of a rule belongs to.
+/// The OpenCode permission of each tool name in rules.
 const PERMISSIONS: &[(&[&str], &str)] = &[
     (&["Write", "Edit", "MultiEdit", "write", "edit", "patch"], "edit"),
     (&["Bash", "Shell", "bash"], "bash"),
@@ -88,7 +88,7 @@ impl Agent for OpenCode {
         let tool = prospect.ask.tool.as_str();
         let name = permission_of(tool).unwrap_or("*");
         match told.get(name).or_else(|| told.get("*")).and_then(Value::as_str) {
-            // What leaves the workspace is asked about, unless nothing is.
+            // It asks about paths outside the workspace, unless everything is allowed.
             _ if !prospect.inside && told.get("*") != Some(&json!("allow")) => Stance::Asks,
             Some("allow") => Stance::Runs("is told to use the tool without asking"),
             Some("deny") => Stance::Refuses("is told to refuse the tool"),
@@ -189,11 +189,11 @@ impl Agent for OpenCode {
     ) -> Vec<SessionRoot> {
         let data = home_folder(env, home, "XDG_DATA_HOME", ".local/share").join("opencode");
         if let Some(named) = env.get("OPENCODE_DB").filter(|v| !v.is_empty()) {
-            // Relative to its folder, as the program takes it; in memory there is nothing to read.
+            // A relative path is resolved as OpenCode does. An in-memory database cannot be read.
             let named = (named != ":memory:").then(|| SessionRoot::database(data.join(named)));
             return named.into_iter().collect();
         }
-        // Preview releases have databases of their own beside the one of the others.
+        // Preview releases have separate databases.
         let mut names = look.list(&data).unwrap_or_default();
         names.retain(|name| name.starts_with("opencode") && name.ends_with(".db"));
         names.sort_by_key(|name| (name != "opencode.db", name.clone()));
@@ -213,12 +213,12 @@ impl Agent for OpenCode {
     }
 }
 
-/// The permission that a tool of a rule belongs to.
+/// Returns the permission that applies to a tool of a rule.
 fn permission_of(tool: &str) -> Option<&'static str> {
     PERMISSIONS.iter().find(|(tools, _)| tools.contains(&tool)).map(|(_, name)| *name)
 }
 
-/// What it may do without asking, as its own permissions.
+/// Returns OpenCode's permissions for a request, which say what it may do without asking.
 fn permissions(request: &RunRequest) -> Result<Value, Vec<Problem>> {
     let mut all = Map::new();
     if request.permission_mode == PermissionMode::Bypass && request.deny.is_empty() && request.ask.is_empty()
@@ -234,10 +234,11 @@ fn permissions(request: &RunRequest) -> Result<Value, Vec<Problem>> {
             let Ok(rule) = Rule::parse(key, text) else { continue };
             let Some(name) = permission_of(&rule.tool) else { continue };
             match &rule.pattern {
-                // It asks about the tool instead, and our answer tells the two apart.
+                // OpenCode asks about the tool instead, and the host applies both rules.
                 None if !FREE.contains(&name) && exceptions.outrank(&rule) => {}
                 None => _ = all.insert(name.to_owned(), key.into()),
-                // What it asks about anyway is decided by us; of the rest it says too little to be judged.
+                // Patterns are applied by the host when OpenCode asks. For other tools, it reports too little to apply
+                // them.
                 Some(_) if FREE.contains(&name) => problems.push(
                     Problem::new(
                         key,
@@ -254,12 +255,12 @@ fn permissions(request: &RunRequest) -> Result<Value, Vec<Problem>> {
     if problems.is_empty() { Ok(all.into()) } else { Err(problems) }
 }
 
-/// Commands that start no program, which it runs without asking.
+/// Shell builtins that start no program and that it runs without asking.
 const UNASKED_BUILTINS: &[&str] = &[
     "cd", "chdir", "declare", "export", "local", "popd", "pushd", "readonly", "typeset", "unset", "[", "[[",
 ];
 
-/// Why a rule of `deny` or `ask` cannot be enforced, and what to write instead.
+/// Returns why a `deny` or `ask` rule cannot be enforced, and what to write instead.
 fn unenforced(rule: &Rule) -> Option<(String, String)> {
     let Some(permission) = permission_of(&rule.tool) else {
         let why = "OpenCode uses tools of that name without asking, or has none";

@@ -1,4 +1,4 @@
-//! Claude Code's manners over ACP: it says the tools' own names, and gives what they return in a fence.
+//! Claude Code's ACP behavior: it reports native tool names and wraps tool output in a code fence.
 
 use super::tools::TOOLS;
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 };
 use serde_json::value::RawValue;
 
-/// What the kinds of its errors mean.
+/// The meaning of its error kinds.
 const ERRORS: &[(&str, Kind)] = &[
     ("authentication_failed", Kind::NotAuthenticated),
     ("rate_limit", Kind::RateLimited),
@@ -26,7 +26,7 @@ wire! { struct Data<'a> { kind: Str<'a> = "errorKind" } }
 
 wire! { struct Aim<'a> { file: Str<'a> = "file_path", notebook: Str<'a> = "notebook_path" } }
 
-/// How Claude Code speaks ACP.
+/// Claude Code's deviations from ACP.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClaudeManners;
 
@@ -68,7 +68,7 @@ impl Manners for ClaudeManners {
     }
 }
 
-/// A call as a session has it.
+/// Creates the tool use for a call in a saved session.
 pub(super) fn tool_use(id: &str, native: &str, input: Option<&RawValue>) -> ToolUse {
     let mut tool = TOOLS.tool_use(id, native, input);
     if tool.kind == ToolKind::Edit && tool.path.is_none() {
@@ -82,7 +82,7 @@ fn native_name(call: &ToolCall) -> String {
     call.name.clone().unwrap_or_else(|| call.first_title.clone())
 }
 
-/// The text inside of a fence that stands around all of it.
+/// Removes a code fence that encloses the whole text.
 fn without_fence(text: &str) -> String {
     let inner = text.strip_prefix("```").and_then(|rest| rest.split_once('\n')).map(|(_, rest)| rest);
     inner

@@ -1,4 +1,4 @@
-//! Claude Code's tools, of all versions since 1.0: their names and arguments are the canonical ones.
+//! The tools of all Claude Code versions since 1.0. Their names and arguments are the canonical ones.
 
 use crate::{
     ToolKind as K,

@@ -1,8 +1,8 @@
-//! What Claude Code takes from a workspace although its session is opened with the user's settings alone.
+//! Settings that Claude Code loads from a workspace although its session is opened with user settings only.
 //!
-//! The adapter asks `claude auth status` for the account at its start and at every prompt. That second program runs in the
-//! workspace and loads the project's settings, whatever the session was told. It runs none of their commands, except hooks
-//! for the end of a session when a signal ends it. Nothing switches that off, so such a workspace is refused.
+//! The adapter runs `claude auth status` at its start and at every prompt to get the account. That process runs in the
+//! workspace and loads the project's settings regardless of the session's options. It runs no commands from these
+//! settings, except session-end hooks when a signal ends it. This cannot be disabled, so such a workspace is refused.
 
 use crate::{
     Ground, Look,
@@ -10,10 +10,10 @@ use crate::{
 };
 use std::path::{Path, PathBuf};
 
-/// Files of project settings.
+/// The project settings files.
 const SETTINGS: &[&str] = &[".claude/settings.json", ".claude/settings.local.json"];
 
-/// The first file of project settings, in the workspace or above it, that may have a hook for the end of a session.
+/// Returns the first project settings file, in the workspace or above it, that may have a session-end hook.
 pub(super) fn session_end_hooks(ground: &Ground, look: &dyn Look) -> Option<PathBuf> {
     let own = ground.env.get("CLAUDE_CONFIG_DIR").filter(|path| !path.is_empty()).map(Path::new);
     let own = own.and_then(|path| look.canonical(path));

@@ -1,4 +1,4 @@
-//! Codex's manners over ACP: output comes beside the updates, and warnings come as text of the answer.
+//! Codex's ACP behavior: it sends tool output in `_meta`, and warnings as text of the answer.
 
 use crate::{
     ToolKind, ToolUse,
@@ -20,13 +20,13 @@ wire! { struct Call<'a> { server: Str<'a> = "server", tool: Str<'a> = "tool", ar
 wire! { struct Returned<'a> { result: Content<'a> = "result" } }
 wire! { struct Content<'a> { content: Option<&'a RawValue> = "content" } }
 
-/// How Codex speaks ACP.
+/// Codex's deviations from ACP.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CodexManners;
 
 impl Manners for CodexManners {
     fn message_chunk(&self, text: &str) -> Chunk {
-        // A warning is a piece of its own, with a blank line behind it; no piece of an answer is.
+        // A warning is a separate chunk that ends with a blank line. No chunk of an answer looks like this.
         let warning = text.starts_with("Warning: ") && text.ends_with("\n\n");
         if warning { Chunk::Noise } else { Chunk::Plain }
     }
@@ -38,14 +38,14 @@ impl Manners for CodexManners {
     fn tool(&self, call: &ToolCall) -> ToolUse {
         let mut tool = plain_tool(call);
         if call.name.is_none() {
-            // Questions come without the tool's name; the title is the command.
+            // Permission requests have no tool name; the title is the command.
             let native = if tool.kind == ToolKind::Shell { "exec_command" } else { "apply_patch" };
             if matches!(tool.kind, ToolKind::Shell | ToolKind::Write | ToolKind::Edit) {
                 native.clone_into(&mut tool.native_name);
             }
         }
         if let ([diff], None, ToolKind::Write) = (&*call.diffs, &tool.input, tool.kind) {
-            // A patch is told by what it makes of the files, never by its own text.
+            // A patch is reported by its resulting files, never by its text.
             tool.input = to_raw_value(&json!({"file_path": diff.path, "content": diff.new})).ok();
         }
         if let Some((server, name, arguments)) = of_server(call) {
@@ -74,7 +74,7 @@ impl Manners for CodexManners {
     }
 }
 
-/// A call of a server's tool: the server, the tool, and its arguments.
+/// Returns the server, tool and arguments of a call to an MCP tool.
 fn of_server(call: &ToolCall) -> Option<(String, String, Option<Box<RawValue>>)> {
     call.first_title.strip_prefix("mcp.")?;
     let told = serde_json::from_str::<Call<'_>>(call.raw_input.as_ref()?.get()).ok()?;

@@ -1,5 +1,5 @@
-//! Codex's sessions, which it calls rollouts: what went to the model and came from it, and beside it what its own window
-//! shows, so that most is told twice.
+//! Codex's saved sessions, called rollouts. They contain the model's input and output as well as UI events, so most
+//! content is stored twice.
 
 mod calls;
 mod patch;
@@ -17,7 +17,7 @@ use records::{Count, Line, Payload};
 use std::{collections::HashMap, sync::Arc};
 pub(super) use titles::titles;
 
-/// How texts begin that Codex puts before the model in the user's name.
+/// Prefixes of texts that Codex sends to the model as user messages.
 const WRAPPERS: &[&str] = &[
     "<environment_context>",
     "<user_instructions>",
@@ -35,21 +35,21 @@ const WRAPPERS: &[&str] = &[
 pub(super) struct CodexFold {
     lines: Lines,
     model: Option<String>,
-    /// The number of the record that each entry begins with.
+    /// The number of the first record of each entry.
     ordinals: Vec<u64>,
-    /// The number of the record that is read.
+    /// The number of the current record.
     ordinal: u64,
-    /// The answer that further items belong to.
+    /// The answer to which further items are added.
     open: Option<usize>,
     /// The last answer of the session.
     last: Option<usize>,
-    /// Calls by their id: the entry, and the place among its parts.
+    /// The position of each call by its id: the entry and the index of the part.
     calls: HashMap<String, (usize, usize)>,
-    /// How calls went of which the result is not there yet.
+    /// The status of calls whose result has not been read yet.
     hints: HashMap<String, ToolStatus>,
-    /// What is accounted for, as the agent counts: from the beginning of the thread.
+    /// The tokens counted so far, from the beginning of the thread as Codex counts them.
     counted: Option<Tokens>,
-    /// Tokens of requests without an answer.
+    /// The tokens and the number of requests before the first answer.
     waiting: Option<(Tokens, u64)>,
 }
 
@@ -85,7 +85,7 @@ impl SessionFold for CodexFold {
 }
 
 impl CodexFold {
-    /// A reader that has read nothing.
+    /// Creates an empty reader.
     pub(super) fn new() -> Self {
         Self {
             lines: Lines::new("codex"),
@@ -124,7 +124,7 @@ impl CodexFold {
                     && entry.role == Role::Assistant
                     && payload.message.contains(entry.loaded().text().trim())
                 {
-                    // The model was asked for the summary by Codex, not by the user.
+                    // Codex, not the user, asked the model for the summary.
                     entry.context = true;
                 }
                 self.notice("Conversation compacted".to_owned(), at, record);
@@ -143,8 +143,8 @@ impl CodexFold {
     fn header(&mut self, meta: Payload<'_>) {
         let info = &mut self.lines.session.info;
         if !info.id.is_empty() {
-            // Another file of the session may go on from an earlier place; one that was forked may have the header of
-            // the other.
+            // A further file of the session may continue from an earlier record. A forked session may contain the
+            // header of the original one.
             if *meta.base.thread == *info.id
                 && let Some(end) = meta.base.end.0
             {
@@ -160,7 +160,8 @@ impl CodexFold {
         info.parent = known(meta.source.agent.spawn.parent);
     }
 
-    /// An id from the place of the record. A session may go on in another file, where lines are counted anew.
+    /// Creates an id from the position of the record. Line numbers alone are ambiguous, because a session may continue
+    /// in another file.
     fn made_id(&self, at: Option<Millis>) -> String {
         at.map_or_else(|| format!("line-{}", self.lines.count), |at| format!("at-{at}-{}", self.ordinal))
     }
@@ -173,7 +174,7 @@ impl CodexFold {
         entry
     }
 
-    /// A word of the agent itself.
+    /// Adds a message of the agent itself.
     fn notice(&mut self, text: String, at: Option<Millis>, record: &RawJson) {
         self.open = None;
         let mut entry = self.entry("", Role::System, at, record);
@@ -187,7 +188,7 @@ impl CodexFold {
         self.ordinals.len() - 1
     }
 
-    /// What went to the model or came from it.
+    /// Processes an item of the model's input or output.
     fn item(&mut self, item: Payload<'_>, at: Option<Millis>, record: &RawJson) {
         match &*item.kind {
             "message" if &*item.role == "assistant" => {
@@ -198,7 +199,7 @@ impl CodexFold {
             "reasoning" => {
                 let thoughts = item.summary.0.into_iter().chain(item.content.0).map(|piece| piece.text.own());
                 let text = thoughts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
-                // Reasoning that is sealed says nothing to people; the record is kept all the same.
+                // Encrypted reasoning has no readable text, but its record is kept.
                 let parts = (!text.is_empty()).then(|| Part::thinking(text)).into_iter().collect();
                 self.said(&item.id, parts, at, record);
             }
@@ -218,7 +219,7 @@ impl CodexFold {
         }
     }
 
-    /// A prompt, or what Codex puts before the model by itself.
+    /// Processes a prompt or a message that Codex inserted.
     fn asked(&mut self, item: &Payload<'_>, at: Option<Millis>, record: &RawJson) {
         self.open = None;
         let role = if &*item.role == "user" { Role::User } else { Role::System };
@@ -234,7 +235,7 @@ impl CodexFold {
         }
     }
 
-    /// Adds to the answer that is being given, or begins one.
+    /// Adds parts to the current answer, or begins a new one.
     fn said(&mut self, id: &str, mut parts: Vec<Part>, at: Option<Millis>, record: &RawJson) -> usize {
         let open = self.open;
         if let Some((index, entry)) = open.and_then(|index| Some((index, self.entry_at(index)?))) {
@@ -262,7 +263,7 @@ impl CodexFold {
         self.calls.insert(call, (index, place));
     }
 
-    /// An entry with its content.
+    /// Returns an entry with its content loaded.
     fn entry_at(&mut self, index: usize) -> Option<&mut Entry> {
         let entry = self.lines.session.entries.get_mut(index)?;
         entry.load();
@@ -277,7 +278,7 @@ impl CodexFold {
         }
     }
 
-    /// What a tool gave back.
+    /// Processes the output of a tool.
     fn returned(&mut self, item: &Payload<'_>, at: Option<Millis>, record: &RawJson) {
         self.open = None;
         let mut result = results::result(item.output);
@@ -290,13 +291,13 @@ impl CodexFold {
         }
         if let Some(tool) = self.tool(&item.call_id) {
             if result.status.is_error() {
-                // What was to be changed stayed as it was.
+                // A failed call changed nothing.
                 tool.diff = None;
             }
             tool.result = Some(result);
             return;
         }
-        // The call was lost; what came of it is still worth a look.
+        // The call is missing, but its result is still shown.
         let mut entry = self.entry(&item.id, Role::User, at, record);
         entry.context = true;
         entry.parts.push(Part::text(result.content));
@@ -304,7 +305,7 @@ impl CodexFold {
         self.tell(entry);
     }
 
-    /// What its window shows. Texts are told as items already; here is how things went.
+    /// Processes a UI event. Its texts are already stored as items, so only statuses, counts and notices are used.
     fn event(&mut self, event: Payload<'_>, at: Option<Millis>, record: &RawJson) {
         match &*event.kind {
             "token_count" => {
@@ -349,7 +350,7 @@ impl CodexFold {
         }
     }
 
-    /// How a call went, told beside what the model was told.
+    /// Applies the status and the diff of a call, which are stored separately from its output.
     fn went(&mut self, call: &str, status: Option<ToolStatus>, diff: Option<crate::SavedDiff>) {
         let Some(tool) = self.tool(call) else { return };
         let Some(status) = status else {
@@ -366,7 +367,7 @@ impl CodexFold {
         }
     }
 
-    /// Calls of the last answer to which nothing came were stopped.
+    /// Marks calls of the last answer that have no result as cancelled.
     fn cut_off(&mut self, answer: Option<usize>) {
         let Some(entry) = answer.and_then(|index| self.entry_at(index)) else { return };
         for part in &mut entry.parts {
@@ -378,7 +379,7 @@ impl CodexFold {
         }
     }
 
-    /// Leaves the last turns behind.
+    /// Abandons the last turns.
     fn roll_back(&mut self, turns: u64) {
         let entries = &mut self.lines.session.entries;
         let prompts = entries.iter().enumerate().rev().filter(|(_, entry)| entry.is_prompt());
@@ -396,14 +397,14 @@ impl CodexFold {
         self.last = entries.iter().rposition(|entry| entry.role == Role::Assistant);
     }
 
-    /// Takes a count from the beginning of the thread.
+    /// Applies a token count from the beginning of the thread.
     fn counted_to(&mut self, total: Tokens, last: Option<Tokens>) {
         let used = match self.counted {
             Some(before) if before == total => return,
             Some(before) if before.input <= total.input && before.output <= total.output => {
                 total.minus(before)
             }
-            // A thread that goes on in a new file counts what was in the old one, too.
+            // A thread that continues in a new file also counts the tokens of the old one.
             _ => last.unwrap_or(total),
         };
         self.counted = Some(total);
@@ -411,7 +412,7 @@ impl CodexFold {
         self.open = None;
     }
 
-    /// A request used these. The name of the response is the same in every copy of the session.
+    /// Adds the usage of one request. The response id is the same in every copy of the session.
     fn spent(&mut self, used: Tokens, response: Option<String>) {
         let Some(entry) = self.last.and_then(|index| self.lines.session.entries.get_mut(index)) else {
             let (before, requests) = self.waiting.unwrap_or_default();
@@ -434,7 +435,7 @@ fn pieces(item: &Payload<'_>) -> Vec<Part> {
     parts.filter(|part| !matches!(part, Part::Text { text } if text.is_empty())).collect()
 }
 
-/// A count in our words: its answers include the reasoning, ours do not.
+/// Converts a token count. Codex includes reasoning in the output; `Tokens` does not.
 fn tokens(count: &Count<'_>) -> Tokens {
     let thoughts = count.thoughts.0;
     Tokens {

@@ -1,4 +1,4 @@
-//! Codex's tools, of all versions since 0.30.
+//! The tools of all Codex versions since 0.30.
 
 use crate::{
     ToolKind as K,
@@ -17,7 +17,7 @@ const ROWS: &[ToolRow] = &[
     row("shell", "Bash", K::Shell),
     row("local_shell", "Bash", K::Shell),
     row("container.exec", "Bash", K::Shell),
-    // Types into a command that runs.
+    // Writes to the stdin of a running command.
     row("write_stdin", "write_stdin", K::Shell),
     row("js_repl", "REPL", K::Shell),
     row("js_repl_reset", "js_repl_reset", K::Other),

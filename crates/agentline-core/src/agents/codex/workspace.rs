@@ -1,10 +1,10 @@
-//! What Codex takes from a workspace, and how it is kept from it.
+//! The settings that Codex loads from a workspace, and how to prevent it.
 //!
-//! Codex reads `.codex/` of a project (settings, MCP servers, hooks, rules) when the project is trusted. Its adapter declares
-//! every workspace trusted: it opens the thread with `projects = { <cwd> = { trust_level = "trusted" } }`, where `<cwd>` is
-//! the directory of `session/new` as it was spelled, and that stands above the user's configuration and above `-c`. Codex
-//! itself resolves the directory before it looks for its trust, so a spelling with a last component `.` opens a session in
-//! the same directory that has only the trust that the user has given it.
+//! Codex reads `.codex/` of a project (settings, MCP servers, hooks, rules) if the project is trusted. Its adapter
+//! declares every workspace trusted: it opens the thread with `projects = { <cwd> = { trust_level = "trusted" } }`,
+//! where `<cwd>` is the unresolved directory of `session/new`. This overrides the user's configuration and `-c`. Codex
+//! resolves the directory before it looks up its trust. So a path with a last component `.` opens a session in the same
+//! directory that only has the trust given by the user.
 
 use crate::{
     Ground, Look, Plan, Version,
@@ -12,30 +12,31 @@ use crate::{
 };
 use std::path::{Path, PathBuf};
 
-/// The adapter whose Codex is known to resolve the directory.
+/// The adapter version whose Codex is known to resolve the directory.
 const KNOWN_ADAPTER: Version = Version(2, 6, 0);
 
-/// The variable that makes the adapter start another Codex than the one that it brings.
+/// The variable that makes the adapter start another Codex than the included one.
 const OTHER_PROGRAM: &str = "CODEX_PATH";
 
-/// A `.git` that is a file names a directory and nothing else.
+/// The size limit of a `.git` file, which contains only the path of a directory.
 const LONGEST_LINK: usize = 64 * 1024;
 
-/// The workspace in a spelling that the adapter's declaration of trust does not reach, where that is known to work.
+/// Returns a path of the workspace to which the adapter's declaration of trust does not apply, if that is known to
+/// work.
 pub(super) fn undeclared(plan: &Plan, ground: &Ground) -> Option<String> {
     let known = ground.program.version == Some(KNOWN_ADAPTER) && !cfg!(windows);
     let other = [&plan.request.env, &ground.env].iter().any(|env| env.contains_key(OTHER_PROGRAM));
     (known && !other).then(|| ground.cwd.join(".").to_string_lossy().into_owned())
 }
 
-/// The settings of the project that a session in the workspace would load.
+/// Returns the project settings that a session in the workspace would load.
 pub(super) fn loaded_settings(plan: &Plan, ground: &Ground, look: &dyn Look) -> Option<PathBuf> {
     let settings = project_settings(ground, look)?;
     (undeclared(plan, ground).is_none() || user_trusts(ground, look)).then_some(settings)
 }
 
-/// Whether the user's own configuration of Codex may give its trust to the workspace. It would then load whatever the
-/// project's settings have become since. The user's word for agentline is `agentline trust`, which notices changes.
+/// Returns whether the user's Codex configuration may trust the workspace. Codex would then load project settings even
+/// if they have changed since. `agentline trust` is the alternative, because it detects changes.
 fn user_trusts(ground: &Ground, look: &dyn Look) -> bool {
     let file = home_folder(&ground.env, &ground.home, "CODEX_HOME", ".codex").join("config.toml");
     let config = look.text(&file).and_then(|text| toml::from_str::<toml::Table>(&text).ok());
@@ -47,12 +48,12 @@ fn user_trusts(ground: &Ground, look: &dyn Look) -> bool {
     let trusted: Vec<PathBuf> = trusted
         .map(|(path, _)| look.canonical(Path::new(path)).unwrap_or_else(|| PathBuf::from(path)))
         .collect();
-    // A linked worktree has the trust of its main worktree, which is anywhere; there `.git` is a file.
+    // A linked worktree, whose `.git` is a file, inherits the trust of its main worktree, which may be anywhere.
     let linked = || ground.cwd.ancestors().any(|dir| look.small(&dir.join(".git"), LONGEST_LINK).is_some());
     trusted.iter().any(|path| ground.cwd.starts_with(path)) || (!trusted.is_empty() && linked())
 }
 
-/// The first directory of settings in the workspace or above it that is not the user's own.
+/// Returns the first settings directory in the workspace or above it that is not the user's own.
 fn project_settings(ground: &Ground, look: &dyn Look) -> Option<PathBuf> {
     let own = ground.env.get("CODEX_HOME").filter(|path| !path.is_empty()).map(Path::new);
     let own = own.and_then(|path| look.canonical(path));

@@ -1,4 +1,4 @@
-//! OpenCode's manners over ACP: tools are named by their first title, and a command's exit code stands in its metadata.
+//! OpenCode's ACP behavior: the first title of a call is the tool's name, and a command's exit code is in its metadata.
 
 use super::{message::ABORTED_COMMAND, tools::TOOLS};
 use crate::{
@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 wire! { struct Raw<'a> { metadata: Metadata<'a> = "metadata" } }
 wire! { struct Metadata<'a> { exit: Option<&'a serde_json::value::RawValue> = "exit" } }
 
-/// How OpenCode speaks ACP.
+/// OpenCode's deviations from ACP.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenCodeManners;
 
@@ -50,7 +50,7 @@ impl Manners for OpenCodeManners {
     }
 
     fn input_is_whole(&self, call: &ToolCall) -> bool {
-        // A command is first told by the folder that it will run in, and by nothing else.
+        // The first update of a command contains only the directory in which it will run.
         let told = call.raw_input.as_ref().map(|raw| serde_json::from_str::<Map<String, Value>>(raw.get()));
         told.is_none_or(|told| told.is_ok_and(|told| told.keys().any(|name| name != "cwd")))
     }
@@ -59,13 +59,13 @@ impl Manners for OpenCodeManners {
         let raw = call.raw_output.as_ref().map_or("null", |raw| raw.get());
         let exit = serde_json::from_str::<Raw<'_>>(raw).ok().and_then(|raw| raw.metadata.exit);
         let code = exit.and_then(|exit| exit.get().parse::<i64>().ok());
-        // A call of a tool that is not there is a tool of its own, which always works.
+        // A call of an unknown tool is reported as a call of the tool `invalid`, which always succeeds.
         let invalid = call.title == "Invalid Tool" || call.title == "invalid";
         let native = native_name(call);
         if invalid && output.contains("unavailable tool") && TOOLS.is_own(&native) {
             return Ended::Denied("not_offered".to_owned());
         }
-        // It calls a command that it killed completed.
+        // A killed command is reported as completed.
         if native == "bash" && output.trim_end().ends_with(ABORTED_COMMAND) {
             return Ended::Cancelled;
         }
@@ -73,7 +73,7 @@ impl Manners for OpenCodeManners {
     }
 }
 
-/// The tool's own name: the title under which it is first told. A permission may be asked for before that.
+/// Returns the tool's own name, which is its first title. A permission request may arrive before that title.
 fn native_name(call: &ToolCall) -> String {
     let by_kind = match &*call.kind {
         "execute" => "bash",

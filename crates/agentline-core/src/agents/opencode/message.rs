@@ -1,4 +1,4 @@
-//! One message of an OpenCode session with its parts, as entries of a saved session.
+//! Converts one message of an OpenCode session to entries of a saved session.
 
 use super::tools::TOOLS;
 use crate::{
@@ -72,7 +72,7 @@ wire! { pub(super) struct FileDiff<'a> {
 wire! { struct InputWire<'a> { file: Str<'a> = "filePath", content: Option<Str<'a>> = "content", tool: Str<'a> = "tool" } }
 wire! { struct Proof<'a> { signature: Str<'a> = "signature" } }
 
-/// Why the model stopped, in Claude's words.
+/// Stop reasons and their equivalents in Claude's API.
 const STOPS: &[(&str, &str)] = &[
     ("stop", "end_turn"),
     ("tool-calls", "tool_use"),
@@ -80,27 +80,27 @@ const STOPS: &[(&str, &str)] = &[
     ("content-filter", "refusal"),
 ];
 
-/// Words of a refused call.
+/// Texts of a denied call.
 const REFUSALS: &[&str] =
     &["rejected permission", "specified a rule", "QuestionRejectedError", "user dismissed"];
 
-/// What a call ends with that was stopped.
+/// The error of an interrupted call.
 const ABORTED: &str = "Tool execution aborted";
 
-/// The end of what a command gave back that was killed when its prompt was stopped.
+/// The end of the output of a command that was killed when its prompt was cancelled.
 pub(super) const ABORTED_COMMAND: &str = "User aborted the command\n</shell_metadata>";
 
-/// What it gives back of a command that took too long; it calls it completed, with no exit code.
+/// The output of a command that timed out. OpenCode reports it as completed, without an exit code.
 const TIMED_OUT: &str = "terminated command after exceeding timeout";
 
-/// Which parts of a message are meant.
+/// Selects parts of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Which<'a> {
-    /// All of them.
+    /// All parts.
     All,
-    /// Those before the one of this id.
+    /// The parts before the one with this id.
     Before(&'a str),
-    /// This one and those behind it.
+    /// The part with this id and all later ones.
     From(&'a str),
 }
 
@@ -114,7 +114,7 @@ impl Which<'_> {
     }
 }
 
-/// The entries of a message that was read from this record.
+/// Returns the entries of the message in this record.
 pub(super) fn entries(record: &RawJson, wire: MessageWire<'_>, which: Which<'_>) -> Vec<Entry> {
     let info = wire.info;
     let role = if &*info.role == "assistant" { Role::Assistant } else { Role::User };
@@ -157,7 +157,7 @@ pub(super) fn entries(record: &RawJson, wire: MessageWire<'_>, which: Which<'_>)
     if role == Role::Assistant {
         entry.model = Some(info.model_id.own()).filter(|model| !model.is_empty());
         let spent = |tokens: &Tokens| tokens.sum() > 0;
-        // Where steps are not told apart, all of it is counted where the message begins.
+        // If steps are not recorded, the usage of the whole message is counted with its first part.
         let is_first = !matches!(which, Which::From(_));
         let of_message = info.tokens.filter(|_| is_first);
         entry.cost_usd =
@@ -167,7 +167,7 @@ pub(super) fn entries(record: &RawJson, wire: MessageWire<'_>, which: Which<'_>)
         entry.counted_as = copied_name(&entry, info.time.completed.0);
         entry.stop_reason =
             STOPS.iter().find(|(own, _)| *own == &*finish).map(|(_, stop)| (*stop).to_owned());
-        // The summary of a compaction is for the model to go on with.
+        // The summary of a compaction is context for the model.
         entry.context = &*info.summary == "true";
     }
     if compacts {
@@ -190,7 +190,8 @@ pub(super) fn entries(record: &RawJson, wire: MessageWire<'_>, which: Which<'_>)
     all
 }
 
-/// A fork copies messages under new ids; their times, model and tokens stay.
+/// Returns a name that identifies copies of a message. A fork copies messages under new ids but keeps their times,
+/// model and tokens.
 fn copied_name(entry: &Entry, completed: Option<u64>) -> Option<String> {
     let (created, completed) = (entry.timestamp?, completed?);
     let sum = entry.usage?.sum();
@@ -201,7 +202,7 @@ pub(super) fn dollars(cost: &RawValue) -> Option<f64> {
     cost.get().parse().ok()
 }
 
-/// Its input leaves the cached ones out, ours does not.
+/// Converts token counts. OpenCode's input excludes cached tokens; `Tokens` includes them.
 pub(super) fn tokens(wire: TokensWire<'_>) -> Tokens {
     let (read, write) = (wire.cache.read.0, wire.cache.write.0);
     let cached = read.unwrap_or(0).saturating_add(write.unwrap_or(0));
@@ -227,7 +228,7 @@ fn thinking(part: PartWire<'_>) -> Option<Part> {
     (!text.trim().is_empty() || signature.is_some()).then_some(Part::Thinking { text, signature })
 }
 
-/// A file: its content where the address holds it, else where it lies.
+/// Converts a file: its content if it is inline, else its URL.
 fn media(part: &PartWire<'_>) -> Media {
     let inline = part.url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
     match inline {
@@ -243,7 +244,7 @@ fn tool(part: PartWire<'_>) -> SavedTool {
     let state = part.state;
     let input = state.input.map_or("null", RawValue::get);
     let input: InputWire<'_> = serde_json::from_str(input).unwrap_or_default();
-    // A call of a tool that is not there becomes one of the tool `invalid`.
+    // A call of an unknown tool is stored as a call of the tool `invalid`.
     let invalid = &*part.tool == "invalid";
     let native = if invalid && !input.tool.is_empty() { input.tool.to_string() } else { part.tool.own() };
     let mut tool = SavedTool::new(TOOLS.tool_use(part.call.own(), &native, state.input));
@@ -293,7 +294,7 @@ fn diff(native: &str, metadata: MetadataWire<'_>, input: InputWire<'_>) -> Optio
     let path = [file.path, file.file, input.file].into_iter().find_map(filled);
     let unified = filled(metadata.diff).or_else(|| filled(file.patch)).or_else(|| filled(file.diff));
     let (old, new) = (file.before.map(Str::own), file.after.map(Str::own));
-    // What was in a file before it was written is not kept.
+    // The previous content of a written file is not stored.
     let new = new.or_else(|| input.content.filter(|_| native == "write").map(Str::own));
     let diff = SavedDiff { path: path.unwrap_or_default(), old, new, unified };
     (diff.new.is_some() || diff.unified.is_some()).then_some(diff)

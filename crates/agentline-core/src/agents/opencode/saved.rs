@@ -1,7 +1,7 @@
-//! OpenCode's saved sessions: what `opencode export` prints, and the rows of its database put into the same form.
+//! OpenCode's saved sessions: the output of `opencode export`, and rows of its database in the same form.
 //!
-//! A record of the database is `{"session": info}` or `{"message": {"info": …, "parts": […]}}`, with the very objects that
-//! an export has. A message that comes again replaces the one of its id.
+//! A database record is `{"session": info}` or `{"message": {"info": …, "parts": […]}}`, with the same objects as in an
+//! export. A repeated message replaces the earlier one with its id.
 
 use super::message::{self, MessageWire, Which};
 use crate::{
@@ -29,10 +29,10 @@ wire! { struct Revert<'a> { message: Str<'a> = "messageID", part: Str<'a> = "par
 
 wire! { struct Times<'a> { created: Num = "created", updated: Num = "updated" } }
 
-/// Titles that stand for none: the agent writes them before it has found one.
+/// Prefixes of placeholder titles.
 const NO_TITLES: &[&str] = &["New session - ", "Child session - "];
 
-/// How a file is stored whose beginning this is.
+/// Detects the storage format from the beginning of a file.
 pub(super) fn form(head: &[u8]) -> Option<SavedForm> {
     if head.starts_with(b"SQLite format 3\0") {
         return Some(SavedForm::Database);
@@ -43,22 +43,22 @@ pub(super) fn form(head: &[u8]) -> Option<SavedForm> {
     begins.then_some(SavedForm::Whole)
 }
 
-/// Folds an export, or the rows of a database.
+/// Folds an export or the rows of a database.
 #[derive(Debug, Default)]
 pub(super) struct SavedFold {
     session: SavedSession,
-    /// Every message, undone ones too, in order.
+    /// All messages in order, including undone ones.
     messages: Vec<Spoken>,
-    /// When each message was made, by its id.
+    /// The creation time of each message by its id.
     made: BTreeMap<String, u64>,
-    /// The model that the session's own record names.
+    /// The model in the session's own record.
     told_model: Option<String>,
-    /// From this message, and this part of it, everything is undone: the user went back, and may still return.
+    /// The message and part from which everything is undone. The user may still redo it.
     undone_from: Option<(String, String)>,
     records: u64,
 }
 
-/// One message and how many entries it became.
+/// One message and the number of its entries.
 #[derive(Clone, Debug)]
 struct Spoken {
     made: u64,
@@ -152,7 +152,7 @@ impl SavedFold {
         self.name_model();
     }
 
-    /// What is readable of an export that breaks off: every whole message of it.
+    /// Reads every complete message of a truncated export.
     fn rescue(&mut self, record: &RawJson) {
         let text = record.as_str();
         if let Some((info, _)) = text.split_once("\"info\"").and_then(|(_, rest)| first_object(rest)) {
@@ -190,7 +190,7 @@ impl SavedFold {
         self.name_model();
     }
 
-    /// Takes out a message that comes again.
+    /// Removes a message that is about to be replaced.
     fn forget(&mut self, id: &String) {
         let Some(made) = self.made.remove(id) else { return };
         let at = self.messages.partition_point(|m| (m.made, &m.id) < (made, id));
@@ -204,7 +204,7 @@ impl SavedFold {
         self.session.entries.len() - behind
     }
 
-    /// Makes all entries anew, since other messages are undone now.
+    /// Rebuilds all entries after the undo position has changed.
     fn rebuild(&mut self) {
         self.session.entries.clear();
         for spoken in &mut self.messages {
@@ -216,7 +216,7 @@ impl SavedFold {
         self.abandon();
     }
 
-    /// What is undone is no part of the conversation, but its tokens were used.
+    /// Collects the undone messages. They are not part of the conversation, but their tokens were used.
     fn abandon(&mut self) {
         self.session.abandoned.clear();
         let Some((message, part)) = &self.undone_from else { return };
@@ -233,7 +233,7 @@ impl SavedFold {
     }
 }
 
-/// What stays of a message when everything from another one, or from a part of it, is undone; `None` for nothing.
+/// Returns the parts of a message that remain after an undo, or `None` if none remain.
 fn kept<'a>(id: &str, (message, part): &'a (String, String)) -> Option<Which<'a>> {
     match id.cmp(message) {
         Ordering::Less => Some(Which::All),
@@ -242,13 +242,13 @@ fn kept<'a>(id: &str, (message, part): &'a (String, String)) -> Option<Which<'a>
     }
 }
 
-/// The entries of a record that was read before.
+/// Returns the entries of a record that was already read.
 fn again(record: &RawJson, which: Which<'_>) -> Vec<Entry> {
     let wire = serde_json::from_str(record.as_str());
     wire.map(|wire| message::entries(record, wire, which)).unwrap_or_default()
 }
 
-/// The first whole object of a text and what stands behind it.
+/// Returns the first complete object of a text and the text after it.
 fn first_object(text: &str) -> Option<(&str, &str)> {
     let text = &text[text.find('{')?..];
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde::de::IgnoredAny>();

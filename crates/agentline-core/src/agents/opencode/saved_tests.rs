@@ -1,4 +1,4 @@
-//! What is made of OpenCode's sessions: the export of a real run, and each kind of part by itself.
+//! Tests of reading OpenCode's sessions: the export of a real run, and each kind of part.
 
 use super::saved::{SavedFold, form};
 use crate::{
@@ -22,7 +22,7 @@ fn fold(records: &[String]) -> SavedSession {
     done
 }
 
-/// The records that a database gives for the session of an export.
+/// Returns the database records for the session of an export.
 fn rows(export: &str) -> Vec<String> {
     let export: Value = serde_json::from_str(export).unwrap();
     let mut rows = vec![json!({"session": export["info"]}).to_string()];
@@ -47,7 +47,7 @@ fn one(info: Value, parts: Value) -> Vec<Entry> {
     session.entries
 }
 
-/// One tool part: its status, its content, and whether there is a diff.
+/// Reads one tool part. Returns its status, its content and its canonical and native names.
 fn tool(name: &str, state: Value) -> (Option<ToolStatus>, String, String) {
     let entries = one(json!({}), json!([{"type": "tool", "tool": name, "callID": "c", "state": state}]));
     let tool = entries[0].tools().next().unwrap();

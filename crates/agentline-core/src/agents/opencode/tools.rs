@@ -1,4 +1,4 @@
-//! OpenCode's tools, of all versions since 0.4.
+//! The tools of all OpenCode versions since 0.4.
 
 use crate::{
     ToolKind as K,
@@ -10,7 +10,7 @@ const fn row(native: &'static str, name: &'static str, kind: K) -> ToolRow {
 }
 
 const FILE: (&str, &str) = ("filePath", "file_path");
-/// Questions about a permission write it so.
+/// The spelling of the file argument in permission requests.
 const ASKED_FILE: &[(&str, &str)] = &[("filepath", "file_path")];
 const TEXTS: &[(&str, &str)] =
     &[FILE, ("oldString", "old_string"), ("newString", "new_string"), ("replaceAll", "replace_all")];

@@ -1,8 +1,9 @@
-//! What OpenCode 1.18.33 takes from a workspace although it is told to leave the project's configuration alone.
+//! What OpenCode 1.18.33 loads from a workspace although the project's configuration is disabled.
 //!
-//! `OPENCODE_DISABLE_PROJECT_CONFIG` keeps settings, MCP servers, providers, permissions, tools, commands and agents of the
-//! project out. Plugins are loaded by a second configuration service, which reads neither that variable nor
-//! `OPENCODE_PURE`: a plugin runs as soon as a session is opened. Nothing switches it off, so such a workspace is refused.
+//! `OPENCODE_DISABLE_PROJECT_CONFIG` disables the project's settings, MCP servers, providers, permissions, tools,
+//! commands and agents. Plugins are loaded by a second configuration service, which ignores both that variable and
+//! `OPENCODE_PURE`: a plugin runs as soon as a session is opened. This cannot be disabled, so such a workspace is
+//! refused.
 
 use crate::{
     Look, Problem,
@@ -17,28 +18,29 @@ const CONFIGURATION: &[&str] = &["opencode.json", "opencode.jsonc"];
 /// Directories below `.opencode` whose scripts are run.
 const PLUGINS: &[&str] = &["plugin", "plugins"];
 
-/// Its variable for settings that stand above all files.
+/// The variable for settings that override all files.
 pub(super) const CONTENT: &str = "OPENCODE_CONFIG_CONTENT";
 
-/// The first file or directory through which a workspace has a plugin.
+/// Returns the first file or directory that gives a workspace a plugin.
 pub(super) fn plugin_source(cwd: &Path, home: &Path, look: &dyn Look) -> Option<PathBuf> {
     workspace_dirs(cwd, home).find_map(|dir| {
         let own = dir.join(".opencode");
         let scripts = PLUGINS.iter().map(|name| own.join(name)).find(|path| {
-            // A directory that cannot be listed may hold anything.
+            // A directory that cannot be listed may contain plugins.
             look.exists(path) && look.list(path).is_none_or(|names| !names.is_empty())
         });
         let files = [dir, &own].into_iter().flat_map(|dir| CONFIGURATION.iter().map(|name| dir.join(name)));
-        // Its keys are `plugin` and `plugins`.
+        // This matches the keys `plugin` and `plugins`.
         scripts.or_else(|| files.into_iter().find(|path| may_mention(path, &["plugin"], look)))
     })
 }
 
-/// Settings for a workspace that is not trusted, on top of those that the caller gives in the same variable. Formatters and
-/// language servers are programs that OpenCode takes from the workspace's own `node_modules` or virtual environment.
+/// Returns settings for an untrusted workspace, merged into the caller's value of the same variable. They disable
+/// formatters and language servers, which OpenCode starts from the workspace's own `node_modules` or virtual
+/// environment.
 ///
 /// # Errors
-/// The caller's value is not a JSON object.
+/// Returns a problem if the caller's value is not a JSON object.
 pub(super) fn content_for_untrusted(given: Option<&str>) -> Result<String, Problem> {
     let wrong = || {
         Problem::new("env", format!("{CONTENT} is not a JSON object"))

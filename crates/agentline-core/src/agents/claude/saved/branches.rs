@@ -1,40 +1,39 @@
-//! Which records of a session are its conversation: each names the one before it, and a prompt that is edited begins a
-//! new branch beside the old one.
+//! The tree of records in a session: each record names its predecessor, and an edited prompt starts a new branch.
 
 use crate::{Entry, Role, SavedSession};
 use std::collections::{HashMap, HashSet};
 
-/// A record that others may follow.
+/// A record in the tree.
 #[derive(Debug)]
 struct Node {
     parent: Option<usize>,
-    /// The entry that tells it, by its number.
+    /// The number of the entry that contains the record.
     entry: Option<usize>,
 }
 
-/// The tree of the records, and where its entries are. Entries are numbered as they come, so that one is found wherever
-/// it is moved.
+/// The tree of records, and the positions of their entries. Entries are numbered in order of arrival, so that they can
+/// be found after they are moved.
 #[derive(Debug, Default)]
 pub(super) struct Branches {
     nodes: Vec<Node>,
     by_uuid: HashMap<String, usize>,
     /// The end of the active branch.
     tip: Option<usize>,
-    /// The numbers of the entries of the conversation, as they stand there.
+    /// The numbers of the entries in the conversation, in order.
     active: Vec<usize>,
-    /// The numbers of those that were left behind.
+    /// The numbers of the abandoned entries, in order.
     left: Vec<usize>,
     numbers: usize,
 }
 
 impl Branches {
-    /// Whether a record with this id was there before.
+    /// Returns whether a record with this id was already read.
     pub(super) fn knows(&self, uuid: &str) -> bool {
         self.by_uuid.contains_key(uuid)
     }
 
-    /// Takes a record into the tree behind another, and makes it the end of the conversation. A record that begins a turn
-    /// elsewhere than at the end leaves behind what came after that place. One whose forerunner was lost follows the end.
+    /// Adds a record after its parent and makes it the end of the conversation. If it begins a turn elsewhere than at
+    /// the end, the entries after its parent are abandoned. A record with an unknown parent follows the current end.
     pub(super) fn grow(
         &mut self,
         session: &mut SavedSession,
@@ -44,7 +43,7 @@ impl Branches {
     ) -> usize {
         let parent = match self.by_uuid.get(parent) {
             Some(parent) => Some(*parent),
-            // Only a prompt can stand at the beginning of all.
+            // Only a prompt can be the root.
             None if parent.is_empty() && begins => None,
             None => self.tip,
         };
@@ -56,7 +55,7 @@ impl Branches {
         node
     }
 
-    /// Takes a record into the tree that is no part of the main conversation.
+    /// Adds a record that is not part of the main conversation.
     pub(super) fn beside(&mut self, uuid: &str, parent: &str) -> usize {
         let parent = self.by_uuid.get(parent).copied();
         self.add(uuid, parent)
@@ -71,7 +70,7 @@ impl Branches {
         node
     }
 
-    /// Adds an entry at the end that tells a record; gives its number.
+    /// Appends an entry for a record and returns its number.
     pub(super) fn tell(&mut self, session: &mut SavedSession, node: usize, entry: Entry) -> usize {
         let number = self.numbers;
         self.numbers += 1;
@@ -81,12 +80,12 @@ impl Branches {
         number
     }
 
-    /// Notes that an entry tells this record, too.
+    /// Marks an existing entry as containing this record too.
     pub(super) fn joins(&mut self, node: usize, number: usize) {
         self.nodes[node].entry = Some(number);
     }
 
-    /// An entry by its number, with its content.
+    /// Returns an entry by its number, with its content loaded.
     pub(super) fn entry<'s>(&self, session: &'s mut SavedSession, number: usize) -> Option<&'s mut Entry> {
         let entry = match self.active.binary_search(&number) {
             Ok(at) => session.entries.get_mut(at),
@@ -96,11 +95,11 @@ impl Branches {
         Some(entry)
     }
 
-    /// Makes another place the end of the conversation.
+    /// Moves the end of the conversation to another record.
     fn turn_to(&mut self, session: &mut SavedSession, place: Option<usize>, begins: bool) {
         let (mut new, mut old) = (place, self.tip);
         let (mut back, mut out) = (HashSet::new(), HashSet::new());
-        // A record stands behind the one that it follows, so the later of the two cannot be above the other.
+        // A record comes after its parent, so the one with the higher index cannot be an ancestor of the other.
         while new != old {
             let (side, set) = if new > old { (&mut new, &mut back) } else { (&mut old, &mut out) };
             let Some(node) = side.map(|node| &self.nodes[node]) else { break };
@@ -110,7 +109,7 @@ impl Branches {
         let shared = new.and_then(|node| self.nodes[node].entry);
         out.retain(|number| !back.contains(number) && Some(*number) != shared);
         back.retain(|number| self.left.binary_search(number).is_ok());
-        // Results and notices of one answer may follow different blocks of it. That is no other branch.
+        // Results and notices of one answer may follow different blocks of it. This is not a new branch.
         let mut lost = out.iter().filter_map(|number| self.active.binary_search(number).ok());
         let spoken = lost.any(|at| session.entries[at].role != Role::System && !session.entries[at].context);
         if !back.is_empty() || (begins && spoken) {
@@ -120,7 +119,7 @@ impl Branches {
 
     /// Moves entries out of the conversation and back into it.
     fn swap(&mut self, session: &mut SavedSession, out: &HashSet<usize>, back: &HashSet<usize>) {
-        // What is older than all of them stays where it is, however long the session is.
+        // Entries older than all moved ones stay in place, which keeps this fast in long sessions.
         let Some(least) = out.iter().chain(back).min() else { return };
         let at = self.active.partition_point(|number| number < least);
         let active = self.active.split_off(at).into_iter().zip(session.entries.split_off(at));

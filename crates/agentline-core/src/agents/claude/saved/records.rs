@@ -1,4 +1,4 @@
-//! The records of Claude Code's sessions as they stand in the file, as far as they are read.
+//! The record types of Claude Code's session files, limited to the fields that are used.
 
 use crate::wire::{Flag, List, Num, Str, Tolerant, tolerant, wire};
 use serde::{
@@ -43,7 +43,7 @@ wire! {
 }
 
 wire! {
-    /// What was said, as the API has it.
+    /// A message in the format of the API.
     pub(super) struct Message<'a> {
         id: Str<'a> = "id",
         model: Str<'a> = "model",
@@ -67,17 +67,17 @@ wire! {
 wire! { pub(super) struct OfOutput<'a> { thinking: Num = "thinking_tokens" } }
 
 wire! {
-    /// What an attachment says to the model.
+    /// The text of an attachment as the model sees it.
     pub(super) struct Rendered<'a> { content: Str<'a> = "content" }
 }
 
 wire! {
-    /// What was written to the cache, by how long it is kept there.
+    /// Cache writes by retention time.
     pub(super) struct Kept<'a> { hour: Num = "ephemeral_1h_input_tokens" }
 }
 
 wire! {
-    /// One block of what was said, of any type.
+    /// A content block of any type.
     pub(super) struct Block<'a> {
         kind: Str<'a> = "type",
         text: Str<'a> = "text",
@@ -95,7 +95,7 @@ wire! {
 }
 
 wire! {
-    /// Where the content of an image or a document is.
+    /// The content of an image or a document.
     pub(super) struct Source<'a> {
         media_type: Str<'a> = "media_type",
         data: Option<Str<'a>> = "data",
@@ -104,7 +104,7 @@ wire! {
 }
 
 wire! {
-    /// What Claude Code puts before the model by itself.
+    /// Context that Claude Code adds for the model.
     pub(super) struct Attachment<'a> {
         kind: Str<'a> = "type",
         content: Str<'a> = "content",
@@ -114,7 +114,7 @@ wire! {
 }
 
 wire! {
-    /// What a tool gave back beside its text, of any tool.
+    /// The structured result of any tool, stored next to its text.
     pub(super) struct Outcome<'a> {
         path: Str<'a> = "filePath",
         content: Option<Str<'a>> = "content",
@@ -137,7 +137,7 @@ wire! {
     }
 }
 
-/// Dollars; anything but a number is not known.
+/// An amount in US dollars. Invalid values are unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cost(pub(super) Option<f64>);
 
@@ -156,13 +156,13 @@ impl<'de> Deserialize<'de> for Cost {
     }
 }
 
-/// What was said: a text, or blocks.
+/// The content of a message: text or blocks.
 #[derive(Debug, Default)]
 pub(super) enum Content<'a> {
-    /// Neither.
+    /// No content.
     #[default]
     None,
-    /// A plain text.
+    /// Plain text.
     Text(Str<'a>),
     /// Blocks.
     Blocks(Vec<Block<'a>>),

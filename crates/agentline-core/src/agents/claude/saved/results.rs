@@ -1,4 +1,4 @@
-//! What came of a tool: Claude Code tells it in a record of the user's, and beside it what only its own window shows.
+//! Tool results: Claude Code stores the result in a user record, with a structured result for its own UI next to it.
 
 use super::records::{Block, Content, Hunk, Outcome, Source};
 use crate::{
@@ -7,10 +7,10 @@ use crate::{
 };
 use serde_json::value::RawValue;
 
-/// How a result begins that tells of a stop.
+/// Prefixes of a result that reports an interruption.
 const STOPPED: &[&str] = &["[Request interrupted by user", "Interrupted by user"];
 
-/// What a result says that tells of a refusal.
+/// Texts in a result that reports a denial.
 const REFUSED: &[&str] = &[
     "The user doesn't want to proceed with this tool use.",
     "The user doesn't want to take this action right now.",
@@ -24,18 +24,18 @@ const REFUSED: &[&str] = &[
     "denied by the Claude Code auto mode classifier",
 ];
 
-/// What stands beside the results in a record.
+/// Fields of a record that describe its tool results.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Beside<'a> {
-    /// What the tool itself told.
+    /// The structured result.
     pub(super) outcome: Option<&'a Outcome<'a>>,
-    /// The call was not let go on.
+    /// Whether the call was denied.
     pub(super) denied: bool,
-    /// Somebody, or a rule, decided about it.
+    /// Whether a user or a rule decided on the call.
     pub(super) decided: bool,
 }
 
-/// Reads the result in a block, and what stands beside it in the record.
+/// Reads the result in a block, using the other fields of its record.
 pub(super) fn result(block: &Block<'_>, beside: Beside<'_>) -> SavedResult {
     let mut result = SavedResult::new(ToolStatus::Ok, "");
     let raw = block.content.map_or("null", RawValue::get);
@@ -67,7 +67,7 @@ fn status(is_error: bool, content: &str, beside: Beside<'_>) -> ToolStatus {
     match is_error {
         _ if STOPPED.iter().any(|words| head.starts_with(words)) => ToolStatus::Cancelled,
         _ if beside.outcome.is_some_and(|outcome| outcome.interrupted.0) => ToolStatus::Cancelled,
-        // A stop is told in the words of a refusal, but nobody decided about the call.
+        // An interruption is stored as a denial without a decision.
         _ if beside.denied && !beside.decided => ToolStatus::Cancelled,
         _ if beside.denied => ToolStatus::Denied,
         true if REFUSED.iter().any(|words| head.contains(words)) => ToolStatus::Denied,
@@ -76,7 +76,7 @@ fn status(is_error: bool, content: &str, beside: Beside<'_>) -> ToolStatus {
     }
 }
 
-/// An image or a document, wherever its content is.
+/// Converts an image or a document, inline or by URL.
 pub(super) fn media(kind: &str, source: Source<'_>) -> Option<Media> {
     let told = source.media_type.own();
     let mime_type = match (&*told, kind) {
@@ -88,7 +88,7 @@ pub(super) fn media(kind: &str, source: Source<'_>) -> Option<Media> {
     (file.data.is_some() || file.uri.is_some()).then_some(file)
 }
 
-/// The change of a file, as the record tells it beside the result.
+/// Returns the file change that the structured result describes.
 pub(super) fn diff(outcome: Outcome<'_>) -> Option<SavedDiff> {
     let text = |raw: Option<&RawValue>| serde_json::from_str::<Str<'_>>(raw?.get()).ok().map(Str::own);
     if !outcome.notebook.is_empty() {
@@ -98,7 +98,7 @@ pub(super) fn diff(outcome: Outcome<'_>) -> Option<SavedDiff> {
     let path = Some(outcome.path.own()).filter(|path| !path.is_empty())?;
     let hunks = outcome.patch.0;
     if !hunks.is_empty() {
-        // The whole file is there as well, once more for each edit; the change is what people want to see.
+        // The record also has the whole file, once for each edit, but only the change is of interest.
         let unified = hunks.iter().map(hunk).collect();
         return Some(SavedDiff { path, unified: Some(unified), ..SavedDiff::default() });
     }

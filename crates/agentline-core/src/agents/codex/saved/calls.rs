@@ -1,4 +1,4 @@
-//! Codex's calls of tools in the vocabulary of all agents.
+//! Converts Codex's tool calls to canonical ones.
 
 use super::{
     patch::{self, Deed},
@@ -11,7 +11,7 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-/// A call of a function with arguments in JSON.
+/// Converts a function call with JSON arguments.
 pub(super) fn function(call: &Payload<'_>) -> SavedTool {
     let native = match &*call.namespace {
         "" => call.name.0.to_string(),
@@ -37,7 +37,7 @@ pub(super) fn function(call: &Payload<'_>) -> SavedTool {
 
 crate::wire::wire! { struct PatchInput<'a> { input: Str<'a> = "input" } }
 
-/// A call of a tool that takes a plain text.
+/// Converts a call of a tool that takes plain text.
 pub(super) fn plain(call: &Payload<'_>) -> SavedTool {
     let raw = to_raw_value(&*call.input).ok();
     if &*call.name == "apply_patch" {
@@ -49,7 +49,7 @@ pub(super) fn plain(call: &Payload<'_>) -> SavedTool {
     SavedTool::new(tool)
 }
 
-/// A command that the maker's own shell tool runs.
+/// Converts a call of the built-in `local_shell` tool.
 pub(super) fn local_shell(call: &Payload<'_>) -> SavedTool {
     let id = if call.call_id.is_empty() { &call.id } else { &call.call_id };
     let mut tool = named(id, "local_shell");
@@ -58,7 +58,7 @@ pub(super) fn local_shell(call: &Payload<'_>) -> SavedTool {
     SavedTool::new(tool)
 }
 
-/// A search that the maker did on its side.
+/// Converts a web search that OpenAI's service ran.
 pub(super) fn web_search(call: &Payload<'_>, id: &str) -> SavedTool {
     let mut tool = named(id, "web_search");
     let action = &call.action;
@@ -75,7 +75,7 @@ fn named(id: &str, native: &str) -> ToolUse {
     TOOLS.tool_use(id, native, None)
 }
 
-/// A command without the shell that it is wrapped in.
+/// Builds the input of a command, without the shell that wraps it.
 fn shell(command: &RawValue, why: &str) -> Option<Box<RawValue>> {
     let text = match serde_json::from_str::<List<Str<'_>>>(command.get()).unwrap_or_default().0 {
         words if words.is_empty() => serde_json::from_str::<Str<'_>>(command.get()).unwrap_or_default().own(),
@@ -99,7 +99,7 @@ fn unwrapped(words: &[Str<'_>]) -> String {
     words.iter().map(|word| &**word).collect::<Vec<_>>().join(" ")
 }
 
-/// A patch: the one file that it writes, or what it changes.
+/// Converts a patch: a `Write` if it adds a single file, else an `Edit`.
 fn patched(id: &str, text: &str, raw: Option<Box<RawValue>>) -> SavedTool {
     let files = patch::files(text);
     let (name, kind, input) = match &*files {

@@ -1,18 +1,18 @@
-//! Codex changes files by patches in a form of its own.
+//! Codex's own patch format.
 
 use crate::SavedDiff;
 
-/// What a patch does to one file.
+/// The change of one file in a patch.
 #[derive(Debug, PartialEq)]
 pub(super) struct FilePatch<'a> {
-    /// Which file.
+    /// The path of the file.
     pub(super) path: &'a str,
-    /// What happens to it.
+    /// The kind of change.
     pub(super) deed: Deed,
     lines: Vec<&'a str>,
 }
 
-/// What happens to a file.
+/// The kind of change to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deed {
     Add,
@@ -20,7 +20,7 @@ pub(super) enum Deed {
     Delete,
 }
 
-/// Reads a patch, as far as it is one.
+/// Parses a patch and ignores invalid lines.
 pub(super) fn files(patch: &str) -> Vec<FilePatch<'_>> {
     let begins = [
         ("*** Add File: ", Deed::Add),
@@ -42,25 +42,25 @@ pub(super) fn files(patch: &str) -> Vec<FilePatch<'_>> {
 }
 
 impl FilePatch<'_> {
-    /// The lines that begin so, without that, each with its end.
+    /// Returns the lines with one of these prefixes, without the prefix and with line ends.
     fn only(&self, signs: &[char]) -> String {
         let kept = self.lines.iter().filter_map(|line| line.strip_prefix(signs));
         kept.flat_map(|line| [line, "\n"]).collect()
     }
 
-    /// The content of a new file.
+    /// Returns the content of a new file.
     pub(super) fn content(&self) -> String {
         self.only(&['+'])
     }
 
-    /// What is replaced and by what, for a change in one place.
+    /// Returns the old and the new text if the patch changes only one place.
     pub(super) fn replaced(&self) -> Option<(String, String)> {
         let places = self.lines.iter().filter(|line| line.starts_with("@@")).count();
         let trimmed = |text: String| text.strip_suffix('\n').unwrap_or(&text).to_owned();
         (places <= 1).then(|| (trimmed(self.only(&[' ', '-'])), trimmed(self.only(&[' ', '+']))))
     }
 
-    /// The change, as far as the patch tells it.
+    /// Returns the change as far as the patch describes it.
     fn diff(&self) -> SavedDiff {
         let path = self.path.to_owned();
         match self.deed {
@@ -75,12 +75,12 @@ impl FilePatch<'_> {
     }
 }
 
-/// The change of one file or of several. Those of several are told one after the other.
+/// Returns the change of one or more files. Several changes are concatenated.
 pub(super) fn diff(files: &[FilePatch<'_>]) -> Option<SavedDiff> {
     together(files.iter().map(FilePatch::diff).collect())
 }
 
-/// One change out of several: under the path of the first, as one text.
+/// Merges several changes into one text, with the path of the first.
 pub(super) fn together(mut diffs: Vec<SavedDiff>) -> Option<SavedDiff> {
     if diffs.len() < 2 {
         return diffs.pop();
@@ -89,7 +89,7 @@ pub(super) fn together(mut diffs: Vec<SavedDiff>) -> Option<SavedDiff> {
     Some(SavedDiff { path: diffs.swap_remove(0).path, unified: Some(unified), ..SavedDiff::default() })
 }
 
-/// The change of one file among several, with its name above.
+/// Formats the change of one file with a header that names it.
 fn headed(diff: &SavedDiff) -> String {
     let (old, new) = (diff.old.as_deref().unwrap_or_default(), diff.new.as_deref().unwrap_or_default());
     let body = diff.unified.clone().unwrap_or_else(|| {

@@ -1,10 +1,10 @@
-//! The records of Codex's rollouts as they stand in the file, as far as they are read. The oldest have no envelope.
+//! The record types of Codex's rollouts, limited to the fields that are used. The oldest have no envelope.
 
 use crate::wire::{Entries, Flag, List, Num, Str, wire};
 use serde_json::value::RawValue;
 
 wire! {
-    /// A line: an envelope around a payload, or in the oldest files the payload itself.
+    /// A line: an envelope around a payload or, in the oldest files, the payload itself.
     pub(super) struct Line<'a> {
         timestamp: Str<'a> = "timestamp",
         kind: Str<'a> = "type",
@@ -16,7 +16,7 @@ wire! {
 }
 
 wire! {
-    /// What a line tells, of any type.
+    /// The content of a line of any type.
     pub(super) struct Payload<'a> {
         kind: Str<'a> = "type",
         id: Str<'a> = "id",
@@ -55,14 +55,14 @@ wire! {
 }
 
 wire! {
-    /// A piece of a message: a text or an image.
+    /// A piece of a message: text or an image.
     pub(super) struct Piece<'a> { kind: Str<'a> = "type", text: Str<'a> = "text", image: Str<'a> = "image_url" }
 }
 
 wire! { pub(super) struct Meta<'a> { kinds: List<Str<'a>> = "content_item_kinds" } }
 
 wire! {
-    /// What one of the maker's own tools does.
+    /// The action of a built-in tool.
     pub(super) struct Action<'a> {
         kind: Str<'a> = "type",
         command: Option<&'a RawValue> = "command",
@@ -72,7 +72,7 @@ wire! {
 }
 
 wire! {
-    /// Something that was done, told beside what the model was told.
+    /// A completed item, stored in addition to the model's input and output.
     pub(super) struct Item<'a> {
         id: Str<'a> = "id",
         kind: Str<'a> = "type",
@@ -110,7 +110,7 @@ wire! {
 }
 
 wire! {
-    /// What a file goes on from: a thread, up to one of its records.
+    /// The thread that a file continues, and the record at which it does.
     pub(super) struct Base<'a> { thread: Str<'a> = "thread_id", end: Num = "end_ordinal_exclusive" }
 }
 
@@ -121,7 +121,7 @@ wire! { pub(super) struct OfAgent<'a> { spawn: Spawn<'a> = "thread_spawn" } }
 wire! { pub(super) struct Spawn<'a> { parent: Str<'a> = "parent_thread_id" } }
 
 wire! {
-    /// The arguments of a command, in the words of all versions.
+    /// The arguments of a command in all versions.
     pub(super) struct Command<'a> {
         cmd: Option<&'a RawValue> = "cmd",
         command: Option<&'a RawValue> = "command",
@@ -130,7 +130,7 @@ wire! {
 }
 
 wire! {
-    /// What a tool gave back, where that is an object.
+    /// The output of a tool, if it is an object.
     pub(super) struct Output<'a> {
         output: Option<Str<'a>> = "output",
         content: Option<Str<'a>> = "content",

@@ -1,4 +1,4 @@
-//! What came of Codex's tools: it tells the model in one record, and how it went in another beside it.
+//! Tool results: Codex stores the output for the model in one record and the status in another.
 
 use super::{
     patch,
@@ -10,7 +10,7 @@ use crate::{
 };
 use serde_json::value::RawValue;
 
-/// What an output says at its beginning that tells of a refusal.
+/// Texts at the beginning of an output that report a denial.
 const REFUSED: &[&str] = &[
     "rejected by user",
     "patch rejected",
@@ -20,13 +20,13 @@ const REFUSED: &[&str] = &[
     "unsupported custom tool call",
 ];
 
-/// How an output begins that tells of a stop.
+/// Prefixes of an output that report an interruption.
 const STOPPED: &[&str] = &["aborted", "interrupted"];
 
-/// What an output says at its beginning that tells of a failure.
+/// Texts at the beginning of an output that report a failure.
 const FAILED: &[&str] = &["exec_command failed", "verification failed", "failed to parse function arguments"];
 
-/// The lines that may stand before an output: how the command went, and other facts.
+/// Prefixes of header lines before an output, such as its exit code.
 const HEADERS: &[&str] = &[
     "Chunk ID: ",
     "Wall time: ",
@@ -37,7 +37,7 @@ const HEADERS: &[&str] = &[
     "Total output lines: ",
 ];
 
-/// Reads what a tool gave back.
+/// Reads the output of a tool.
 pub(super) fn result(output: Option<&RawValue>) -> SavedResult {
     let raw = output.map_or("null", RawValue::get);
     let mut result = SavedResult::new(ToolStatus::Ok, "");
@@ -75,7 +75,7 @@ fn read_object(result: &mut SavedResult, raw: &str) {
     }
 }
 
-/// Reads a text that may have a head which tells how the command went.
+/// Reads a text that may begin with header lines.
 fn read_text(result: &mut SavedResult, text: &str) {
     let mut exit_code = None;
     let mut rest = text;
@@ -90,7 +90,8 @@ fn read_text(result: &mut SavedResult, text: &str) {
     let headed = rest.len() < text.len();
     rest = rest.strip_prefix("Output:\n").filter(|_| headed).unwrap_or(rest);
     rest.clone_into(&mut result.content);
-    // A command says what it likes; only what Codex says itself tells of a refusal.
+    // A command may print anything. Only outputs without an exit code, which are written by Codex itself, can report a
+    // denial.
     let head: String = rest.chars().take(200).collect();
     let says = |table: &[&str]| table.iter().any(|words| head.contains(words));
     result.status = match exit_code {
@@ -102,7 +103,7 @@ fn read_text(result: &mut SavedResult, text: &str) {
     };
 }
 
-/// How a call went, by the word of the record beside it.
+/// Returns the status of a failed call from its separate status record, or `None` if it did not fail.
 pub(super) fn status(word: &str, exit_code: Option<&str>, success: Option<bool>) -> Option<ToolStatus> {
     match word {
         "declined" | "denied" => Some(ToolStatus::Denied),
@@ -113,7 +114,7 @@ pub(super) fn status(word: &str, exit_code: Option<&str>, success: Option<bool>)
     }
 }
 
-/// The change of the files, by the word of the record beside the result.
+/// Returns the file changes from the separate status record.
 pub(super) fn diff(changes: Entries<'_, Change<'_>>) -> Option<SavedDiff> {
     let diffs = changes.0.into_iter().map(|(path, change)| {
         let mut diff = SavedDiff { path: path.own(), ..SavedDiff::default() };
@@ -125,12 +126,12 @@ pub(super) fn diff(changes: Entries<'_, Change<'_>>) -> Option<SavedDiff> {
         diff
     });
     let mut diffs: Vec<_> = diffs.collect();
-    // They stand there in no order.
+    // The changes are unordered.
     diffs.sort_by(|a, b| a.path.cmp(&b.path));
     patch::together(diffs)
 }
 
-/// An image by its address, which may hold all of it.
+/// Reads an image by its URL, which may be a data URL.
 pub(super) fn image(url: &str) -> Media {
     let within = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
     match within {

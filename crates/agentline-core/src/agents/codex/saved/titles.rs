@@ -1,17 +1,17 @@
-//! The names of threads, which Codex keeps in one file beside its sessions; a thread that was named again is there twice.
+//! The names of threads, which Codex stores in one file. A renamed thread occurs several times.
 
 use crate::wire::{Str, wire};
 use std::collections::BTreeMap;
 
 wire! { struct Named<'a> { id: Str<'a> = "id", name: Str<'a> = "thread_name" } }
 
-/// The last name of each thread. Lines that cannot be read name none.
+/// Returns the last name of each thread. Unreadable lines are ignored.
 pub(in crate::agents::codex) fn titles(text: &str) -> BTreeMap<String, String> {
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Named<'_>>(line).ok());
     let mut titles = BTreeMap::new();
     for line in lines.filter(|line| !line.id.is_empty()) {
         let (id, name) = (line.id.own(), line.name.trim().to_owned());
-        // A name that was taken away leaves none.
+        // An empty name removes the title.
         if name.is_empty() {
             titles.remove(&id)
         } else {
