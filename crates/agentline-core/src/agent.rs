@@ -21,7 +21,8 @@ pub trait Agent: Sync + Send {
         None
     }
 
-    /// Returns the abilities of a surface at a version. The default is what ACP itself supports.
+    /// Returns the abilities of a surface at a version. By default, ACP has what the protocol itself provides, and
+    /// other surfaces have nothing.
     fn abilities(&self, surface: Surface, version: Option<Version>) -> Abilities {
         let _ = version;
         Abilities::of_protocol(surface)

@@ -23,7 +23,7 @@ pub(super) struct Own<'a> {
     pub(super) card: &'a Card,
     /// The agent's arguments, unless the caller sets others.
     pub(super) args: Vec<String>,
-    /// Required environment variables. The caller's variables override them.
+    /// Required environment variables. They override the inherited environment; those of the request override them.
     pub(super) env: Vec<(&'static str, String)>,
     /// The variable for the API key of a request.
     pub(super) key_variable: Option<&'static str>,

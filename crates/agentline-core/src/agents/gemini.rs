@@ -1,4 +1,4 @@
-//! Gemini CLI: its names, its abilities, and the way to its rooms.
+//! Gemini CLI: its names, its abilities and its implementation of `Agent`.
 
 mod acp;
 mod call;
@@ -59,7 +59,7 @@ static CARD: Card = Card::new(
 .command_dirs(&["gemini-shell-"])
 .home_page("https://github.com/google-gemini/gemini-cli");
 
-/// What the name `gemini_acp` stands for: Gemini CLI as an adapter over ACP, with the adapter's own defaults.
+/// The defaults of the name `gemini_acp`: Gemini CLI as an ACP adapter, with the adapter's own defaults.
 const PRESET: &str = include_str!("gemini/gemini_acp.toml");
 
 impl Agent for Gemini {

@@ -49,7 +49,7 @@ pub(super) struct CodexFold {
     hints: HashMap<String, ToolStatus>,
     /// The tokens counted so far, from the beginning of the thread as Codex counts them.
     counted: Option<Tokens>,
-    /// The tokens and the number of requests before the first answer.
+    /// The tokens and the number of requests that are not attributed to an answer yet.
     waiting: Option<(Tokens, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! Gemini's manners over ACP: its departures from the protocol by name and version, and how its words are read.
+//! Gemini CLI's deviations from ACP, by name and version, and the parsing of its texts.
 
 use super::{
     failures,
@@ -18,13 +18,13 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// A departure from the protocol, and the versions that were seen to have it.
+/// A deviation from the protocol, and the versions in which it was observed.
 #[derive(Debug)]
 struct Quirk {
     name: &'static str,
-    /// The first version that has it; `None`: as far back as we know.
+    /// The first version that has it. `None` means all earlier known versions.
     since: Option<Version>,
-    /// The first version that does not have it any more.
+    /// The first version that no longer has it.
     until: Option<Version>,
 }
 
@@ -36,49 +36,49 @@ const fn between(name: &'static str, since: Option<Version>, until: Version) -> 
     Quirk { name, since, until: Some(until) }
 }
 
-/// Every departure, as seen in 0.11.3, 0.24.0, 0.36.0, 0.45.2 and 0.61.0. Where one came or went between two of these,
-/// the later is named. Each has a test of its name.
+/// All deviations, as observed in 0.11.3, 0.24.0, 0.36.0, 0.45.2 and 0.61.0. If one appeared or disappeared between two
+/// of these, the later version is given. Each has a test of the same name.
 const QUIRKS: &[Quirk] = &[
-    // A change of mode is told as text of the answer: `[MODE_UPDATE] yolo`.
+    // A change of mode is sent as text of the answer: `[MODE_UPDATE] yolo`.
     quirk("mode_text", Some(Version(0, 45, 0))),
-    // A tool that needs permission is first heard of in the request for it. What is handled for every agent.
+    // A tool that needs permission is announced only by the permission request. This is handled for every agent.
     quirk("announces_in_permission", None),
-    // Nothing more is said of a tool that was refused.
+    // There is no update after a tool was denied.
     quirk("silent_refusal", None),
-    // Nothing at all is said of a call of a tool that the agent does not have, or does not offer; its session file tells.
+    // A call of a tool that does not exist or is not offered is not reported at all, only stored in the session file.
     quirk("silent_unknown_tool", None),
-    // A shell that was stopped is `completed`, and only its text says so.
+    // A cancelled shell command is reported as `completed`; only its text says that it was cancelled.
     quirk("cancelled_reads_completed", None),
-    // An error for a file that is not there makes it impossible to create one.
+    // If reading a missing file returns an error, the agent cannot create the file.
     quirk("empty_content_for_missing_files", None),
-    // `session/load` is answered before the history has been told.
+    // The response to `session/load` arrives before the history.
     quirk("history_after_load", Some(Version(0, 36, 0))),
-    // The hidden `<session_context>` is told as words of the user when a session is loaded.
+    // The hidden `<session_context>` is replayed as user text when a session is loaded.
     quirk("session_context_replayed", Some(Version(0, 36, 0))),
-    // The folder of a shell command is told as reasoning.
+    // The folder of a shell command is reported as reasoning.
     between("folder_as_thought", Some(Version(0, 36, 0)), Version(0, 45, 0)),
-    // The usage by model has a model `auto` that is none.
+    // The usage by model contains `auto`, which is not a model.
     quirk("auto_in_usage", Some(Version(0, 45, 0))),
-    // `session/set_model` takes any text; the next prompt fails.
+    // `session/set_model` accepts any text; the next prompt fails.
     quirk("models_unchecked", Some(Version(0, 36, 0))),
-    // The code of an error is the HTTP status; before, all were -32603.
+    // The code of an error is the HTTP status. In earlier versions it is always -32603.
     quirk("status_as_code", Some(Version(0, 36, 0))),
-    // An empty, blocked or cut-off answer ends like any other; before, an empty one was an error.
+    // An empty, blocked or truncated answer ends normally. In earlier versions an empty answer is an error.
     quirk("empty_end_turn", Some(Version(0, 45, 0))),
-    // What a shell printed is not told unless `tools.shell.enableInteractiveShell` is off. The launch sets it.
+    // The output of a shell is not reported unless `tools.shell.enableInteractiveShell` is off. The launch disables it.
     quirk("no_shell_output", Some(Version(0, 45, 0))),
-    // Shell commands are refused without asking.
+    // Shell commands are denied without a permission request.
     between("shell_never_asks", None, Version(0, 24, 0)),
-    // `initialize` leaves a session file behind in which nothing was said. The CLI deletes it when it starts again; until
-    // then it is passed over where sessions are looked for.
+    // `initialize` leaves an empty session file behind. The CLI deletes it at its next start; until then it is ignored
+    // when sessions are listed.
     quirk("junk_session_file", None),
-    // Images and audio are lost when a file is embedded in the same prompt. Seen in 0.61.0 alone.
+    // Images and audio are lost if a file is embedded in the same prompt. Observed only in 0.61.0.
     quirk("resources_drop_media", None),
-    // `authenticate` writes the method into the user's settings, so it is never sent unasked.
+    // `authenticate` writes the method to the user's settings, so it is sent only on request.
     quirk("authenticate_rewrites_settings", None),
 ];
 
-/// Whether a version has a departure. One that could not be read is taken to be new.
+/// Returns whether a version has a deviation. An unknown version counts as the newest.
 fn has(name: &str, version: Option<Version>) -> bool {
     QUIRKS.iter().any(|quirk| {
         quirk.name == name
@@ -91,7 +91,7 @@ fn has(name: &str, version: Option<Version>) -> bool {
     })
 }
 
-/// A dialogue with Gemini CLI over ACP.
+/// Creates a dialogue with Gemini CLI over ACP.
 pub(super) fn dialogue(talk: &Talk) -> Acp {
     Acp::new(
         talk,
@@ -116,11 +116,11 @@ impl GeminiManners {
     }
 }
 
-/// How the text begins that tells a change of mode.
+/// The prefix of a text that reports a change of mode.
 const MODE_TEXT: &str = "[MODE_UPDATE] ";
-/// How the id of a question begins about a file outside the workspace that a prompt refers to.
+/// The id prefix of a permission request for a file outside the workspace that a prompt refers to.
 const REFERENCE: &str = "resolve-prompt-";
-/// How the text of a shell begins that was stopped.
+/// The prefix of the output of a cancelled shell command.
 const STOPPED: &str = "Command cancelled by user.";
 
 impl Manners for GeminiManners {
@@ -150,7 +150,7 @@ impl Manners for GeminiManners {
     fn failure(&self, error: &RpcError<'_>) -> Failure {
         let text = message_of(error);
         let mut by_text = failures::of_text(&text);
-        // Old versions put the whole answer of the service into the data.
+        // Old versions put the whole response of the service into the data.
         if let Some(data) = error.data.filter(|_| by_text.kind == Kind::ApiError && by_text.status.is_none())
         {
             let by_data = failures::of_text(data.get());
@@ -162,7 +162,7 @@ impl Manners for GeminiManners {
                 Failure { kind: Kind::SessionNotFound, ..by_text }
             }
             -32602 => Failure { kind: Kind::Input, ..by_text },
-            // The code is the HTTP status; only a 500 may be another one that the text names.
+            // The code is the HTTP status, except that for a 500 the text may name the actual status.
             code @ 400..=599 if code != 500 && by_text.kind == Kind::ApiError => {
                 Failure::http(u16::try_from(code).unwrap_or_default(), by_text.message)
             }
@@ -177,7 +177,7 @@ impl Manners for GeminiManners {
     }
 
     fn stop(&self, reason: &str) -> Option<Option<Failure>> {
-        // It says so only of a prompt that does not fit; an answer that broke off ends like any other.
+        // It uses this stop reason only for a prompt that does not fit. A truncated answer ends normally.
         (reason == "max_tokens").then(|| {
             Some(Failure::new(
                 Kind::ContextOverflow,
@@ -229,8 +229,8 @@ impl Manners for GeminiManners {
         let native = native_name(call);
         let mut tool = tools::TOOLS.tool_use(call.id.clone(), &native, call.raw_input.as_deref());
         if tool.kind == ToolKind::Other && !tools::TOOLS.is_own(&native) {
-            // One that our table does not know is what the protocol says that it is: a shell is no harmless tool
-            // because it has a new name.
+            // Classify a tool that is not in the table by its ACP kind, so that a shell with a new name is not treated
+            // as harmless.
             let plain = plain_tool(call);
             (tool.name, tool.kind) = (plain.name, plain.kind);
         }
@@ -273,8 +273,8 @@ impl Manners for GeminiManners {
     }
 }
 
-/// The agent's own name of a tool, which only the id of the call tells: `write_file__write_file_1794717761007_0`,
-/// `write_file-1794720128444-1`, `write_file-1794720112673`.
+/// Returns the agent's own name of a tool, which only the id of the call contains:
+/// `write_file__write_file_1794717761007_0`, `write_file-1794720128444-1`, `write_file-1794720112673`.
 fn native_name(call: &ToolCall) -> String {
     let id = &*call.id;
     if id.starts_with(REFERENCE) {
@@ -296,14 +296,14 @@ fn native_name(call: &ToolCall) -> String {
     call.name.clone().unwrap_or_else(|| call.first_title.clone())
 }
 
-/// The tool and the server of `echo (my-tiny MCP Server)`. The agent's own name of it, `mcp_my-tiny_echo`, does not tell
-/// where that of the server ends.
+/// Returns the tool and the server of `echo (my-tiny MCP Server)`. In the agent's own name, `mcp_my-tiny_echo`, the end
+/// of the server name is ambiguous.
 fn mcp_title<'a>(native: &str, call: &'a ToolCall) -> Option<(&'a str, &'a str)> {
     let (name, rest) = call.title.rsplit_once(" (").filter(|_| native.starts_with("mcp_"))?;
     Some((name, rest.strip_suffix(" MCP Server)")?))
 }
 
-/// Arguments are not told over this surface; what a person needs to judge a call stands in its title, places and diffs.
+/// Builds the input of a call from its title, paths and diffs, because this surface does not report arguments.
 fn input_of(native: &str, call: &ToolCall) -> Option<Box<serde_json::value::RawValue>> {
     let text = |text: &str| serde_json::Value::from(text);
     let mut input = serde_json::Map::new();
@@ -351,7 +351,7 @@ mod tests {
         ] {
             assert_eq!(versions.map(|v| has(name, Some(v))), seen, "{name}");
         }
-        // One that could not be read is taken to be new.
+        // An unknown version counts as the newest.
         assert!(has("mode_text", None) && !has("folder_as_thought", None));
     }
 

@@ -1,4 +1,4 @@
-//! A call of a tool as Gemini's session files keep it, and what became of it.
+//! Tool calls in Gemini CLI's session files, and their results.
 
 use super::{
     parts::{self, Content},
@@ -16,15 +16,15 @@ wire! { pub(super) struct Call<'a> {
 } }
 
 impl Call<'_> {
-    /// What is displayed, where that is text.
+    /// Returns the displayed result, if it is text.
     pub(super) fn displayed(&self) -> Option<String> {
         self.display.and_then(parts::text)
     }
 }
 
-/// How a call ended, and by what it was refused if it was.
+/// Returns how a call ended, and the reason if it was denied.
 ///
-/// `said` is what the agent calls it: `success`, `error`, `cancelled`, or nothing where only the response is left.
+/// `said` is the status in the file: `success`, `error`, `cancelled`, or empty if only the response is left.
 pub(super) fn ending(
     tool: &str,
     said: &str,
@@ -49,7 +49,8 @@ pub(super) fn ending(
     (status, reason)
 }
 
-/// A stopped call is seldom called so: a shell that was stopped is a success that only displays it.
+/// Returns whether a call was cancelled. Its status seldom says so: a cancelled shell command is stored as a success,
+/// and only its display shows the cancellation.
 pub(super) fn was_cancelled(said: &str, displayed: Option<&str>, error: Option<&str>) -> bool {
     said == "cancelled"
         || displayed.is_some_and(|d| d.trim() == "Command cancelled by user.")

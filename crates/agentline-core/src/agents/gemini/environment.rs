@@ -1,28 +1,28 @@
-//! The environment of a run of Gemini CLI, and the secrets that it and the request hold.
+//! The environment of a Gemini CLI run, and the secrets in it and in the request.
 
 use super::{CARD, settings::expand_home, user::User};
 use crate::{Divided, Ground, Launch, Look, Plan, Sandbox, Secrets, Trust, divide_environment, looks_secret};
 use serde_json::Value;
 use std::{collections::BTreeMap, path::Path};
 
-/// Names of keys in the CLI's own files whose values are secrets.
+/// Keys in the CLI's own files whose values are secrets.
 const STORED_SECRETS: &[&str] = &["access_token", "refresh_token", "id_token"];
 
-/// Where a run finds things: its own home if it has one, the user's home, and the folder of what it is given.
+/// The directories of a run: its own home if it has one, the user's home, and the folder of generated files.
 pub(super) struct Places<'a> {
     pub(super) home: Option<&'a Path>,
     pub(super) users: &'a Path,
     pub(super) given: &'a Path,
 }
 
-/// Fills in the environment.
+/// Sets the environment of a launch.
 pub(super) fn fill(launch: &mut Launch, plan: &Plan, ground: &Ground, places: &Places<'_>) {
     let Places { home, users, given } = *places;
     let request = &plan.request;
     let Divided { passed, withheld } = divide_environment(&ground.env, CARD.variables, &request.pass_env);
     let mut env = passed;
     env.extend(request.env.clone());
-    // The CLI would otherwise start itself a second time, and that second process gets no signal.
+    // Otherwise the CLI restarts itself in a second process, which does not receive signals.
     set(&mut env, "GEMINI_CLI_NO_RELAUNCH", "1");
     set(&mut env, "NO_COLOR", "1");
     if let Some(home) = home {
@@ -31,7 +31,7 @@ pub(super) fn fill(launch: &mut Launch, plan: &Plan, ground: &Ground, places: &P
             set(&mut env, "GEMINI_SYSTEM_MD", &path);
         }
     }
-    // The request decides about trust, not a variable that the caller happens to have.
+    // The request decides about trust, not a variable in the caller's environment.
     env.remove("GEMINI_CLI_TRUST_WORKSPACE");
     if request.trust == Trust::Full {
         set(&mut env, "GEMINI_CLI_TRUST_WORKSPACE", "true");
@@ -53,7 +53,7 @@ pub(super) fn fill(launch: &mut Launch, plan: &Plan, ground: &Ground, places: &P
         Sandbox::Off | Sandbox::On => {}
     }
     if request.sandbox != Sandbox::Off {
-        // A container sees nothing of the overlay home but its settings, so what else a run needs is mounted.
+        // Of the overlay home, a container sees only the settings, so everything else that a run needs is mounted.
         let given = given.display();
         let mount = format!("{given}:{given}:ro,{given}/commands:/home/node/.gemini/commands:ro");
         let mounts = env.get("SANDBOX_MOUNTS").map_or(mount.clone(), |m| format!("{m},{mount}"));
@@ -63,7 +63,7 @@ pub(super) fn fill(launch: &mut Launch, plan: &Plan, ground: &Ground, places: &P
     launch.env = env;
 }
 
-/// Every secret that a run could show.
+/// Returns every secret that a run could reveal.
 pub(super) fn secrets(
     launch: &Launch,
     plan: &Plan,
@@ -75,7 +75,7 @@ pub(super) fn secrets(
     let mut secrets = Secrets::default();
     secrets.add_variables(&ground.env);
     secrets.add_variables(&launch.env);
-    // The agent's tools can read the workspace's own file, whether the agent loads it or not.
+    // The agent's tools can read the workspace's own file, even if the agent does not load it.
     let all = [user.env_files(true), user.with_env(&ground.env).trusting(true).env_files(true)];
     for (name, variable) in all.into_iter().flatten() {
         secrets.add_variables([(&name, &variable.value)]);
@@ -84,13 +84,13 @@ pub(super) fn secrets(
         secrets.add(key);
     }
     secrets.add_servers(request.mcp_servers.values().chain(launch.servers.values()));
-    // The user's own servers have secrets too; they are in the settings of the run by now.
+    // The user's own servers have secrets too. They are part of the composed settings.
     add_settings(&mut secrets, &serde_json::from_slice(settings).unwrap_or_default());
     add_sign_in(&mut secrets, user);
     secrets.into_vec()
 }
 
-/// Secrets in the CLI's files of a user, whatever is run.
+/// Returns the secrets in the CLI's files of a user, independent of a run.
 pub(super) fn stored_secrets(env: &BTreeMap<String, String>, home: &Path, look: &dyn Look) -> Vec<String> {
     let user = User::new(home, env, home, look);
     let mut secrets = Secrets::default();

@@ -1,9 +1,9 @@
-//! From Gemini's exit codes, error texts and stderr lines to our stable words.
+//! Translates Gemini CLI's exit codes, error texts and stderr lines to failures.
 
 use crate::{Event, Failure, Kind, Say};
 use std::borrow::Cow;
 
-/// Exit codes that the CLI documents; API errors exit with the HTTP status modulo 256.
+/// Known exit codes. API errors exit with the HTTP status modulo 256.
 const EXITS: &[(i32, Kind, &str)] = &[
     (41, Kind::NotAuthenticated, "Gemini CLI is not signed in (exit code 41)"),
     (42, Kind::Input, "Gemini CLI refused its input (exit code 42)"),
@@ -15,12 +15,12 @@ const EXITS: &[(i32, Kind, &str)] = &[
     (127, Kind::NotInstalled, "Node.js, which starts Gemini CLI, was not found (exit code 127)"),
 ];
 
-/// What an exit code says beyond the agent's own words.
+/// Returns the failure for an exit code, if its meaning is known.
 pub(super) fn of_exit(code: i32) -> Option<Failure> {
     if let Some((_, kind, text)) = EXITS.iter().find(|(c, ..)| *c == code) {
         return Some(Failure::new(*kind, *text));
     }
-    // 400 & 0xff is 144; a signal of a shell would be 128 + 1..15.
+    // 400 & 0xff is 144. A shell reports a signal as 128 + 1..15.
     (144..=255).contains(&code).then(|| {
         let status = u16::try_from(code + 256).unwrap_or_default();
         of_status(
@@ -30,7 +30,7 @@ pub(super) fn of_exit(code: i32) -> Option<Failure> {
     })
 }
 
-/// Phrases of the CLI and of Google's service, most telling first.
+/// Phrases of the CLI and of Google's service, the most specific first.
 const PHRASES: &[(&str, Kind)] = &[
     ("API key not valid", Kind::NotAuthenticated),
     ("API_KEY_INVALID", Kind::NotAuthenticated),
@@ -74,14 +74,14 @@ const PHRASES: &[(&str, Kind)] = &[
     ("empty response", Kind::Empty),
     ("no final response text", Kind::Empty),
     ("truncated because it exceeded the token limit", Kind::Empty),
-    // A refused prompt comes with no reason to finish, and so does an answer that broke off: neither is an empty one.
+    // A blocked prompt and a truncated answer have no finish reason; neither counts as empty.
     ("ended without a finish reason", Kind::Blocked),
     ("malformed function call", Kind::ApiError),
     ("Loop detected", Kind::Loop),
     ("FatalSandboxError", Kind::Sandbox),
 ];
 
-/// What the agent's own text means. Text that says nothing is a failure of the service.
+/// Translates an error text of the agent. An unknown text is an API error.
 pub(super) fn of_text(message: &str) -> Failure {
     let phrase = PHRASES.iter().find(|(phrase, _)| message.contains(phrase)).map(|(_, kind)| *kind);
     match (phrase, status_in(message)) {
@@ -91,7 +91,7 @@ pub(super) fn of_text(message: &str) -> Failure {
     }
 }
 
-/// What a complaint about an answer means: where there was text, it was not empty but broken off.
+/// Translates an error about an answer. If there was text, the answer was truncated, not empty.
 pub(super) fn of_answer(message: &str, had_text: bool) -> Failure {
     let failure = of_text(message);
     let refused = message.contains("blocked");
@@ -105,7 +105,7 @@ fn of_status(status: u16, message: impl Into<String>) -> Failure {
     Failure::http(status, message)
 }
 
-/// The HTTP status in `{"error":{"code":401,…}}`, which the CLI passes on as text.
+/// Returns the HTTP status in `{"error":{"code":401,…}}`, which the CLI passes on as text.
 fn status_in(message: &str) -> Option<u16> {
     let after = |mark: &str| {
         let rest = &message[message.find(mark)? + mark.len()..];
@@ -115,11 +115,11 @@ fn status_in(message: &str) -> Option<u16> {
     after("\"code\":").or_else(|| after("with status "))
 }
 
-/// A message without the CLI's wrapping, short enough for a person.
+/// Shortens a message and removes the CLI's wrapping.
 fn tidy(message: &str) -> String {
     const MOST: usize = 1000;
     let text = match message.trim().strip_prefix("[API Error: ") {
-        // Advice may stand behind the closing bracket.
+        // Advice may follow the closing bracket.
         Some(inner) => match inner.split_once("]\n") {
             Some((inner, advice)) => format!("{inner}\n{advice}"),
             None => inner.strip_suffix(']').unwrap_or(inner).to_owned(),
@@ -134,7 +134,7 @@ fn tidy(message: &str) -> String {
     text.chars().take(MOST).collect()
 }
 
-/// Lines that every run prints and that tell nothing.
+/// Prefixes of lines without information.
 const NOISE: &[&str] = &[
     "Warning: 256-color support",
     "Warning: True color",
@@ -147,7 +147,7 @@ const NOISE: &[&str] = &[
     "missing pgrep output",
 ];
 
-/// Takes one line of stderr: what only appears there becomes events and hints, noise goes, the rest is kept.
+/// Processes one line of stderr: turns errors into events and hints, drops noise and keeps the rest.
 pub(super) fn stderr_line(text: &str, say: &mut Say) {
     let text = &*without_colours(text);
     if NOISE.iter().any(|noise| text.starts_with(noise)) || is_stack(text) || text.trim().is_empty() {
@@ -161,7 +161,7 @@ pub(super) fn stderr_line(text: &str, say: &mut Say) {
         say.event_all(Event::warning(code, message));
         say.retry(failure);
     } else if text.contains("Policy file error in") {
-        // A file of the user's: a bare run goes on as well.
+        // The policy file is the user's own, and the CLI continues without it.
         let message = format!("Gemini CLI goes on without it: {}", text.trim().trim_end_matches(':'));
         say.event_all(Event::warning("policy", message));
     } else if text.starts_with("MCP issues detected")
@@ -169,10 +169,10 @@ pub(super) fn stderr_line(text: &str, say: &mut Say) {
     {
         say.event_all(Event::warning("mcp", format!("an MCP server could not be used: {}", text.trim())));
     } else if text.starts_with("Node.js v") {
-        // The last line that Node prints about an error that nobody caught.
+        // The last line that Node.js prints about an uncaught exception.
         say.hint(None, Failure::new(Kind::Crashed, "Gemini CLI fell over: an error that it did not catch"));
     } else if text.starts_with(TALK_FAILED) {
-        // The class of the error stands only here: a missing model looks like any other failure elsewhere.
+        // Only this line contains the error class. Elsewhere a missing model looks like any other failure.
         if let Some((_, error)) = text.split_once(".json ") {
             say.hint(None, of_text(error));
         }
@@ -186,22 +186,22 @@ pub(super) fn stderr_line(text: &str, say: &mut Say) {
                 | Kind::Sandbox
                 | Kind::AgentTurns
         );
-        // Tools print what they like; only lines of the CLI itself are taken for its word.
+        // Tools may print anything, so only lines of the CLI itself count.
         if only_here && !text.starts_with("Error executing tool") {
             say.hint(None, failure);
         }
     }
 }
 
-/// A line of a stack trace, however deep.
+/// Returns whether a line belongs to a stack trace.
 fn is_stack(text: &str) -> bool {
     text.starts_with("    ") && text.trim_start().starts_with("at ")
 }
 
-/// How a line begins that reports a request which failed for good.
+/// The prefix of a line that reports a request that failed after all retries.
 pub(super) const TALK_FAILED: &str = "Error when talking to Gemini API";
 
-/// The CLI colours some of its messages whether or not anybody looks.
+/// Removes color codes, which the CLI prints even without a terminal.
 fn without_colours(text: &str) -> Cow<'_, str> {
     if !text.contains("\u{1b}[") {
         return Cow::Borrowed(text);
@@ -209,7 +209,7 @@ fn without_colours(text: &str) -> Cow<'_, str> {
     let mut parts = text.split("\u{1b}[");
     let mut plain = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        // A colour is digits and semicolons up to an `m`; anything else stays as it is.
+        // A color code consists of digits and semicolons followed by `m`. Everything else is kept.
         match part.split_once('m') {
             Some((codes, rest)) if codes.bytes().all(|b| b.is_ascii_digit() || b == b';') => {
                 plain.push_str(rest)
@@ -220,7 +220,7 @@ fn without_colours(text: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// `Attempt 1 failed with status 429. Retrying with backoff...`, `Attempt 2 failed: Please retry in 2s.`
+/// Matches `Attempt 1 failed with status 429. Retrying with backoff...` and `Attempt 2 failed: Please retry in 2s.`
 fn is_retry_notice(text: &str) -> bool {
     let Some(rest) = text.strip_prefix("Attempt ") else { return false };
     let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());

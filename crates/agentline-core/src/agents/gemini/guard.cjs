@@ -1,6 +1,6 @@
-// Loaded by Node.js before Gemini CLI, unless the workspace is trusted in full. Hides the files with which a workspace
+// Loaded by Node.js before Gemini CLI, unless the workspace is fully trusted. Hides the files with which a workspace
 // could configure the agent: settings, `.env` files, custom commands, agents, skills, policies and sandbox scripts. The
-// user's own files stay visible. The agent's file tools use the asynchronous calls, so they still read these files.
+// user's own files stay visible. The agent's file tools use the asynchronous calls, so they can still read these files.
 'use strict';
 const fs = require('node:fs');
 const os = require('node:os');
@@ -37,7 +37,7 @@ function split(file) {
   return at < 0 ? null : { root: parts.slice(0, at).join(path.sep) || path.sep, below: parts.slice(at + 1) };
 }
 
-// Settings read as empty. They stay in sight, because the agent's file tools look first whether a file is there.
+// Settings read as empty. They stay visible, because the agent's file tools first check whether a file exists.
 function isSettings(given) {
   const file = resolved(given);
   if (file === null || path.basename(file) !== 'settings.json') return false;
@@ -70,7 +70,7 @@ function isHiddenDir(given) {
 const isHidden = (file) => isHiddenFile(file) || isHiddenDir(file);
 const isHiddenSkill = (file) => isHiddenFile(file) && path.basename(String(file)) === 'SKILL.md';
 
-// A context file that links out of its repository would hand any file of the user to the model.
+// A context file that links out of its repository could pass any file of the user to the model.
 function isEscapingContext(given) {
   const file = resolved(given);
   if (file === null || !CONFIG.contextFiles.includes(path.basename(file))) return false;
@@ -92,8 +92,9 @@ function missing(call, file) {
   return Object.assign(error, { code: 'ENOENT', errno: -2, syscall: call, path: String(file) });
 }
 
-// The script confirms itself once the agent has read the user's settings and looked for a `.env` file through the calls below:
-// it loads those of a workspace in the same way. A version that loads them in another way gets no confirmation.
+// Confirms that the script is active once the agent has read the user's settings and looked for a `.env` file through
+// the calls below, because it loads those of a workspace in the same way. A version that loads them differently is not
+// confirmed.
 const ownSettings = path.join(cliHome, '.gemini', 'settings.json');
 const unseen = new Set(existsSync(ownSettings) ? [ownSettings, '.env'] : ['.env']);
 function saw(what) {
@@ -153,7 +154,7 @@ patch(fs, 'opendir', isHiddenDir, (file, rest) => callBack(rest, missing('opendi
 patch(fs.promises, 'opendir', isHiddenDir, async (file) => fail('opendir')(file));
 syncBuiltinESMExports();
 
-// The agent's tools and servers start without this file. Inside a container, the agent itself still needs it.
+// The agent's tools and servers start without this script. Inside a container, the agent itself still needs it.
 if (!CONFIG.keepOptions) {
   const options = (process.env.NODE_OPTIONS || '').replace(/^(?:"(?:[^"\\]|\\.)*"|\S+) ?/, '');
   if (options) process.env.NODE_OPTIONS = options;

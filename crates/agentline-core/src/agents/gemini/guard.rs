@@ -1,10 +1,10 @@
-//! Keeps a workspace's own configuration from Gemini CLI.
+//! Hides a workspace's own configuration from Gemini CLI.
 //!
-//! The CLI has one switch for two things: a folder that is trusted enough to work in also has its settings, `.env`
-//! files, commands, agents and skills loaded. `--skip-trust` takes effect after the CLI has read its settings for the
-//! first time, but not before it reads `.env` files, skills and agents, nor before a session is opened over ACP. So Node.js
-//! loads a script of ours first (`guard.cjs`), which hides these files from the CLI for all workspaces. The script confirms
-//! that it is in place once the CLI has read its settings and looked for a `.env` file through the calls that it covers.
+//! The CLI has one switch for two things: for a trusted folder, it also loads the folder's settings, `.env` files,
+//! commands, agents and skills. `--skip-trust` takes effect after the CLI has first read its settings, but not before
+//! it reads `.env` files, skills and agents, nor before a session is opened over ACP. So Node.js first loads a script
+//! (`guard.cjs`), which hides these files from the CLI for all workspaces. The script confirms that it is active once
+//! the CLI has read its settings and looked for a `.env` file through the functions that the script patches.
 
 use super::{settings::Users, user::User};
 use crate::{Failure, Kind, Launch, Look, NewFile, Plan, Sandbox, Surface, Trust};
@@ -14,16 +14,16 @@ use std::path::Path;
 /// The script that hides the files.
 const SCRIPT: &str = include_str!("guard.cjs");
 
-/// The place in the script for what differs between runs.
+/// The placeholder in the script for its configuration.
 const PLACEHOLDER: &str = "const CONFIG = null;";
 
-/// The line on stderr that confirms the script, where standard output belongs to the answer.
+/// The confirmation line on stderr, for surfaces whose stdout carries the answer.
 const CONFIRMATION: &str = "agentline: the workspace's own configuration is hidden from Gemini CLI";
 
 /// The notification that confirms the script over ACP.
 const NOTIFICATION: &str = "_agentline/workspace_configuration_hidden";
 
-/// What a workspace can bring along in its own folder.
+/// Configuration that is loaded from the workspace itself.
 const IN_WORKSPACE: &[&str] = &[
     ".gemini/settings.json",
     ".gemini/commands",
@@ -33,10 +33,10 @@ const IN_WORKSPACE: &[&str] = &[
     ".agents/skills",
 ];
 
-/// What is searched for in the folders above it as well.
+/// Configuration that is also loaded from parent folders.
 const UPWARD: &[&str] = &[".gemini/.env", ".env"];
 
-/// Adds the script to a launch, unless the workspace is trusted in full.
+/// Adds the script to a launch, unless the workspace is fully trusted.
 pub(super) fn fill(
     launch: &mut Launch,
     plan: &Plan,
@@ -71,8 +71,8 @@ pub(super) fn fill(
     launch.must_ignore = brought_along(user, look);
 }
 
-/// The option with which Node.js loads the script. It is quoted only where it must be, since the CLI puts the options of a
-/// container in quotes of its own.
+/// Returns the option that makes Node.js load the script. It is quoted only if necessary, because the CLI adds its own
+/// quotes around the options of a container.
 fn node_option(path: &Path) -> String {
     let option = format!("--require={}", path.display());
     if !option.contains(|c: char| c.is_whitespace() || matches!(c, '"' | '\\')) {
@@ -81,7 +81,7 @@ fn node_option(path: &Path) -> String {
     format!("\"{}\"", option.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// What the workspace has that the CLI must not load.
+/// Returns the workspace files that the CLI must not load.
 fn brought_along(user: &User<'_>, look: &dyn Look) -> Vec<String> {
     let own = user.homes();
     let here =
@@ -91,8 +91,8 @@ fn brought_along(user: &User<'_>, look: &dyn Look) -> Vec<String> {
     here.chain(above).filter(|path| look.exists(path)).map(|path| path.display().to_string()).collect()
 }
 
-/// Settings that keep context files in their bounds. A context file may import files of the repository that encloses it.
-/// Where that repository holds the user's home as well, only the folder of the context file counts.
+/// Returns settings that limit context files. A context file may import files of its repository. If the repository also
+/// contains the user's home, it may only import files of its own folder.
 pub(super) fn bounds(trust: Trust, users: &Users, user: &User<'_>, look: &dyn Look) -> Value {
     let homes = user.homes();
     let repository = user.cwd().ancestors().find(|folder| look.exists(&folder.join(".git")));
@@ -103,7 +103,7 @@ pub(super) fn bounds(trust: Trust, users: &Users, user: &User<'_>, look: &dyn Lo
     json!({"context": {"memoryBoundaryMarkers": []}})
 }
 
-/// The names of files whose text the CLI gives to the model.
+/// Returns the names of files whose text the CLI passes to the model.
 fn context_files(users: &Users) -> Vec<String> {
     match users.get("/context/fileName") {
         Some(Value::String(name)) => vec![name.clone()],
@@ -119,7 +119,7 @@ pub(super) struct Confirmation {
 }
 
 impl Confirmation {
-    /// Reads a line of stderr. Returns whether it was the confirmation.
+    /// Reads a line of stderr. Returns whether it is the confirmation.
     pub(super) fn stderr(&mut self, text: &str) -> bool {
         let is_it = text == CONFIRMATION;
         self.seen |= is_it;
@@ -131,7 +131,7 @@ impl Confirmation {
         self.seen |= method == NOTIFICATION;
     }
 
-    /// Why a run must not begin in a workspace that has these files.
+    /// Returns why a run must not start in a workspace with these files.
     pub(super) fn failure(&self, must_ignore: &[String]) -> Option<Failure> {
         if self.seen || must_ignore.is_empty() {
             return None;

@@ -1,5 +1,5 @@
-//! Gemini's `-o json`: one object on stdout at the end, or one on stderr when it failed. What happens on the way is
-//! read from the session file.
+//! The surface `-o json` of Gemini CLI: one object at the end, on stdout or, after a failure, on stderr. Events during
+//! the run are read from the session file.
 
 use super::{
     failures, proof,
@@ -34,19 +34,19 @@ pub(super) struct GeminiJson {
     session: Option<String>,
     model: Option<String>,
     started: bool,
-    /// Lines of stdout since one that may begin the document, and how many.
+    /// The lines of stdout that may be an incomplete document, and their number.
     open: Option<(String, usize)>,
-    /// The document, told when the session file has been read to its end.
+    /// The document, which is reported after the session file was read to its end.
     doc: Option<String>,
-    /// A JSON block in stderr that is being read.
+    /// The lines of an incomplete JSON block on stderr.
     block: Vec<String>,
-    /// The first whole one that looks like the document.
+    /// The first complete block on stderr that looks like the document.
     err: Option<String>,
-    /// A request failed for good.
+    /// A request failed after all retries.
     talk_failed: bool,
-    /// The document says success, but the model was never heard of.
+    /// The document reports success, but no model was called.
     unheard: bool,
-    /// The document holds an answer.
+    /// The document contains an answer.
     answered: bool,
     /// Whether the rules are in force.
     rules: proof::Watch,
@@ -80,7 +80,7 @@ impl GeminiJson {
         }
     }
 
-    /// One line of stdout. The document stands on lines of its own, from a brace to the one that closes it.
+    /// Processes one line of stdout. The document is a block of separate lines, from an opening to a closing brace.
     fn stdout(&mut self, run: RunId, text: &str, say: &mut Say) {
         if let Some((block, lines)) = &mut self.open {
             if text != "{" && *lines < MOST_LINES {
@@ -104,14 +104,14 @@ impl GeminiJson {
         }
     }
 
-    /// Lines that were taken for the beginning of the document are no document.
+    /// Reports the collected lines as unreadable, because they are not the document.
     fn give_up(&mut self, run: RunId, say: &mut Say) {
         if let Some((block, _)) = self.open.take() {
             unreadable(run, &block, say);
         }
     }
 
-    /// Finds the document in a text, with or without something around it.
+    /// Finds the document in a text that may contain other output.
     fn search(&mut self, run: RunId, text: &str, say: &mut Say) {
         if self.found(run, text, say) {
             return;
@@ -124,7 +124,7 @@ impl GeminiJson {
         }
     }
 
-    /// Keeps the document, if the text is one and the first. It is the agent's last word.
+    /// Stores the document and ends the run, if the text is the first document. Returns whether it is.
     fn found(&mut self, run: RunId, text: &str, say: &mut Say) -> bool {
         if self.doc.is_some() {
             return false;
@@ -143,20 +143,20 @@ impl GeminiJson {
         self.answered |= doc.answered();
         let failure = doc.error.as_ref().map(|e| failure_of(e, doc.answered()));
         let failure = failure.or_else(|| doc.warnings.0.iter().find_map(soft));
-        // Why is known when everything has been read.
+        // The reason is known only when everything has been read.
         self.unheard = failure.is_none() && !doc.asked_the_model() && !doc.answered();
         let ok = failure.is_none() && !self.unheard;
         say.end(run, if ok { End::ok() } else { End::failed(failure) });
     }
 
-    /// Tells what the document says beyond the session file.
+    /// Reports what the document contains in addition to the session file.
     fn tell(&mut self, run: RunId, text: &str, say: &mut Say) {
         let Some(doc) = document(text) else { return };
         let (asked_the_model, answered) = (doc.asked_the_model(), doc.answered());
         self.start(run, doc.session.map(Str::own), say);
         let mut turns = 0;
         for (name, model) in doc.stats.models.0 {
-            // Old versions do not tell which requests were the agent's own.
+            // Old versions do not distinguish requests of the main agent from others.
             turns += model.roles.as_ref().map_or(&model.api, |roles| &roles.main).answered();
             let t = model.tokens;
             let tokens = Tokens {
@@ -179,7 +179,7 @@ impl GeminiJson {
         if answered && let Some(text) = untold(&response, &self.file.last_text) {
             say.event(run, Event::Text { text: text.to_owned() });
         }
-        // Requests that were tried again are no turns; where it failed they cannot be told apart.
+        // Retried requests are not turns. After a failure, they cannot be told apart.
         if !self.file.has_told() && doc.error.is_none() {
             let clip = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
             say.tally(run, clip(turns), clip(doc.stats.tools.calls.0.unwrap_or(0)));
@@ -190,12 +190,12 @@ impl GeminiJson {
         }
     }
 
-    /// A failed run prints its document on stderr, between other lines, sometimes twice.
+    /// Processes one line of stderr. A failed run prints its document there, between other lines and sometimes twice.
     fn stderr(&mut self, run: RunId, text: &str, say: &mut Say) {
         self.talk_failed |= text.starts_with(failures::TALK_FAILED);
         let begins = text == "{" || text == "[ERROR] {";
         if begins {
-            // One that never ended was none.
+            // An incomplete block is not the document.
             self.give_back(say);
         } else if self.block.is_empty() {
             if !self.rules.stderr(text, say) {
@@ -211,7 +211,8 @@ impl GeminiJson {
             let block = mend_surrogates(&block).unwrap_or(block);
             match document(&block) {
                 Some(doc) => {
-                    // Others write JSON to stderr too; this one is the agent's last word if it names the session.
+                    // Other programs write JSON to stderr too. This is the agent's result if it contains the id of the
+                    // session.
                     let names_it = doc.session.as_ref().map(|s| &*s.0) == self.session.as_deref();
                     if names_it && self.session.is_some() && self.err.is_none() && self.doc.is_none() {
                         self.end(run, &doc, say);
@@ -225,7 +226,7 @@ impl GeminiJson {
         }
     }
 
-    /// Lines that were taken for the beginning of the document are lines like any others.
+    /// Handles the collected lines as ordinary lines, because they are not the document.
     fn give_back(&mut self, say: &mut Say) {
         for line in std::mem::take(&mut self.block) {
             failures::stderr_line(&line, say);
@@ -239,10 +240,10 @@ fn unreadable(run: RunId, text: &str, say: &mut Say) {
     }
 }
 
-/// No document has more lines than this on stdout: a few for each model and tool.
+/// The maximum number of lines of the document on stdout, which has a few for each model and tool.
 const MOST_LINES: usize = 100_000;
 
-/// What of an answer the session file has not told already; it leaves out the blanks at the end.
+/// Returns the part of an answer that the session file has not reported, which omits trailing whitespace.
 fn untold<'a>(response: &'a str, told: &str) -> Option<&'a str> {
     let rest = match response.strip_prefix(told) {
         Some(rest) if rest.trim().is_empty() => rest,
@@ -252,10 +253,10 @@ fn untold<'a>(response: &'a str, told: &str) -> Option<&'a str> {
     Some(rest).filter(|rest| !rest.is_empty())
 }
 
-/// A block of more lines than this is no document; its error is one line, however long.
+/// The maximum number of lines of the document on stderr. Its error is a single line of any length.
 const LONGEST_BLOCK: usize = 1000;
 
-/// The document, if the text is one.
+/// Parses the document. Returns `None` if the text is not one.
 fn document(text: &str) -> Option<Doc<'_>> {
     let doc = serde_json::from_str::<Doc<'_>>(text).ok()?;
     (doc.is_object() && (doc.response.is_some() || doc.error.is_some())).then_some(doc)
@@ -319,7 +320,7 @@ impl Dialogue for GeminiJson {
             Stream::Stdout => self.stdout(run, line.text, say),
             Stream::Stderr => self.stderr(run, line.text, say),
             Stream::Side(run, _) => {
-                // The file is written once the agent is up; until then this surface says nothing at all.
+                // The file is written once the agent is ready. This surface reports nothing before that.
                 self.start(run, None, say);
                 self.file.line(run, line.text, say);
             }
@@ -337,14 +338,14 @@ impl Dialogue for GeminiJson {
         }
         self.give_back(say);
         self.give_up(run, say);
-        // What stderr says counts where stdout says nothing, or where the exit code says that it is so.
+        // The document on stderr counts if there is none on stdout, or if the exit code reports a failure.
         if let Some(err) = self.err.take().filter(|_| self.doc.is_none() || failed) {
             if let Some(doc) = document(&err) {
                 self.end(run, &doc, say);
             }
             self.doc.get_or_insert(err);
         }
-        // By now everything on stderr has been read, and with it the proof.
+        // All of stderr has been read by now, including the proof.
         if self.answered {
             self.rules.turn(say);
         }

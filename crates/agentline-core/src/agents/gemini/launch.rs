@@ -1,4 +1,4 @@
-//! Turns a plan into a start of Gemini CLI: arguments, environment, files, standard input.
+//! Builds the launch of Gemini CLI from a plan: arguments, environment, files and stdin.
 
 use super::{
     CARD,
@@ -19,10 +19,10 @@ use crate::{
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// The sandboxes that the CLI knows by name.
+/// The names of sandboxes that the CLI supports.
 const SANDBOXES: &[&str] = &["docker", "podman", "sandbox-exec", "runsc", "lxc"];
 
-/// What is wrong with a request, before anything is looked up.
+/// Checks a request, before anything is looked up.
 pub(super) fn check(request: &RunRequest, surface: Surface) -> Vec<Problem> {
     let mut problems = live::check(request, surface);
     if let Sandbox::By(name) = &request.sandbox
@@ -56,7 +56,7 @@ pub(super) fn check(request: &RunRequest, surface: Surface) -> Vec<Problem> {
     problems
 }
 
-/// Turns a checked plan into what is to be started.
+/// Builds the launch of a checked plan.
 pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>> {
     let request = &plan.request;
     let version = ground.program.version;
@@ -140,7 +140,7 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
     let policies = policy.map(|text| {
         let path = given.join(policy::FILE);
         launch.files.push(NewFile::new(&path, text));
-        // Over ACP the CLI keeps its stderr back until it ends.
+        // Over ACP the CLI holds back its stderr until it exits.
         launch.proof = (!is_live).then(|| Proof::new(policy::PROOF, policy::BROKEN));
         policy_paths(path, &users, &user)
     });
@@ -157,8 +157,8 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
     let bounds = guard::bounds(request.trust, &users, &user, look);
     let settings = settings::compose(&users, plan, how, servers, user.home(), bounds);
     launch.secrets = environment::secrets(&launch, plan, ground, &user, &settings);
-    // The CLI reads every stored session to see that a chosen id is new, which takes longer the more there are. So an
-    // id of ours is chosen only where nothing else tells it before the end.
+    // For a given session id, the CLI reads every stored session to check that the id is new, which is slow if there
+    // are many. So an id is generated only on the surface that does not report it before the end.
     let ours = || (plan.surface == Surface::Json).then(|| ground.session_id.clone());
     launch.session_id = resumed.clone().or_else(|| {
         let chosen = request.session_id.clone().or_else(ours);
@@ -180,12 +180,12 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
     Ok(launch)
 }
 
-/// What the model is told over ACP.
+/// Returns the prompt text for ACP.
 pub(super) fn words(plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Words, Problem> {
     text(plan, cwd, look).map(live::words)
 }
 
-/// The whole text that the model shall get, where the CLI takes so much.
+/// Returns the complete prompt text, or a problem if it is too long for the CLI.
 fn text(plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<String, Problem> {
     let text = prompt::text(plan, cwd, look)?;
     match CARD.max_prompt_bytes {
@@ -224,7 +224,7 @@ fn arguments(
         Some(some) => some.iter().for_each(|name| add("-e", name)),
     }
     match (resumed, &launch.session_id) {
-        // Over ACP the session is loaded in the conversation; what the CLI begins at its start is thrown away.
+        // Over ACP the session is loaded by a request. The session that the CLI creates at its start is discarded.
         _ if plan.surface == Surface::Acp => {
             launch.litter.iter().for_each(|id| add("--session-id", id));
         }
@@ -241,7 +241,7 @@ fn arguments(
     args
 }
 
-/// The arguments of a run without a conversation: all that it shall be stands on its command line.
+/// Returns the arguments of a headless run, which is configured entirely by its command line.
 fn headless(plan: &Plan) -> Vec<String> {
     let mut args = vec!["-o".to_owned(), plan.surface.name().to_owned()];
     let mut add = |flag: &str, value: &str| args.extend([flag.to_owned(), value.to_owned()]);
@@ -251,14 +251,14 @@ fn headless(plan: &Plan) -> Vec<String> {
     match plan.request.permission_mode {
         PermissionMode::Default | PermissionMode::Deny | PermissionMode::Prompt => {}
         PermissionMode::AcceptEdits => add("--approval-mode", "auto_edit"),
-        // Nobody is asked on a surface without questions, so what would be granted each time is granted beforehand.
+        // There are no permission requests on this surface, so everything that would be allowed is allowed in advance.
         PermissionMode::Bypass | PermissionMode::Auto => add("--approval-mode", "yolo"),
         PermissionMode::Plan => add("--approval-mode", "plan"),
     }
     args
 }
 
-/// The folders that tools may use besides the workspace; the CLI ends with a stack trace over one that is not there.
+/// Returns the folders that tools may use besides the workspace. The CLI crashes if one of them does not exist.
 fn include_directories(
     request: &RunRequest,
     cwd: &Path,
@@ -283,7 +283,7 @@ fn include_directories(
     if problems.is_empty() { Ok(found) } else { Err(problems) }
 }
 
-/// Our policy file, and those of the user, which the CLI leaves out once it is given one.
+/// Returns the paths of the generated policy file and of the user's own, which the CLI ignores if `--policy` is given.
 fn policy_paths(ours: PathBuf, users: &Users, user: &User<'_>) -> Vec<String> {
     let own = users.get("/policyPaths").and_then(Value::as_array).filter(|paths| !paths.is_empty());
     let mut paths = vec![ours.to_string_lossy().into_owned()];
@@ -298,10 +298,10 @@ fn policy_paths(ours: PathBuf, users: &Users, user: &User<'_>) -> Vec<String> {
     paths
 }
 
-/// What was asked for and this version cannot do.
+/// Returns a problem for each requested feature that this version does not have.
 fn too_old(plan: &Plan, version: Option<Version>) -> Vec<Problem> {
     let request = &plan.request;
-    // Which minute a session was begun in is known only where sessions have a folder for each project.
+    // The minute in which a session began is known only if sessions have a folder for each project.
     let resume = if plan.surface == Surface::Acp { versions::SLUGS } else { versions::RESUME };
     let asked = [
         ("allow", !request.allow.is_empty(), versions::POLICY),

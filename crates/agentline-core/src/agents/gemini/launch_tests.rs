@@ -1,4 +1,4 @@
-//! What a whole launch looks like, for each thing that can be asked.
+//! Tests of complete launches, for each option of a request.
 
 use super::*;
 use crate::{Limits, McpServer, Program, map_look::MapLook};

@@ -1,8 +1,9 @@
-//! What a start of Gemini CLI over ACP has that one without a conversation has not: its flag, its mode, its servers.
+//! The parts of a Gemini CLI launch that are specific to ACP: flag, mode and servers.
 //!
-//! What belongs to a session (the prompt, the model, the mode, the servers) is kept out of the arguments, the
-//! environment and the files, so that one process can serve many sessions. What does not is the same for all sessions
-//! of a process: rules, include directories, extensions, trust, limits, a replaced system prompt, the sign-in.
+//! Everything that belongs to a session (prompt, model, mode, servers) is kept out of the arguments, environment and
+//! files if the version supports it, so that one process can serve many sessions. The only exceptions are the mode
+//! `yolo` and servers that only the settings can describe. Everything else is the same for all sessions of a process:
+//! rules, include directories, extensions, trust, limits, a replaced system prompt and the sign-in.
 
 use super::{
     policy::{decides_here, has_patterns},
@@ -15,24 +16,24 @@ use crate::{
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Silence after the answer where it is not known that nothing follows it.
+/// The default quiet period after an answer, for versions that may send updates after it.
 const QUIET: Millis = 500;
 
-/// Modes and rules that ask are understood without a conversation, too: what would be asked is refused there. And who
-/// wants to see the reasoning sees what there is.
+/// Keys that do not strictly need ACP. In a headless run, calls that need permission are denied, and reasoning is
+/// reported if available.
 const UNDERSTOOD_HEADLESS: &[&str] = &["ask", "permission_mode", "emit_thoughts"];
 
-/// What a run without a conversation has alone, where rules are the reason why it needs one.
+/// The hint for options that only headless runs have, if rules are the reason for using ACP.
 const NOT_WITH_RULES: &str =
     "leave it out, or use rules for whole tools: a pattern is enforced over ACP alone";
 
-/// Names under which rules mean the tool that starts commands, or every tool.
+/// Names in rules that mean the shell tool, or every tool.
 const SHELL_NAMES: &[&str] = &["Bash", "Shell", "ShellTool", "run_shell_command", "*"];
 
-/// Keys of a server in the CLI's settings that can be told when a session is opened.
+/// The keys of a server in the CLI's settings that can be passed when a session is opened.
 const TELLABLE: &[&str] = &["command", "args", "env", "httpUrl", "headers", "trust"];
 
-/// Why a request needs a conversation, as the keys that say so; none where a run without one can do it all.
+/// Returns the keys of a request that need ACP. There are none if a headless run can do everything.
 fn needed_for(request: &RunRequest) -> impl Iterator<Item = &'static str> {
     let asking = matches!(
         request.permission_mode,
@@ -54,17 +55,17 @@ fn needed_for(request: &RunRequest) -> impl Iterator<Item = &'static str> {
     reasons.into_iter().filter(|(_, asked)| *asked).map(|(key, _)| key)
 }
 
-/// The surface for a request that names none. What is understood without a conversation too does not force one on a
-/// request that a conversation could not serve.
+/// Chooses the surface for a request that names none. Keys that headless runs also understand do not select ACP if ACP
+/// cannot serve the request.
 pub(super) fn choose(request: &RunRequest) -> Surface {
     let headless_only =
         request.sandbox != Sandbox::Off || request.session_id.is_some() || request.file_references;
     let needed = needed_for(request).any(|key| !(headless_only && UNDERSTOOD_HEADLESS.contains(&key)));
-    // Rules that agentline has to decide on itself need a conversation whatever else is asked for.
+    // Rules that agentline must decide itself always need ACP.
     if needed || has_patterns(request) { Surface::Acp } else { Surface::StreamJson }
 }
 
-/// What cannot be had on the surface.
+/// Returns a problem for each option that the surface does not support.
 pub(super) fn check(request: &RunRequest, surface: Surface) -> Vec<Problem> {
     let mut problems = Vec::new();
     if surface != Surface::Acp {
@@ -124,8 +125,8 @@ fn with_rules(request: &RunRequest, other: &'static str) -> &'static str {
     if has_patterns(request) { NOT_WITH_RULES } else { other }
 }
 
-/// The prompt, so that it reaches the model. Over ACP the CLI takes `/about` and `$about` for a command of its own,
-/// with blanks before it too, and answers without asking the model.
+/// Returns the prompt in a form that reaches the model. Over ACP the CLI treats `/about` and `$about` as its own
+/// commands, even after whitespace, and answers them without calling the model.
 pub(super) fn words(text: String) -> Words {
     let first = text.trim_start().strip_prefix(['/', '$']).map(|rest| rest.split_whitespace().next());
     let Some(Some(word)) = first else { return Words::new(text) };
@@ -140,21 +141,21 @@ pub(super) fn words(text: String) -> Words {
     words
 }
 
-/// The arguments that are ours; the rest is as without a conversation.
+/// Returns the ACP-specific arguments. The others are the same as for headless runs.
 pub(super) fn arguments(plan: &Plan, version: Option<Version>) -> Vec<String> {
     let request = &plan.request;
     let flag = if has(version, versions::ACP) { "--acp" } else { "--experimental-acp" };
     let mut args = request.agent_args.clone().unwrap_or_else(|| vec![flag.to_owned()]);
     let mut add = |flag: &str, value: &str| args.extend([flag.to_owned(), value.to_owned()]);
-    // Versions that cannot be told for each session are told for the process.
+    // Versions that cannot set the model for each session get it for the process.
     if let Some(model) = request.model.as_ref().filter(|_| !has(version, versions::ACP_MODELS)) {
         add("-m", model);
     }
     match mode(request).id.as_str() {
         "default" => {}
-        // Told for the process as well: each session is in it at once, and whoever has forbidden this mode in the settings
-        // is heeded, which the CLI does not do where a session is brought into it later. Arguments of the caller's may
-        // say the same, which the CLI would take amiss.
+        // Also set for the process, so that each session starts in this mode and the CLI respects settings that forbid
+        // it, which it does not do when a session changes its mode later. If the caller sets the arguments, they may
+        // contain the flag already, and the CLI rejects duplicates.
         "yolo" if request.agent_args.is_none() => add("--approval-mode", "yolo"),
         _ if has(version, versions::ACP_MODES) => {}
         "autoEdit" => add("--approval-mode", "auto_edit"),
@@ -163,7 +164,7 @@ pub(super) fn arguments(plan: &Plan, version: Option<Version>) -> Vec<String> {
     args
 }
 
-/// Fills in what belongs to the session.
+/// Sets the session-specific values of a launch.
 pub(super) fn fill(launch: &mut Launch, plan: &Plan, version: Option<Version>) {
     let request = &plan.request;
     launch.talk.read_files = request.allow_file_reads;
@@ -176,32 +177,33 @@ pub(super) fn fill(launch: &mut Launch, plan: &Plan, version: Option<Version>) {
         .filter(|_| has(version, versions::ACP_MODELS))
         .map(|id| ModelWish::new(id, request.model_validation == ModelValidation::Strict));
     if let (Some(wish), None) = (&launch.model, &request.agent_args) {
-        // Its sessions have that model at once.
+        // Sessions then start with this model.
         launch.preset = vec!["-m".to_owned(), wish.id.clone()];
     }
-    // A version that could not be read is not known to be quiet.
+    // An unknown version may send updates after the answer.
     let quiet = if version.is_some_and(|v| v >= versions::ACP_NOTHING_FOLLOWS) { 0 } else { QUIET };
     launch.quiet =
         request.quiet_period.map_or(quiet, |d| Millis::try_from(d.as_millis()).unwrap_or(Millis::MAX));
 }
 
-/// The mode of the session.
+/// Returns the mode of the session.
 ///
-/// Edits that are permitted are permitted by us, question by question: in its mode `autoEdit` the CLI asks nobody over
-/// ACP, not even its policy files, and fetches from the web unasked as well.
+/// Allowed edits are allowed by the host, one request at a time: in its mode `autoEdit`, the CLI does not ask over ACP,
+/// ignores its policy files, and also fetches from the web without asking.
 pub(super) fn mode(request: &RunRequest) -> ModeWish {
     let own = match request.permission_mode {
-        // Where rules have to be asked about, what they leave open is permitted by our answer.
+        // If rules need the host's decision, the host allows everything else by its answers.
         PermissionMode::Bypass if !decides_here(request) => "yolo",
         PermissionMode::Plan => "plan",
         _ => "default",
     };
     let id = request.mode_id.as_deref().unwrap_or(own);
-    // Whoever stays in another mode than these may do more than was asked; than the others, less.
+    // If setting one of these two modes fails, the session may have more permissions than requested, so they are
+    // required. With the other modes it has fewer.
     ModeWish::new(id, matches!(id, "default" | "plan"))
 }
 
-/// Whether a run can start no process: it may not use the shell, and brings no server that is a program.
+/// Returns whether a run cannot start processes: it may not use the shell and has no server that is a program.
 pub(super) fn starts_nothing(request: &RunRequest) -> bool {
     let refused = request.deny.iter().filter_map(|text| Rule::parse("deny", text).ok());
     let no_shell =
@@ -211,7 +213,7 @@ pub(super) fn starts_nothing(request: &RunRequest) -> bool {
     (no_shell || plans) && servers && request.mcp_settings_path.is_none()
 }
 
-/// Divides servers into those that a session can be opened with and those that only the settings can name.
+/// Splits servers into those that can be passed when a session is opened and those that must be in the settings.
 pub(super) fn divide_servers(all: Map<String, Value>) -> (BTreeMap<String, McpServer>, Map<String, Value>) {
     let (mut told, mut set) = (BTreeMap::new(), Map::new());
     for (name, server) in all {

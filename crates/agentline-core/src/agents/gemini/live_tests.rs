@@ -1,4 +1,4 @@
-//! What the start of a conversation looks like, and which requests need one.
+//! Tests of launches over ACP, and of which requests need ACP.
 
 use super::{tests::*, *};
 use crate::McpServer;
@@ -153,7 +153,7 @@ fn the_surface_follows_from_what_is_asked() {
         assert_eq!(chosen(&request), Surface::Acp, "{request:?}");
     }
     assert_eq!(chosen(&auto().sandbox(Sandbox::On)), Surface::StreamJson);
-    // Rules with patterns are enforced over ACP alone, whatever else is asked for.
+    // Rules with patterns are enforced only over ACP, regardless of other options.
     assert_eq!(chosen(&RunRequest::new("x").deny("Bash")), Surface::StreamJson);
     for request in [
         RunRequest::new("x").deny("Bash(rm *)"),

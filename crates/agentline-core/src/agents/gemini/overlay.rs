@@ -1,18 +1,17 @@
-//! The home of one run: a private folder that shows the user's own files, with the few that a run needs to differ.
+//! The home of one run: a private folder with links to the user's files and a few files of its own.
 //!
-//! Everything that the CLI keeps is reached through links, so sign-in, memory, policies, extensions and sessions are
-//! the user's, and what a run writes ends where a bare run would have put it. `settings.json` is ours;
-//! `projects.json` is a copy, since the CLI writes it by renaming, and the folders of the projects say themselves
-//! whose they are.
+//! All data of the CLI is linked, so sign-in, memory, policies, extensions and sessions are the user's, and files that
+//! a run writes end up where an ordinary run of the CLI would put them. `settings.json` is generated. `projects.json`
+//! is a copy, because the CLI replaces it by renaming, and each project folder names its project itself.
 
 use super::user::User;
 use crate::{Launch, Look, NewFile};
 use std::path::{Path, PathBuf};
 
-/// Folders that must be there for their links to work. A bare run makes them too.
+/// Folders that must exist for their links to work. An ordinary run creates them too.
 const FOLDERS: &[&str] = &["tmp", "history"];
 
-/// Files that a run may create and that are then the user's. A link to a file that is not there yet is written through.
+/// Files that a run may create and that then belong to the user. Writing through a link creates its missing target.
 const BORN_LATER: &[&str] = &[
     "installation_id",
     "google_accounts.json",
@@ -27,23 +26,23 @@ const BORN_LATER: &[&str] = &[
     "GEMINI.md",
 ];
 
-/// Files that the CLI replaces by renaming a new one over them, which ends the link.
+/// Files that the CLI replaces by renaming a new file over them, which breaks the link.
 const RENAMED: &[&str] = &["extension_integrity.json", "trustedFolders.json"];
 
-/// What stands beside `.gemini` and is read from the same home.
+/// Files next to `.gemini` that are read from the same home.
 const BESIDE: &[&str] = &[".agents", ".env"];
 
-/// Files of the run's own in the overlay.
+/// The run's own files in the overlay.
 pub(super) struct Own {
     /// The text of `settings.json`.
     pub(super) settings: Vec<u8>,
-    /// A command: its name and the text of its file.
+    /// The name of a command and the text of its file.
     pub(super) command: Option<(String, String)>,
-    /// The folder for it.
+    /// The folder for the command.
     pub(super) commands: PathBuf,
 }
 
-/// Lists what makes up the overlay at `home`.
+/// Adds the overlay at `home` to a launch.
 pub(super) fn fill(launch: &mut Launch, home: &Path, own: Own, user: &User<'_>, look: &dyn Look) {
     let here = home.join(".gemini");
     let there = user.own("");
@@ -58,7 +57,7 @@ pub(super) fn fill(launch: &mut Launch, home: &Path, own: Own, user: &User<'_>, 
     linked.dedup();
     linked.retain(|name| name != "settings.json" && name != "projects.json" && !is_passing(name));
     if let Some((name, text)) = own.command {
-        // A folder of our own, which shows the user's commands too.
+        // A separate folder, which also links to the user's commands.
         linked.retain(|name| name != "commands");
         let users = there.join("commands");
         for entry in look.list(&users).unwrap_or_default() {
@@ -78,8 +77,8 @@ pub(super) fn fill(launch: &mut Launch, home: &Path, own: Own, user: &User<'_>, 
     }
 }
 
-/// Locks and half-written files belong to other processes at this moment. A link to the lock of `projects.json`, which
-/// another run may hold or have left behind, would keep the CLI waiting for minutes.
+/// Returns whether a file is a lock or a temporary file of another process. A link to the lock of `projects.json`,
+/// which another run may hold or have left behind, would make the CLI wait for minutes.
 fn is_passing(name: &str) -> bool {
     name.ends_with(".lock") || name.ends_with(".tmp")
 }

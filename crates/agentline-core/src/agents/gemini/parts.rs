@@ -1,4 +1,4 @@
-//! What Gemini's records are made of: texts, thoughts, calls of tools and their responses, files, counts of tokens.
+//! The parts of Gemini CLI's records: texts, thoughts, tool calls and responses, files, and token counts.
 
 use crate::{
     Media, Part, Tokens,
@@ -26,7 +26,7 @@ wire! { pub(super) struct Counts<'a> {
 } }
 wire! { pub(super) struct Thought<'a> { subject: Str<'a> = "subject", description: Str<'a> = "description" } }
 
-/// What is said: a string, a part, or a list of both.
+/// The content of a message: a string, a part, or a list of both.
 #[derive(Debug, Default)]
 pub(super) struct Content<'a>(pub(super) Vec<Piece<'a>>);
 
@@ -60,7 +60,7 @@ impl<'a> Piece<'a> {
         Self { text: Some(text), ..Self::default() }
     }
 
-    /// Text that was said, not thought.
+    /// Returns the text, unless it is a thought.
     pub(super) fn said(&self) -> Option<&str> {
         self.text.as_deref().filter(|text| !self.thought.0 && !text.trim().is_empty())
     }
@@ -73,7 +73,7 @@ impl<'a> Piece<'a> {
 }
 
 impl Content<'_> {
-    /// The responses among the parts.
+    /// Returns the tool responses among the parts.
     pub(super) fn responses(&self) -> impl Iterator<Item = &FunctionResponse<'_>> {
         self.0.iter().filter_map(|piece| piece.response.as_ref())
     }
@@ -97,7 +97,7 @@ impl<'a> FunctionResponse<'a> {
             .map(|(_, value)| *value)
     }
 
-    /// Everything that the response holds, for one that is made in another way.
+    /// Returns the whole response as JSON, for responses in an unknown form.
     pub(super) fn whole(&self) -> Option<Box<RawValue>> {
         let entry = |(key, value): &(Str<'_>, &RawValue)| {
             format!("{}:{}", serde_json::to_string(&*key.0).unwrap_or_default(), value.get())
@@ -108,13 +108,13 @@ impl<'a> FunctionResponse<'a> {
     }
 }
 
-/// The text of a value; `None` for what is no text.
+/// Returns the text of a value, or `None` if it is not a string.
 pub(super) fn text(value: &RawValue) -> Option<String> {
     value.get().starts_with('"').then(|| serde_json::from_str::<Str<'_>>(value.get()).ok().map(Str::own))?
 }
 
 impl Counts<'_> {
-    /// As we count.
+    /// Converts the counts to `Tokens`.
     pub(super) fn tokens(&self) -> Tokens {
         Tokens {
             input: self.input.0,
@@ -129,7 +129,7 @@ impl Counts<'_> {
 }
 
 impl Piece<'_> {
-    /// What was thought.
+    /// Returns the thought in this piece.
     pub(super) fn thinking(&self) -> Option<Part> {
         let text = thought_text(self.text.as_deref()?);
         let signature = self.signature.as_ref().map(|s| s.to_string());
@@ -138,13 +138,13 @@ impl Piece<'_> {
 }
 
 impl Thought<'_> {
-    /// Subject and description in one; empty when nothing is said.
+    /// Returns subject and description as one text, which may be empty.
     pub(super) fn text(&self) -> String {
         joined(&self.subject, &self.description)
     }
 }
 
-/// `**Subject** description`, as the model writes it, without the stars; the subject may be empty.
+/// Formats `**Subject** description`, as the model writes it, without the asterisks. The subject may be empty.
 fn thought_text(raw: &str) -> String {
     let Some((before, subject, after)) =
         raw.split_once("**").and_then(|(b, rest)| rest.split_once("**").map(|(s, a)| (b, s, a)))
@@ -154,14 +154,14 @@ fn thought_text(raw: &str) -> String {
     joined(subject, &format!("{before}{after}"))
 }
 
-/// `subject: description`, or the one of them that says something.
+/// Returns `subject: description`, or only the one that is not empty.
 fn joined(subject: &str, description: &str) -> String {
     let parts = [subject.trim().trim_matches('*').trim(), without_stars(description)];
     let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     parts.join(": ")
 }
 
-/// A description may begin with the stars of an empty subject.
+/// Removes the asterisks of an empty subject at the beginning of a description.
 fn without_stars(description: &str) -> &str {
     let text = description.trim();
     text.strip_prefix("****").map_or(text, str::trim_start)

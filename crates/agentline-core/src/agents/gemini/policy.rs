@@ -1,20 +1,22 @@
-//! Compiles the rules of `--allow`, `--ask` and `--deny` into a policy file of Gemini CLI, and knows how to tell that it was read.
+//! Compiles the rules of `--allow`, `--ask` and `--deny` to a policy file of Gemini CLI, and detects whether the CLI
+//! read it.
 //!
-//! The CLI goes on without a policy file that it cannot read. Three things together show before the first turn that
-//! ours is in force: what is written is checked here by the CLI's own tests; the CLI reports on stderr every rule that
-//! it drops, as [`BROKEN`]; and the last rule of the file names a tool that cannot exist, which the CLI reports as
-//! [`PROOF`] only after it has read and accepted the whole file.
+//! The CLI continues without a policy file that it cannot read. Three things together show by the first turn that the
+//! generated file is in force: its text is validated here as strictly as by the CLI; the CLI reports every rule that it
+//! drops on stderr, as [`BROKEN`]; and the last rule of the file names a tool that cannot exist, which the CLI reports
+//! as [`PROOF`] only after it has read and accepted the whole file. Over ACP the last two are not checked, because the
+//! CLI holds back its stderr until it exits.
 //!
-//! A rule with a pattern is not written into the file: a regular expression over the arguments can be evaded by quotes,
-//! wrappers and links. Instead the file makes the CLI ask about every use of that tool, and [`crate::Policy`] answers.
-//! That is possible over ACP alone; on the other surfaces such a rule is refused before anything starts. The CLI runs
-//! commands that it takes for harmless without asking, unless the rule that says `ask_user` has a pattern of its own.
+//! A rule with a pattern is not written to the file, because a regular expression over the arguments can be evaded with
+//! quotes, wrappers and links. Instead the file makes the CLI ask about every use of that tool, and [`crate::Policy`]
+//! decides. This is possible only over ACP; on the other surfaces such a rule is refused before anything starts. The
+//! CLI runs commands that it considers harmless without asking, unless the `ask_user` rule has a pattern.
 //!
-//! The file comes beside the user's own policies. What is permitted has the rank of the CLI's own `--allowed-tools`,
-//! so a stronger rule of the user still refuses; what is refused has the highest rank that a user's rule can have. Only
-//! where a rule that permits is more specific than one that refuses do all of ours stand at the top, in the order in
-//! which [`crate::Policy`] prefers them.
-//!
+//! The file is used in addition to the user's own policies. Allow rules have the priority of the CLI's own
+//! `--allowed-tools`, so a stronger rule of the user still denies. Deny rules have nearly the highest priority that a
+//! user's rule can have; only the tools that the host decides have a higher one. If a weaker rule is more specific than
+//! a stronger one, such as an allow rule than a deny rule, all rules get priorities from the top, in the order of
+//! [`crate::Policy`].
 use super::{refusal::RULE_MARK, tools};
 use crate::{
     PermissionMode, Problem, Rule, RunRequest, Surface,
@@ -25,28 +27,28 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The name of the file; the CLI names it when it speaks of it.
+/// The name of the file, which the CLI uses in its reports.
 pub(super) const FILE: &str = "agentline-run.toml";
-/// What the CLI writes to stderr when it has read and accepted the file.
+/// The prefix of the stderr line that the CLI prints when it has read and accepted the file.
 pub(super) const PROOF: &str = "[USER] Policy file warning in agentline-run.toml:";
-/// What the CLI writes to stderr when it drops the file or a rule of it.
+/// The prefix of the stderr line that the CLI prints when it drops the file or one of its rules.
 pub(super) const BROKEN: &str = "[USER] Policy file error in agentline-run.toml:";
 
-/// A tool that cannot exist: the CLI warns of the two underscores.
+/// A tool that cannot exist: the CLI warns about the two underscores.
 const CANARY: &str = "agentline__was_read";
 const ALLOW_RANK: u16 = 300;
 const ASK_RANK: u16 = 600;
 const DENY_RANK: u16 = 998;
-/// Above all others: these uses are decided by our answer.
+/// The highest priority, for tools whose uses the host decides.
 const ANSWERED_RANK: u16 = 999;
-/// A pattern that every use fits. With one, the CLI asks about harmless commands too.
+/// A pattern that matches every use. With a pattern, the CLI asks about harmless commands too.
 const EVERY_USE: &str = ".";
-/// The modes in which permissions count. Planning stays planning.
+/// The modes in which allow and ask rules apply. They do not apply in plan mode.
 const WORKING_MODES: &[&str] = &["default", "autoEdit", "yolo"];
 
 const SHELL: &str = "run_shell_command";
 
-/// The tools whose uses can be judged by a pattern: their names, and whether they only look.
+/// The tools whose uses can be matched by a pattern, and whether they only read.
 const JUDGED: &[(&str, bool)] = &[
     (SHELL, false),
     ("write_file", false),
@@ -55,7 +57,7 @@ const JUDGED: &[(&str, bool)] = &[
     ("read_many_files", true),
 ];
 
-/// Names that other documents use for tools.
+/// Alternative names of tools.
 const OTHER_NAMES: &[(&str, &str)] = &[
     ("MultiEdit", "Edit"),
     ("LS", "list_directory"),
@@ -64,14 +66,14 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("Agent", "Task"),
 ];
 
-/// A whole policy file.
+/// A policy file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Policy {
     rule: Vec<Entry>,
 }
 
-/// One rule of a policy file, with the CLI's own names.
+/// One rule of a policy file, with the CLI's field names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Entry {
@@ -90,18 +92,18 @@ struct Entry {
     deny_message: Option<String>,
 }
 
-/// Whether there are rules with patterns, on which agentline has to decide itself.
+/// Returns whether there are rules with patterns, which agentline must decide itself.
 pub(super) fn has_patterns(request: &RunRequest) -> bool {
     let mut rules = request.deny.iter().chain(&request.ask).chain(&request.allow);
     rules.any(|text| Rule::parse("", text).is_ok_and(|rule| rule.pattern.is_some()))
 }
 
-/// Whether agentline has to decide on uses of some tools itself: there are rules with patterns, or rules that ask.
+/// Returns whether agentline must decide on uses of some tools itself: there are rules with patterns or `ask` rules.
 pub(super) fn decides_here(request: &RunRequest) -> bool {
     !request.ask.is_empty() || has_patterns(request)
 }
 
-/// The tools about every use of which the CLI is made to ask.
+/// Returns the tools for which the CLI must ask about every use.
 pub(super) fn answered_tools(request: &RunRequest) -> BTreeSet<&'static str> {
     let lists = [("deny", &request.deny), ("ask", &request.ask), ("allow", &request.allow)];
     let rules = lists.into_iter().flat_map(|(key, rules)| rules.iter().map(move |text| (key, text)));
@@ -110,8 +112,8 @@ pub(super) fn answered_tools(request: &RunRequest) -> BTreeSet<&'static str> {
     answered.flat_map(|(_, rule)| tools::TOOLS.natives(common_name(&rule.tool)).collect::<Vec<_>>()).collect()
 }
 
-/// The rules of a prompt that need a policy file which the session was not opened with. About changes of files and the
-/// web, the CLI asks anyway.
+/// Returns the rules of a prompt that need a policy file that the session was not opened with. The CLI always asks
+/// about file changes and web access.
 pub(super) fn unenforced_in_session(opened: &RunRequest, prompt: &RunRequest) -> Vec<Problem> {
     const ALWAYS_ASKED: &[&str] = &["write_file", "replace", "web_fetch"];
     let asked = answered_tools(opened);
@@ -121,7 +123,7 @@ pub(super) fn unenforced_in_session(opened: &RunRequest, prompt: &RunRequest) ->
     })
 }
 
-/// The policy of a request on a surface, or `None` when the mode alone says everything.
+/// Compiles the policy of a request on a surface. Returns `None` if the mode alone is sufficient.
 pub(super) fn compile(request: &RunRequest, surface: Surface) -> Result<Option<Policy>, Vec<Problem>> {
     let live = surface == Surface::Acp;
     let answered = if live { answered_tools(request) } else { BTreeSet::new() };
@@ -153,13 +155,14 @@ pub(super) fn compile(request: &RunRequest, surface: Surface) -> Result<Option<P
     entries.extend(in_order(ranked));
     let plans = request.permission_mode == PermissionMode::Plan || request.mode_id.as_deref() == Some("plan");
     for name in request.own_tools.iter().filter(|_| plans) {
-        // In plan mode the CLI offers no tool of a server, and would leave out the one by which a value is handed in.
-        // Over ACP it takes the server `shop` for `mcp_shop` when it judges a call, so that only whole names meet.
+        // In plan mode the CLI offers no tools of servers, including the one that returns a structured answer. Over ACP
+        // it uses `mcp_shop` as the name of the server `shop` when it checks a call, so only the full tool name
+        // matches.
         let modes = Some(vec!["plan".to_owned()]);
         entries.push(Entry { modes, ..Entry::allow(&name.replacen("__", "_", 2)) });
     }
     if request.permission_mode == PermissionMode::Plan {
-        // Headless, the CLI lets the model end the planning by itself and then permits everything.
+        // In a headless run, the CLI lets the model leave plan mode by itself and then allows everything.
         let message = "This run only plans. Answer with the plan.";
         entries.push(Entry { deny_message: Some(message.into()), ..Entry::deny("exit_plan_mode") });
     }
@@ -170,7 +173,8 @@ pub(super) fn compile(request: &RunRequest, surface: Surface) -> Result<Option<P
     Ok(Some(Policy { rule: entries }))
 }
 
-/// The entries of all rules. Where the lists alone would not make the most specific rule win, each gets a place of its own.
+/// Returns the entries of all rules. If the fixed priorities would not let the most specific rule win, each rule gets
+/// its own priority.
 fn in_order(mut ranked: Vec<(Rank, Vec<Entry>)>) -> Vec<Entry> {
     if is_upset(&ranked) {
         let mut order: Vec<Rank> = ranked.iter().map(|(rank, _)| *rank).collect();
@@ -184,8 +188,8 @@ fn in_order(mut ranked: Vec<(Rank, Vec<Entry>)>) -> Vec<Entry> {
     ranked.into_iter().flat_map(|(_, entries)| entries).collect()
 }
 
-/// How specific the rules about one tool are: the least specific of those that refuse or ask, and the most specific of
-/// those that ask or permit.
+/// The range of specificity of the rules for one tool: the least specific deny and ask rules, and the most specific ask
+/// and allow rules.
 #[derive(Clone, Copy, Debug, Default)]
 struct Extremes {
     denies: Option<Rank>,
@@ -208,7 +212,7 @@ impl Extremes {
         }
     }
 
-    /// Whether a rule of the others that says less is more specific than one of these.
+    /// Returns whether a weaker rule of `others` is more specific than a stronger rule of this one.
     fn is_upset_by(&self, others: &Self) -> bool {
         let below =
             |one: Option<Rank>, other: Option<Rank>| one.zip(other).is_some_and(|(one, other)| one < other);
@@ -218,9 +222,9 @@ impl Extremes {
     }
 }
 
-/// Whether a less specific rule would win by its list, among rules that one use can meet.
+/// Returns whether fixed priorities would let a less specific rule win, among rules that match the same use.
 fn is_upset(ranked: &[(Rank, Vec<Entry>)]) -> bool {
-    // By tool, by server, those that reach every tool, and all.
+    // By tool, by server, rules that match every tool, and all rules.
     let mut tools: BTreeMap<(Option<&str>, &str), Extremes> = BTreeMap::new();
     let mut servers: BTreeMap<&str, (Extremes, Extremes)> = BTreeMap::new();
     let (mut wide, mut all) = (Extremes::default(), Extremes::default());
@@ -246,7 +250,7 @@ fn is_upset(ranked: &[(Rank, Vec<Entry>)]) -> bool {
 }
 
 impl Policy {
-    /// The file's text, after reading it back as strictly as the CLI does.
+    /// Returns the text of the file, after parsing it as strictly as the CLI does.
     pub(super) fn to_toml(&self) -> Result<String, Problem> {
         let text = toml::to_string(self).map_err(|e| unwritable(&e.to_string()))?;
         let again: Self = toml::from_str(&text).map_err(|e| unwritable(&e.to_string()))?;
@@ -255,13 +259,13 @@ impl Policy {
 }
 
 impl Entry {
-    /// A tool about every use of which the CLI asks.
+    /// Creates a rule that makes the CLI ask about every use of a tool.
     fn answered(tool: &str) -> Self {
         let looks = JUDGED.iter().any(|(name, looks)| *name == tool && *looks);
         let mut entry =
             Self { priority: ANSWERED_RANK, args_pattern: Some(EVERY_USE.into()), ..Self::ask(tool) };
         if looks {
-            // Planning reads too; all that it does not do it refuses by itself.
+            // Plan mode uses read tools too. It denies all others by itself.
             entry.modes = None;
         }
         entry
@@ -271,7 +275,7 @@ impl Entry {
         Self { tool_name: tool.into(), decision: "deny".into(), priority: DENY_RANK, ..Self::default() }
     }
 
-    /// Headless there is nobody to be asked, and the CLI refuses.
+    /// Creates an ask rule. In a headless run the CLI denies the call instead.
     fn ask(tool: &str) -> Self {
         let args_pattern = (tool == SHELL).then(|| EVERY_USE.to_owned());
         Self { decision: "ask_user".into(), priority: ASK_RANK, args_pattern, ..Self::allow(tool) }
@@ -289,7 +293,7 @@ impl Entry {
     }
 }
 
-/// What one rule becomes.
+/// Returns the entries of one rule.
 fn entries_of(rule: &Rule, key: &str, text: &str) -> Result<Vec<Entry>, Problem> {
     let new = |tool: &str| match key {
         "allow" => Entry::allow(tool),
@@ -342,7 +346,7 @@ fn entries_of(rule: &Rule, key: &str, text: &str) -> Result<Vec<Entry>, Problem>
     Ok(natives.iter().map(whole).collect())
 }
 
-/// The name under which our table has a tool.
+/// Returns the name of a tool in the tool table.
 fn common_name(tool: &str) -> &str {
     OTHER_NAMES.iter().find(|(other, _)| *other == tool).map_or(tool, |(_, name)| *name)
 }

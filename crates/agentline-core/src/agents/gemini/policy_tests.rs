@@ -1,4 +1,4 @@
-//! What becomes of rules in the policy file.
+//! Tests of compiling rules to the policy file.
 
 use super::*;
 
@@ -69,7 +69,7 @@ fn the_more_specific_rule_stands_above() {
     assert_eq!(places(&request), rows(&[("deny", 997), ("allow", 998), ("deny", 0)]));
     let request = RunRequest::new("x").deny("*").allow("WebFetch");
     assert_eq!(places(&request), rows(&[("deny", 997), ("allow", 998), ("deny", 0)]));
-    // These agree with their lists already, or have nothing to do with each other.
+    // These already agree with the fixed priorities, or cannot match the same use.
     for request in [
         RunRequest::new("x").deny("Bash").allow("*"),
         RunRequest::new("x").deny("Bash").allow("WebFetch"),
@@ -105,7 +105,7 @@ fn tools_of_the_caller_may_be_used_while_planning() {
     let own = &compiled(&request)[0];
     assert_eq!((own.tool_name.as_str(), own.decision.as_str()), ("mcp_shop_count", "allow"));
     assert_eq!(own.modes.as_deref(), Some(&["plan".to_owned()][..]));
-    // Everywhere else nothing refuses them, and no file is needed.
+    // In other modes these tools are not denied, so no file is needed.
     request.permission_mode = PermissionMode::Default;
     assert_eq!(compile(&request, Surface::Acp).unwrap(), None);
 }
@@ -138,7 +138,7 @@ fn what_cannot_be_enforced_is_refused_with_the_way_out() {
     }
 }
 
-/// Seven thousand rules and ten times as many; a loaded machine slows both down alike.
+/// Compares the times for two numbers of rules, because a loaded machine slows down both alike.
 #[test]
 fn many_rules_take_time_in_proportion() {
     let rules = |count: usize| {

@@ -1,32 +1,32 @@
-//! Brings a prompt to Gemini CLI byte for byte.
+//! Delivers a prompt to Gemini CLI without changes.
 //!
-//! A prompt goes to standard input as it is, unless the CLI would read something into it: a leading `/` is a command,
-//! and once one `@word` names a file the whole text is rewritten. Such a prompt becomes a command of the CLI, in a file
-//! of the overlay home, and standard input only calls it. Inside a command, `@{`, `!{` and `{{args}}` mean something;
-//! these few characters are read from files of their own, which the CLI puts in without looking at them again. (A
-//! whole prompt could not be read from a file: the CLI cuts it at 2,000 lines and changes its line ends.)
+//! A prompt is written to stdin unless the CLI would interpret it: a leading `/` is a command, and if one `@word` names
+//! a file, the whole text is rewritten. Such a prompt becomes a custom command of the CLI, in a file of the overlay
+//! home, and stdin only calls it. Inside a command, `@{`, `!{` and `{{args}}` are special. These few characters are
+//! read from separate files, whose content the CLI does not interpret. (The whole prompt cannot be read from a file,
+//! because the CLI truncates it at 2,000 lines and changes its line ends.)
 
 use crate::{Look, NewFile, Plan, Problem, Rule, SystemMode};
 use std::{borrow::Cow, path::Path};
 
-/// What the CLI acts on inside a command, and the file that stands for it.
+/// Special texts inside a command, and the files that contain them.
 const TRIGGERS: &[(&str, &str)] = &[("@{", "at.txt"), ("!{", "bang.txt"), ("{{args}}", "args.txt")];
 
-/// The CLI shows no more of a file than this many lines, and of a line no more than this many characters.
+/// The maximum number of lines that the CLI shows of a file, and of characters that it shows of a line.
 const LONGEST_READ: usize = 2000;
 
 /// How a prompt is delivered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Delivery {
-    /// What goes to standard input.
+    /// The text for stdin.
     pub(super) stdin: String,
-    /// The command that holds the prompt: its name, and the text of its file.
+    /// The name of the command that contains the prompt, and the text of its file.
     pub(super) command: Option<(String, String)>,
-    /// Files that the command reads; they need their folder among the include directories.
+    /// Files that the command reads. Their folder must be an include directory.
     pub(super) pieces: Vec<NewFile>,
 }
 
-/// The whole text that the model shall get.
+/// Returns the complete prompt text.
 pub(super) fn text(plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<String, Problem> {
     let request = &plan.request;
     let mut parts: Vec<Cow<'_, str>> = Vec::new();
@@ -42,7 +42,7 @@ pub(super) fn text(plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<String, P
     Ok(parts.join("\n\n"))
 }
 
-/// Delivers a text. `name` cannot be guessed, so that no command of the workspace can take its place.
+/// Delivers a text. `name` must be unpredictable, so that no command of the workspace can replace it.
 pub(super) fn deliver(text: &str, plan: &Plan, name: &str, pieces: &Path) -> Delivery {
     let is_read_into = text.trim_start().starts_with('/') || text.contains('@');
     if plan.request.file_references || !is_read_into {
@@ -68,7 +68,7 @@ pub(super) fn deliver(text: &str, plan: &Plan, name: &str, pieces: &Path) -> Del
     delivery
 }
 
-/// What is said about a prompt file: that the agent shall read it, or its content where the agent could not.
+/// Returns the text for a prompt file: an instruction to read it, or its content if the agent cannot read it.
 fn of_file(plan: &Plan, file: &Path, cwd: &Path, look: &dyn Look) -> Result<String, Problem> {
     let wrong = |what: &str| {
         Problem::new("prompt_file", format!("`{}` {what}", file.display()))
@@ -88,7 +88,7 @@ fn of_file(plan: &Plan, file: &Path, cwd: &Path, look: &dyn Look) -> Result<Stri
     Ok(text)
 }
 
-/// Whether the CLI's own reading tool would show the whole file. Where it is not sure, the answer is no.
+/// Returns whether the CLI's own read tool would show the whole file. If in doubt, returns `false`.
 fn can_read(plan: &Plan, file: &Path, text: &str, cwd: &Path, look: &dyn Look) -> bool {
     let real = look.canonical(file).unwrap_or_else(|| file.to_path_buf());
     let included = plan.request.include_directories.iter().map(|d| cwd.join(d));
@@ -103,7 +103,7 @@ fn can_read(plan: &Plan, file: &Path, text: &str, cwd: &Path, look: &dyn Look) -
     short && permitted && !may_be_ignored(&real, &root, look)
 }
 
-/// Whether a line of an ignore file could mean this path. It errs on the side of yes.
+/// Returns whether a line of an ignore file could match this path. If in doubt, returns `true`.
 fn may_be_ignored(file: &Path, root: &Path, look: &dyn Look) -> bool {
     let Ok(inner) = file.strip_prefix(root) else { return true };
     let names: Vec<Cow<'_, str>> = inner.iter().map(|n| n.to_string_lossy()).collect();
@@ -120,7 +120,7 @@ fn may_be_ignored(file: &Path, root: &Path, look: &dyn Look) -> bool {
     })
 }
 
-/// A glob over one name; brackets count as anything.
+/// Matches a glob against one name. Brackets match anything.
 fn covers(glob: &str, name: &str) -> bool {
     if glob.contains('[') {
         return true;
@@ -139,7 +139,7 @@ fn covers(glob: &str, name: &str) -> bool {
     }
 }
 
-/// A basic string of TOML on one line: nothing of it can be read as the end of it.
+/// Formats a single-line basic TOML string, with all special characters escaped.
 fn toml_string(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -169,7 +169,7 @@ mod tests {
         deliver(text, &plan(RunRequest::new("x")), "cmd", Path::new("/p"))
     }
 
-    /// What the CLI makes of a delivery.
+    /// Returns the prompt that the CLI builds from a delivery.
     fn received(delivery: &Delivery) -> String {
         let Some((_, file)) = &delivery.command else { return delivery.stdin.clone() };
         let table: toml::Table = file.parse().unwrap();

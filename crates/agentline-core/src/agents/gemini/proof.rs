@@ -1,29 +1,29 @@
-//! Watches stderr for the proof that Gemini CLI holds the rules that it was given, and ignores what the workspace brings.
+//! Watches stderr for the confirmations that Gemini CLI has read its rules and ignores the workspace's configuration.
 
 use super::guard::Confirmation;
 use crate::{Failure, Kind, Order, Proof, Say};
 
-/// What has been seen so far.
+/// The confirmations seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     wanted: Option<Proof>,
-    /// Files of the workspace that must be ignored.
+    /// Workspace files that must be ignored.
     must_ignore: Vec<String>,
     confirmation: Confirmation,
     seen: bool,
     told: bool,
-    /// Lines that still belong to the last report about our file.
+    /// The number of further lines that belong to the last report about the policy file.
     rest: u8,
 }
 
 impl Watch {
-    /// A run begins with these rules.
+    /// Starts a run with the rules of this order.
     pub(super) fn begin(&mut self, order: &Order) {
         self.wanted.clone_from(&order.proof);
         self.must_ignore.clone_from(&order.must_ignore);
     }
 
-    /// Takes a line of stderr, and says whether it was about our rules and is dealt with.
+    /// Processes a line of stderr. Returns whether the line is handled and needs no further processing.
     pub(super) fn stderr(&mut self, text: &str, say: &mut Say) -> bool {
         if self.confirmation.stderr(text) {
             return true;
@@ -46,7 +46,7 @@ impl Watch {
         belongs
     }
 
-    /// The agent is about to ask the model: it must ignore the workspace's own configuration by now.
+    /// Checks that the agent ignores the workspace's own configuration, before it calls the model.
     pub(super) fn ready(&mut self, say: &mut Say) {
         if let Some(failure) = self.confirmation.failure(&self.must_ignore) {
             self.must_ignore.clear();
@@ -54,7 +54,8 @@ impl Watch {
         }
     }
 
-    /// The model has taken a turn: by now the proof must have come, since what is on stderr is read first.
+    /// Checks that the rules were read, after a turn of the model. stderr is read first, so the proof must have
+    /// arrived.
     pub(super) fn turn(&mut self, say: &mut Say) {
         self.ready(say);
         if self.wanted.is_some() && !self.seen && !std::mem::replace(&mut self.told, true) {

@@ -1,11 +1,11 @@
-//! Which failed tool calls of Gemini were refusals, and by what.
+//! Detects which failed tool calls were denials, and their reasons.
 
 use super::tools;
 
-/// What we write into the message of a policy rule, so that a refusal names the caller's own rule.
+/// The prefix of the message in a policy rule, which lets a denial name the caller's own rule.
 pub(super) const RULE_MARK: &str = "agentline rule: ";
 
-/// Error types of `tool_result` events.
+/// Returns the reason for a denial by the error type of a `tool_result` event.
 pub(super) fn of_type(kind: &str, tool: &str, message: &str) -> Option<String> {
     match kind {
         "tool_not_registered" => tools::TOOLS.is_own(tool).then(|| "not_offered".to_owned()),
@@ -16,7 +16,7 @@ pub(super) fn of_type(kind: &str, tool: &str, message: &str) -> Option<String> {
     }
 }
 
-/// The session file has only the message.
+/// Returns the reason for a denial by the message alone, which is all that the session file has.
 pub(super) fn of_message(tool: &str, message: &str) -> Option<String> {
     if is_outside(message) {
         return Some("outside_workspace".to_owned());
@@ -31,9 +31,9 @@ pub(super) fn of_message(tool: &str, message: &str) -> Option<String> {
         .then(|| "not_offered".to_owned())
 }
 
-/// A call that Gemini calls a success although it was not carried out: a command with `$(…)`, backticks or `<(…)` in it.
+/// Returns the reason for a denial that is reported as a success: a command with `$(…)`, backticks or `<(…)`.
 ///
-/// The stream has what is displayed, the session file what the model was told.
+/// The stream contains the displayed text, the session file the text for the model.
 pub(super) fn of_success(tool: &str, output: &str) -> Option<String> {
     let output = output.trim();
     let is_blocked = output == "Blocked: command substitution detected in shell command."
@@ -45,13 +45,13 @@ fn is_outside(message: &str) -> bool {
     message.starts_with("Path not in workspace")
 }
 
-/// A permitted command that does more than was permitted, such as writing its output to a file.
+/// Returns whether an allowed command does more than is allowed, such as redirecting its output to a file.
 fn needs_confirmation(message: &str) -> bool {
     message.contains("requires user confirmation, which is not supported")
         || message.ends_with("is not in the list of allowed tools for non-interactive mode.")
 }
 
-/// `policy: Bash(rm *)`: the reason, and behind it the rule where the message names it.
+/// Returns the reason, with the rule if the message names it: `policy: Bash(rm *)`.
 fn by_policy(message: &str) -> String {
     match message.split_once(RULE_MARK) {
         Some((_, rule)) => format!("policy: {}", rule.trim()),

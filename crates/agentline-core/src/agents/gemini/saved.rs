@@ -1,13 +1,13 @@
-//! Reading the sessions that Gemini CLI saved: lines that correct each other (0.45 and later) and one value a file
-//! (0.11 to 0.36).
+//! Reads saved sessions of Gemini CLI: lines that update each other (0.45 and later), or one value per file (0.11 to
+//! 0.36).
 //!
-//! The fold keeps which records are left and where each one lies in the text; what they say is read when somebody
-//! looks. So a record that was written ten times is read once, and a session that is followed costs its own length each
-//! time it is looked at.
+//! The fold records which records remain and where each one is in the text. Their content is parsed on demand. So a
+//! record that was written ten times is parsed once, and each look at a growing session costs time proportional to its
+//! length.
 //!
-//! One session may lie in several files: a resumed one gets a twin, an imported one a copy, one of an old version is
-//! carried on in a new file beside it. Each file is a session of its own here, as it is for the CLI: a later one begins
-//! with an empty list, which is not meant for the others.
+//! A session may have several files: a resumed session gets a second one, an imported session is a copy, and a session
+//! of an old version continues in a new file. As in the CLI, each file is read as a separate session: a later file
+//! begins with an empty list of messages, which does not apply to the others.
 
 mod message;
 mod result;
@@ -29,9 +29,9 @@ use std::{
 };
 use story::Story;
 
-/// How a file is stored whose beginning this is; `None` when it is no session of this agent.
+/// Detects the storage format from the beginning of a file. Returns `None` if it is not a session of this agent.
 pub(super) fn form(head: &[u8]) -> Option<SavedForm> {
-    // A character that the end of the beginning cuts does not matter.
+    // The last character may be truncated.
     let text = match std::str::from_utf8(head) {
         Ok(text) => text,
         Err(e) => std::str::from_utf8(&head[..e.valid_up_to()]).unwrap_or_default(),
@@ -51,7 +51,7 @@ pub(super) fn form(head: &[u8]) -> Option<SavedForm> {
     if is_line && (error.is_none() || first.len() == text.trim_end().len()) {
         return Some(SavedForm::Lines);
     }
-    // Only the head of a value that goes on over more lines.
+    // This is only the beginning of a value that spans several lines.
     is_header(&whole).then_some(SavedForm::Whole)
 }
 
@@ -61,20 +61,20 @@ pub(super) struct GeminiFold {
     kept: Kept,
     info: SessionInfo,
     damage: Vec<Damage>,
-    /// Lines so far.
+    /// The number of lines so far.
     lines: u64,
     made: OnceCell<SavedSession>,
-    /// Where content goes that is not held in memory.
+    /// The store for content that is not kept in memory.
     store: Option<Arc<dyn ContentStore>>,
 }
 
-/// One record that is left.
+/// One remaining record.
 #[derive(Debug)]
 struct Record {
     id: String,
     text: RecordText,
-    /// What it was before it was written anew with less: a session that is resumed in the minute in which it was begun
-    /// loses the tokens, the model and the moment of what was said before.
+    /// The earlier version, if the record was rewritten with less data. When a session is resumed in the minute in
+    /// which it began, its earlier messages lose their tokens, model and timestamp.
     older: Option<RecordText>,
 }
 
@@ -94,7 +94,7 @@ impl RecordText {
         }
     }
 
-    /// The text; `None` when the store has lost it.
+    /// Returns the text, or `None` if the store has lost it.
     fn read(&self) -> Option<RawJson> {
         match self {
             Self::Held(text) => Some(text.clone()),
@@ -112,14 +112,14 @@ impl Record {
     }
 }
 
-/// The records that are left, each at the place where it was first told, and those that are not.
+/// The remaining records in the order of their first occurrence, and the removed ones.
 #[derive(Debug, Default)]
 struct Kept {
     records: Vec<Record>,
     places: HashMap<String, usize>,
-    /// What a summary took the place of, so that the model need not read it any more. It was said all the same.
+    /// Records that a summary replaced for the model. They are still part of the session.
     compacted: Vec<Record>,
-    /// Taken back by a rewind or left out of a new list, by their ids, with when that was.
+    /// Records that were removed by a rewind or a new list, by id, with the order of their removal.
     gone: HashMap<String, (usize, Record)>,
     drops: usize,
 }
@@ -138,7 +138,7 @@ impl Kept {
         self.records.push(record);
     }
 
-    /// Drops a record and everything after it; all when there is none of this name.
+    /// Removes a record and everything after it, or all records if the id is unknown.
     fn rewind(&mut self, id: &str) {
         self.drop_from(self.places.get(id).copied().unwrap_or(0));
     }
@@ -151,7 +151,7 @@ impl Kept {
         }
     }
 
-    /// Everything that is left out of a new list was put into the summary that stands in it.
+    /// Applies a compacted list. Records that are not in `stays` were replaced by its summary.
     fn compact(&mut self, stays: &HashSet<&str>) {
         self.places.clear();
         for record in std::mem::take(&mut self.records) {
@@ -174,13 +174,13 @@ impl Kept {
         }
     }
 
-    /// Every record that is left, oldest first.
+    /// Returns every remaining record, oldest first.
     fn all(&self) -> impl Iterator<Item = &Record> {
         let compacted = self.compacted.iter().filter(|record| !self.places.contains_key(&record.id));
         compacted.chain(&self.records)
     }
 
-    /// What is gone, oldest first.
+    /// Returns the removed records, oldest removal first.
     fn gone(&self) -> Vec<&Record> {
         let mut gone: Vec<&(usize, Record)> = self.gone.values().collect();
         gone.sort_unstable_by_key(|(drop, _)| *drop);
@@ -223,7 +223,7 @@ impl SessionFold for GeminiFold {
 
 impl GeminiFold {
     fn fold(&mut self, record: &RawJson, seen: &Skim<'_>) {
-        // In the order in which the CLI itself asks what a record is.
+        // The CLI itself checks the kinds of records in this order.
         if let Some(id) = &seen.rewind_to {
             self.kept.rewind(id);
         } else if let Some(id) = &seen.id {
@@ -241,7 +241,7 @@ impl GeminiFold {
         }
     }
 
-    /// A new list of messages stands for the one that was there.
+    /// Replaces the list of messages.
     fn replace(&mut self, messages: &[&RawValue]) {
         let ids: Vec<Option<String>> = messages.iter().map(|message| skim::id_of(message)).collect();
         let is_new = |id: &Option<String>| {
@@ -262,7 +262,7 @@ impl GeminiFold {
         }
     }
 
-    /// Takes what a header or `$set` says about the session, and the messages in it.
+    /// Applies the session info of a header or `$set`, and the messages in it.
     fn learn(&mut self, record: &RawJson, seen: &Skim<'_>) {
         let info = &mut self.info;
         let said = |text: &Option<Str<'_>>| {
@@ -294,10 +294,10 @@ impl GeminiFold {
         self.kept.put(id, text);
     }
 
-    /// A record that is not whole.
+    /// Processes a record that is not valid JSON.
     fn broken(&mut self, record: &RawJson, seen: &Skim<'_>, error: &Error) {
         let text = record.as_str();
-        // Half a character, which a JavaScript string may hold: the record is whole but for it.
+        // A JavaScript string may contain an unpaired surrogate. Apart from that, the record is complete.
         if let Some(mended) = mend_surrogates(text).map(RawJson::new)
             && let (seen, None) = skim::skim(mended.as_str())
         {
@@ -306,10 +306,10 @@ impl GeminiFold {
         }
         self.note(self.lines + error.line() as u64 - 1, error);
         if seen.id.is_none() && seen.set.is_none() && self.info.id.is_empty() {
-            // One value a file, cut or damaged: the messages that came before are whole.
+            // The file is a single value that is truncated or damaged. The messages before the damage are complete.
             self.learn(record, seen);
         }
-        // What was written after a half line stands behind it on the same line.
+        // Text that was written after an incomplete line follows it on the same line.
         if let Some(rest) = skim::last_record(text).and_then(|rest| record.part_of(rest)) {
             let (seen, _) = skim::skim(rest.as_str());
             self.fold(&rest, &seen);
@@ -335,7 +335,7 @@ fn make(
     story.into_session(abandoned, info, damage, store)
 }
 
-/// Tells records one by one. At most [`HELD_CONTENT`] of what they say is in memory at once, where there is a store.
+/// Adds records one by one. If there is a store, at most [`HELD_CONTENT`] of their content is in memory at once.
 fn tell_all<'r>(
     story: &mut Story,
     records: impl Iterator<Item = &'r Record>,

@@ -1,4 +1,4 @@
-//! One line of the session file that Gemini writes while it works: tokens, recorded text, and what became of tools.
+//! Reads lines of the session file that Gemini CLI writes while it works: tokens, text and tool results.
 
 use super::{
     call::{self, Call},
@@ -21,12 +21,12 @@ wire! { struct Display<'a> { stat: DiffStat<'a> = "diffStat" } }
 wire! { struct DiffStat<'a> { added: Num = "model_added_lines", removed: Num = "model_removed_lines" } }
 wire! { struct Text<'a> { text: Str<'a> = "text" } }
 
-/// How much of a session file's story the surface itself does not tell.
+/// Which parts of a session file are reported, depending on the surface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Telling {
-    /// The surface tells events; the file adds tokens and corrections.
+    /// The surface reports events; the file adds tokens and corrections.
     Corrections,
-    /// The surface tells nothing until the end; the file is where events come from.
+    /// The surface reports nothing until the end; all events are read from the file.
     Everything,
 }
 
@@ -35,9 +35,9 @@ pub(super) enum Telling {
 pub(super) struct SessionFile {
     telling: Telling,
     told: BTreeSet<String>,
-    /// A line of the file came, whatever it said.
+    /// Whether any line of the file was read.
     pub(super) was_read: bool,
-    /// The last text that was told as an event.
+    /// The last text that was reported as an event.
     pub(super) last_text: String,
 }
 
@@ -46,15 +46,15 @@ impl SessionFile {
         Self { telling, told: BTreeSet::new(), was_read: false, last_text: String::new() }
     }
 
-    /// Whether anything of the run was found in the file.
+    /// Returns whether any event was reported from the file.
     pub(super) fn has_told(&self) -> bool {
         !self.told.is_empty()
     }
 
-    /// Takes one line. A line that cannot be read is passed over: the file is another program's, and may be cut.
+    /// Processes one line. Unreadable lines are ignored, because the file is another program's and may be truncated.
     pub(super) fn line(&mut self, run: RunId, text: &str, say: &mut Say) {
         self.was_read = true;
-        // Most lines only move a date; the records that matter name their kind.
+        // Most lines only update a timestamp. The relevant records contain their kind.
         if !text.contains("\"gemini\"") {
             return;
         }
@@ -84,7 +84,7 @@ impl SessionFile {
         }
     }
 
-    /// Tells a record as events, each part once however often the record is written.
+    /// Reports a record as events, each part once even if the record is rewritten.
     fn tell(&mut self, run: RunId, record: &Rec<'_>, written: &str, say: &mut Say) {
         if !record.thoughts.0.is_empty() && self.told.insert(format!("thoughts {}", &*record.id)) {
             for thought in &record.thoughts.0 {
@@ -95,7 +95,7 @@ impl SessionFile {
             self.last_text = written.to_owned();
             say.event(run, Event::Text { text: written.to_owned() });
         }
-        // The calls of one answer belong to one turn: all are begun before the first is over.
+        // The calls of one answer belong to one turn, so all of them start before the first ends.
         let fresh: Vec<&Call<'_>> =
             record.calls.0.iter().filter(|call| self.told.insert(format!("call {}", &*call.id))).collect();
         for call in &fresh {
@@ -108,7 +108,7 @@ impl SessionFile {
     }
 }
 
-/// The calls that this record answers with the word that there is no such tool. They stand in no other record.
+/// Returns the calls in this record that failed because the tool does not exist. No other record contains them.
 pub(super) fn turned_away(text: &str) -> Vec<Unheard> {
     if !text.contains(NO_SUCH_TOOL) {
         return Vec::new();
@@ -126,10 +126,10 @@ pub(super) fn turned_away(text: &str) -> Vec<Unheard> {
         .collect()
 }
 
-/// How the model is told that there is no tool of the name that it called.
+/// The end of the message to the model about an unknown tool.
 const NO_SUCH_TOOL: &str = "not found in registry.";
 
-/// `content` is a string, or a list of parts.
+/// Returns the text of `content`, which is a string or a list of parts.
 fn text_of(content: &RawValue) -> String {
     if content.get().starts_with('[') {
         let parts = serde_json::from_str::<List<Text<'_>>>(content.get()).unwrap_or_default();
@@ -150,7 +150,7 @@ fn result_of(call: &Call<'_>) -> Event {
     }
 }
 
-/// Output and error of the first response, where they are text.
+/// Returns the output and the error of the first response, if they are text.
 fn first_response(call: &Call<'_>) -> (Option<String>, Option<String>) {
     let first = call.result.as_ref().and_then(|content| content.responses().next());
     let text = |value: Option<&RawValue>| value.and_then(parts::text);

@@ -1,36 +1,36 @@
-//! The settings of a run: the user's own, with what a run depends on laid over them.
+//! The settings of a run: the user's own, overridden where a run depends on them.
 
 use super::user;
 use crate::{Look, McpServer, PermissionMode, Plan, Problem, Surface};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// Settings that hold paths in which the CLI would read `~` as our overlay home.
+/// Settings with paths in which the CLI would expand `~` to the overlay home.
 const HOME_PATHS: &[&str] = &["/context/includeDirectories", "/policyPaths", "/adminPolicyPaths"];
 
 /// How a run signs in, as far as the request and the environment decide it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SignIn {
-    /// The caller gave a key with the request.
+    /// Whether the request contains an API key.
     pub(super) key_given: bool,
-    /// The method of a sign-in that is there and that the CLI would miss.
+    /// The method of an available sign-in that the CLI would not detect.
     pub(super) missed: Option<&'static str>,
-    /// Vertex AI was asked for.
+    /// Whether Vertex AI is requested.
     pub(super) vertex: bool,
 }
 
-/// The user's settings, where they can be read.
+/// The user's settings.
 pub(super) enum Users {
     /// There is no file.
     None,
-    /// An object.
+    /// A valid JSON object.
     Read(Value),
-    /// Something that the CLI refuses too: it goes to the CLI as it is, which then says so.
+    /// Invalid content. It is passed to the CLI unchanged, which then reports the error.
     Broken(Vec<u8>),
 }
 
 impl Users {
-    /// Reads them as the CLI does.
+    /// Reads the settings as the CLI does.
     pub(super) fn read(path: &Path, look: &dyn Look) -> Self {
         let Some(bytes) = look.read(path) else { return Self::None };
         match user::parse(&String::from_utf8_lossy(&bytes)) {
@@ -39,7 +39,7 @@ impl Users {
         }
     }
 
-    /// A value in them.
+    /// Returns the value at a JSON pointer.
     pub(super) fn get(&self, pointer: &str) -> Option<&Value> {
         match self {
             Self::Read(value) => value.pointer(pointer),
@@ -48,8 +48,8 @@ impl Users {
     }
 }
 
-/// The text of the run's settings file. `home` is the user's, for paths that begin with `~`; `bounds` are settings that keep
-/// a workspace that is not trusted in its bounds.
+/// Returns the text of the run's settings file. `home` is the user's home, used to expand `~`. `bounds` are settings
+/// that restrict an untrusted workspace.
 pub(super) fn compose(
     users: &Users,
     plan: &Plan,
@@ -75,21 +75,21 @@ pub(super) fn compose(
     lay(&mut settings, ours(users, plan, sign_in));
     lay(&mut settings, bounds);
     if !servers.is_empty() {
-        // A list of permitted servers would hide those that were given for this run.
+        // A list of allowed servers would hide those of this run.
         if let Some(allowed) = settings.pointer_mut("/mcp/allowed").and_then(Value::as_array_mut) {
             allowed.extend(servers.keys().map(|name| json!(name)));
         }
         lay(&mut settings, json!({ "mcpServers": {} }));
         if let Some(all) = settings.get_mut("mcpServers").and_then(Value::as_object_mut) {
-            // A server that is given replaces one of the same name as a whole.
+            // A server of the run replaces one of the same name completely.
             all.extend(servers);
         }
     }
     format!("{settings:#}\n").into_bytes()
 }
 
-/// The servers of a request: those of its settings file, then those given by name. They are trusted, since headless
-/// the CLI offers no tool of another server; in plan mode it offers none all the same.
+/// Returns the MCP servers of a request: those of its settings file, then those given by name. They are trusted by
+/// default, because in headless runs the CLI only offers tools of trusted servers. In plan mode it offers none of them.
 pub(super) fn servers(plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Map<String, Value>, Problem> {
     let mut all = Map::new();
     if let Some(path) = &plan.request.mcp_settings_path {
@@ -120,7 +120,7 @@ pub(super) fn servers(plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Map<St
     Ok(all)
 }
 
-/// A path of the user's that begins with `~`, made absolute.
+/// Expands a leading `~` in a path. Returns `None` if there is none.
 pub(super) fn expand_home(path: &str, home: &Path) -> Option<String> {
     let rest = path.strip_prefix('~')?;
     match rest.strip_prefix('/') {
@@ -129,25 +129,26 @@ pub(super) fn expand_home(path: &str, home: &Path) -> Option<String> {
     }
 }
 
-/// What a run depends on.
+/// Returns the settings that a run depends on.
 fn ours(users: &Users, plan: &Plan, sign_in: SignIn) -> Value {
     let request = &plan.request;
     let mut ours = json!({
         "general": {
-            // Ten attempts take four minutes of silence.
+            // Ten attempts would mean four minutes without output.
             "maxAttempts": 2,
             "enableAutoUpdate": false,
             "enableAutoUpdateNotification": false,
-            // Cleaning up takes a resumed session for a broken one and deletes all of it.
+            // The cleanup mistakes a resumed session for a broken one and deletes it completely.
             "sessionRetention": {"enabled": false},
-            // Headless, a model that enters and leaves plan mode may do everything afterwards. In bypass it may anyway.
+            // In a headless run, a model that enters and leaves plan mode may do everything afterwards. In bypass mode
+            // it may anyway.
             "plan": {"enabled": may_plan(plan)},
         },
-        // Otherwise the output of commands is kept back on some surfaces.
+        // Otherwise the output of commands is not reported on some surfaces.
         "tools": {"shell": {"enableInteractiveShell": false}},
     });
     if let Some(most) = request.limits.max_turns {
-        // The CLI stops before it asks for turn `most + 1`. A stricter setting of the user stays.
+        // The CLI stops before it requests turn `most + 1`. A stricter setting of the user is kept.
         let own = users.get("/model/maxSessionTurns").and_then(Value::as_u64);
         lay(
             &mut ours,
@@ -155,7 +156,7 @@ fn ours(users: &Users, plan: &Plan, sign_in: SignIn) -> Value {
         );
     }
     if let Some(most) = request.limits.max_output_tokens {
-        // For each answer; the sum is watched.
+        // This limits each answer; the total is tracked separately.
         let own = users.get("/modelConfigs/customOverrides").and_then(Value::as_array);
         let mut overrides = own.cloned().unwrap_or_default();
         let config = json!({"generateContentConfig": {"maxOutputTokens": most}});
@@ -175,8 +176,8 @@ fn ours(users: &Users, plan: &Plan, sign_in: SignIn) -> Value {
     ours
 }
 
-/// Whether the model may enter plan mode. Over ACP the way out of it is asked for, and the mode must be offered to be
-/// set.
+/// Returns whether the model may enter plan mode. Over ACP, leaving it requires permission, and the mode must be
+/// offered to be set.
 fn may_plan(plan: &Plan) -> bool {
     let mode = plan.request.permission_mode;
     let asked = matches!(mode, PermissionMode::Plan | PermissionMode::Bypass);
@@ -186,7 +187,7 @@ fn may_plan(plan: &Plan) -> bool {
     }
 }
 
-/// Lays one object over another, key by key.
+/// Merges one object into another, key by key.
 fn lay(under: &mut Value, over: Value) {
     match over {
         Value::Object(over) if under.is_object() => {

@@ -1,20 +1,20 @@
-//! How Gemini CLI signs in: first a method is chosen, then what that method needs is taken from the first place that has it.
+//! How Gemini CLI signs in: it chooses a method, then takes the first available credential for that method.
 //!
-//! Read from the CLI's own `getAuthTypeFromEnv` and `validateAuthMethod` and seen in runs of 0.61.0: a method in the
-//! settings beats every variable, and a variable that asks for another method hides a key that is there.
+//! Based on the CLI's own `getAuthTypeFromEnv` and `validateAuthMethod`, and verified with 0.61.0: a method in the
+//! settings overrides every variable, and a variable that selects another method hides an available key.
 
 use super::user::{User, Variable, pick};
 use crate::SignIn;
 use std::{collections::BTreeMap, path::PathBuf};
 
-/// The methods of the CLI by the words of its settings.
+/// The sign-in methods of the CLI, as named in its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Method {
     ApiKey,
     Vertex,
     Google,
     Compute,
-    /// `gateway`, `cloud-shell` or a word that the CLI does not know: refused without a terminal.
+    /// `gateway`, `cloud-shell` or an unknown name, which the CLI refuses without a terminal.
     Refused(String),
 }
 
@@ -39,7 +39,7 @@ impl Method {
         }
     }
 
-    /// What the method takes, the strongest first.
+    /// Returns the credentials that the method accepts, in order of precedence.
     fn takes(&self) -> &'static [Credential] {
         use Credential::*;
         match self {
@@ -51,7 +51,7 @@ impl Method {
         }
     }
 
-    /// What to do when nothing of it is there.
+    /// Returns what to do if no credential is available.
     fn way_out(&self) -> &'static str {
         match self {
             Self::ApiKey => "set `GEMINI_API_KEY`",
@@ -71,7 +71,7 @@ impl Method {
     }
 }
 
-/// Something that a method can sign in with.
+/// A credential that a method can use.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Credential {
     GeminiKey,
@@ -85,7 +85,7 @@ enum Credential {
     Machine,
 }
 
-/// The credentials in the order in which they are told.
+/// The credentials in the order in which they are reported.
 const CREDENTIALS: &[Credential] = &[
     Credential::GeminiKey,
     Credential::StoredKey,
@@ -98,7 +98,7 @@ const CREDENTIALS: &[Credential] = &[
     Credential::Machine,
 ];
 
-/// Every way of signing in for a run with `--skip-trust`, with the one that wins.
+/// Returns all sign-in methods for a run with `--skip-trust`, and marks the one that is used.
 pub(super) fn sign_in(user: &User<'_>) -> Vec<SignIn> {
     let facts = Facts::new(user);
     let Choice { method, mut told, .. } = choose(user, &facts);
@@ -112,7 +112,7 @@ pub(super) fn sign_in(user: &User<'_>) -> Vec<SignIn> {
         decider.note = Some(format!("{note}, but nothing that it can use is there"));
         decider.fix = Some(method.way_out().into());
     }
-    // Only what the agent really signs in with wins; what chose the method says so in its note.
+    // Only the credential that the agent really uses wins. The note of the entry that chose the method says so.
     told.iter_mut().for_each(|s| s.wins = false);
     for credential in CREDENTIALS {
         if *credential == Credential::Machine && method != Some(Method::Compute) {
@@ -132,18 +132,18 @@ pub(super) fn sign_in(user: &User<'_>) -> Vec<SignIn> {
     told
 }
 
-/// The method that a run must name in its settings, because the CLI would not come to it by itself: the one for a key
-/// that is there but read too late, or hidden by a base URL.
+/// Returns the method that a run must name in its settings because the CLI would not choose it by itself: the one for a
+/// key that is read too late or hidden by a base URL.
 pub(super) fn method_to_name(user: &User<'_>) -> Option<&'static str> {
     choose(user, &Facts::new(user)).by_us.then_some("gemini-api-key")
 }
 
-/// Which method is taken.
+/// The chosen method.
 struct Choice {
     method: Option<Method>,
-    /// The settings and variables that can choose one; what chose it is marked as winning.
+    /// The settings and variables that can choose a method. The one that did is marked as winning.
     told: Vec<SignIn>,
-    /// Whether it is only taken because our runs name it.
+    /// Whether the method is chosen only because agentline names it.
     by_us: bool,
 }
 
@@ -225,14 +225,14 @@ fn choose(user: &User<'_>, facts: &Facts<'_>) -> Choice {
     Choice { method, told, by_us }
 }
 
-/// What is there to sign in with.
+/// The available credentials.
 struct Facts<'a> {
     user: &'a User<'a>,
-    /// What `.env` files give when the method is chosen.
+    /// The variables of `.env` files when the method is chosen.
     early: BTreeMap<String, Variable>,
-    /// What they give when it is carried out.
+    /// The variables of `.env` files when the method is used.
     late: BTreeMap<String, Variable>,
-    /// What `.env` files of the workspace would give if it were trusted in full.
+    /// The variables that `.env` files of the workspace would set if it were fully trusted.
     ignored: BTreeMap<String, Variable>,
 }
 
@@ -260,7 +260,7 @@ impl<'a> Facts<'a> {
         self.entry(credential).found
     }
 
-    /// Where a credential would be and whether it is there. Nothing that it holds is shown.
+    /// Returns the location of a credential and whether it exists, without its content.
     fn entry(&self, credential: Credential) -> SignIn {
         match credential {
             Credential::GeminiKey => {
@@ -290,7 +290,7 @@ impl<'a> Facts<'a> {
             }
             Credential::AccessToken => {
                 let mut entry = self.of_variable("GOOGLE_CLOUD_ACCESS_TOKEN");
-                // The CLI takes the token only together with this switch.
+                // The CLI uses the token only in combination with this switch.
                 if entry.found && self.used("GOOGLE_GENAI_USE_GCA").is_none() {
                     entry.found = false;
                     entry.note = Some("set, but counts only together with `GOOGLE_GENAI_USE_GCA`".into());

@@ -1,4 +1,4 @@
-//! Which way of signing in wins, for made-up homes and environments.
+//! Tests of which sign-in is used, with fictional homes and environments.
 
 use super::{method_to_name, sign_in};
 use crate::{SignIn, agents::gemini::user::User, map_look::MapLook};
@@ -11,7 +11,7 @@ fn told(look: &MapLook, env: &[(&str, &str)]) -> Vec<SignIn> {
     sign_in(&User::new(Path::new("/w/p"), &env, Path::new("/home/u"), look))
 }
 
-/// What wins, for a set-up that is told as in the runs of the CLI that it was taken from.
+/// Returns the winning entry. The cases are taken from runs of the CLI.
 fn winner(look: &MapLook, env: &[(&str, &str)]) -> Option<String> {
     let told = told(look, env);
     let winners: Vec<&SignIn> = told.iter().filter(|s| s.wins).collect();
@@ -33,15 +33,15 @@ fn variables_alone_choose_in_the_order_of_the_cli() {
     let none = MapLook::default();
     assert_eq!(winner(&none, &[]), None);
     assert_eq!(winner(&none, &[("GEMINI_API_KEY", "k")]), some("`GEMINI_API_KEY`"));
-    // Exit 41 in the CLI: this key is only for Vertex, and nothing asks for Vertex.
+    // Exit code 41 in the CLI: this key is only for Vertex AI, which is not selected.
     assert_eq!(winner(&none, &[("GOOGLE_API_KEY", "k")]), None);
     let vertex = ("GOOGLE_GENAI_USE_VERTEXAI", "true");
     assert_eq!(winner(&none, &[("GOOGLE_API_KEY", "k"), vertex]), some("`GOOGLE_API_KEY`"));
-    // Exit 41: the switch hides a key that is there.
+    // Exit code 41: the switch hides an available key.
     assert_eq!(winner(&none, &[("GEMINI_API_KEY", "k"), vertex]), None);
     let base = ("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:1");
     assert_eq!(winner(&none, &[base]), None);
-    // Alone the CLI refuses this with exit 41, so runs name the method.
+    // The CLI alone refuses this with exit code 41, so runs name the method.
     assert_eq!(winner(&none, &[("GEMINI_API_KEY", "k"), base]), some("`GEMINI_API_KEY`"));
     assert_eq!(
         winner(&none, &[("GOOGLE_GENAI_USE_VERTEXAI", "1"), ("GEMINI_API_KEY", "k")]),
@@ -65,7 +65,7 @@ fn a_method_in_the_settings_beats_every_variable() {
     assert_eq!(winner(&selected("nonsense"), &[key]), None);
     assert_eq!(winner(&selected("gateway"), &[key]), None);
     assert_eq!(winner(&selected("gemini-api-key"), &[]), None);
-    // The old place of the setting is not read any more.
+    // The old location of the setting is no longer read.
     let old = MapLook::default().plain(SETTINGS, r#"{"selectedAuthType":"vertex-ai"}"#);
     assert_eq!(winner(&old, &[key]), some("`GEMINI_API_KEY`"));
 }
@@ -112,7 +112,7 @@ fn files_of_the_google_sign_in_are_taken_in_order() {
 #[test]
 fn env_files_count_as_far_as_the_folder_is_trusted() {
     let key = "GEMINI_API_KEY=secret-in-a-file\n";
-    // A workspace brings no key, whatever the CLI itself thinks of it; the user learns why.
+    // A key of a workspace is never used, even if the CLI trusts the workspace. The note tells the user why.
     for file in ["/w/p/.env", "/w/p/.gemini/.env", "/w/.env", "/.env"] {
         let project = MapLook::default().plain(file, key);
         assert_eq!(winner(&project, &[]), None, "{file}");
@@ -123,10 +123,10 @@ fn env_files_count_as_far_as_the_folder_is_trusted() {
     }
     let at_home = MapLook::default().plain("/home/u/.env", key);
     assert_eq!(winner(&at_home, &[]), some("`GEMINI_API_KEY` in /home/u/.env"));
-    // An empty variable keeps the file's value out.
+    // An empty variable overrides the value of the file.
     assert_eq!(winner(&at_home, &[("GEMINI_API_KEY", "")]), None);
 
-    // The home's own file is read too late in a folder that is not trusted, unless the settings name the method.
+    // In an untrusted folder, the home's own file is read too late, unless the settings name the method.
     let own = || MapLook::default().plain("/home/u/.gemini/.env", key);
     let in_file = some("`GEMINI_API_KEY` in /home/u/.gemini/.env");
     assert_eq!(winner(&own(), &[]), in_file);
@@ -135,7 +135,7 @@ fn env_files_count_as_far_as_the_folder_is_trusted() {
     assert_eq!(winner(&chosen, &[]), in_file);
     assert_eq!(winner(&chosen, &[("GEMINI_RESTRICTED_MODE", "true")]), None);
 
-    // In a folder that the CLI does not trust, a file may set keys, but not switch the method.
+    // In a folder that the CLI does not trust, a file may set keys but not change the method.
     let switch = "GOOGLE_GENAI_USE_VERTEXAI=true\nGOOGLE_API_KEY=k\n";
     let switch = MapLook::default().plain("/home/u/.env", switch);
     assert_eq!(winner(&switch, &[]), None);

@@ -1,8 +1,8 @@
-//! What Gemini CLI does by itself with a tool: what it runs without asking, and what it does not even offer.
+//! The decisions that Gemini CLI makes by itself: which tools it runs without asking, and which it does not offer.
 //!
-//! Measured on 0.61.0. Without a conversation nobody can be asked, so that tools which would ask are not offered to the
-//! model. Rules for whole tools are enforced by the CLI itself, by the policy file that is written for the run. Over ACP, that
-//! file also makes it ask about every use of a tool for which there is a rule with a pattern.
+//! Measured with 0.61.0. In headless runs there are no permission requests, so tools that would need one are not
+//! offered to the model. Rules for whole tools are enforced by the CLI itself through the generated policy file. Over
+//! ACP, that file also makes it ask about every use of a tool that has a rule with a pattern.
 
 use super::{live, policy, tools};
 use crate::{Decision, PermissionMode, Prospect, RunRequest, Stance, Surface, ToolKind};
@@ -17,12 +17,12 @@ const PLANS: &str = "only plans in its mode `plan`";
 const TRUSTED: &str = "runs tools of servers given for the run without asking";
 const HARMLESS: &str = "runs commands that it takes for harmless without asking";
 
-/// Programs that the CLI takes for harmless while their arguments stay in the workspace.
+/// Programs that the CLI considers harmless if their arguments stay in the workspace.
 const HARMLESS_PROGRAMS: &[&str] = &[
     "cat", "cut", "echo", "expr", "false", "grep", "head", "id", "ls", "nl", "paste", "pwd", "rev", "seq",
     "stat", "tac", "tail", "tr", "true", "uname", "uniq", "wc", "which", "whoami",
 ];
-/// Commands of git that it takes for harmless.
+/// Git commands that the CLI considers harmless.
 const HARMLESS_GIT: &[&str] = &["status", "log", "diff", "show"];
 
 pub(super) fn stance(request: &RunRequest, surface: Surface, prospect: &Prospect<'_>) -> Stance {
@@ -74,7 +74,7 @@ pub(super) fn stance(request: &RunRequest, surface: Surface, prospect: &Prospect
     }
 }
 
-/// The CLI's mode where there is no conversation.
+/// Returns the CLI's mode in a headless run.
 fn headless_mode(mode: PermissionMode) -> &'static str {
     match mode {
         PermissionMode::Default | PermissionMode::Deny | PermissionMode::Prompt => "default",
@@ -84,7 +84,7 @@ fn headless_mode(mode: PermissionMode) -> &'static str {
     }
 }
 
-/// Whether the CLI takes a command for harmless, as far as its text tells.
+/// Returns whether the CLI considers a command harmless, as far as its text shows.
 fn is_harmless(command: &str) -> bool {
     let mut words = command.split_whitespace();
     let program = words.next().unwrap_or_default();
@@ -123,7 +123,8 @@ mod tests {
         ]
     }
 
-    /// What becomes of each use: `+` allowed, `-` refused, `?` asked; held by the agent, by us (`!`) or by nobody (`~`).
+    /// Describes the decision on each use: `+` allowed, `-` denied, `?` asked. The agent enforces it, unless the sign
+    /// is followed by `!` (agentline enforces it) or `~` (nothing does).
     fn row(request: &RunRequest, surface: Surface) -> String {
         let policy = Policy::new(request, Path::new("/ws")).unwrap().own_server("agentline");
         let word = |(_, ask): (_, PermissionAsk)| {

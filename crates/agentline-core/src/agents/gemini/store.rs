@@ -1,4 +1,5 @@
-//! Where Gemini CLI keeps the sessions of a project, which one is meant by an id, and what a resumed one leaves behind.
+//! Gemini CLI's session store: the sessions of a project, the lookup by id, and the files that resumed sessions leave
+//! behind.
 
 use crate::{Look, Millis, Problem, ProjectRef, SavedForm, SessionFile, SessionRoot, SessionSpot, moment};
 use serde_json::Value;
@@ -7,17 +8,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The shortest beginning of an id that is taken for one.
+/// The minimum length of an id prefix.
 const SHORTEST_PREFIX: usize = 4;
 
-/// A session that is stored.
+/// A stored session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stored {
     id: String,
     started: String,
 }
 
-/// The folder of a project's sessions, under a home that has a `.gemini`.
+/// Returns the folder of a project's sessions, below a home that contains `.gemini`.
 pub(super) fn chats(home: &Path, cwd: &Path, look: &dyn Look) -> Option<PathBuf> {
     let gemini = home.join(".gemini");
     let cwd = spelled(cwd);
@@ -30,7 +31,7 @@ pub(super) fn chats(home: &Path, cwd: &Path, look: &dyn Look) -> Option<PathBuf>
         look.text(&tmp.join(slug).join(".project_root"))
             .is_some_and(|root| spelled(Path::new(root.trim())) == cwd)
     };
-    // The registry may be older than the folders, which say themselves whose they are.
+    // The registry may be outdated. The folders themselves name their projects.
     let slug = registered.filter(|slug| owns(slug)).or_else(|| {
         let start = slug_start(Path::new(&cwd));
         look.list(&tmp)?.into_iter().find(|slug| is_slug_of(&start, slug) && owns(slug))
@@ -38,8 +39,8 @@ pub(super) fn chats(home: &Path, cwd: &Path, look: &dyn Look) -> Option<PathBuf>
     slug.map(|slug| tmp.join(slug).join("chats"))
 }
 
-/// What the name of a project's folder begins with. The CLI makes it from the last part of the project's path, and adds a
-/// number where another project has that name.
+/// Returns the beginning of the name of a project's folder. The CLI derives it from the last component of the project's
+/// path and appends a number if another project has that name.
 fn slug_start(cwd: &Path) -> String {
     let name = cwd.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
     let parts = name.split(|c: char| !matches!(c, 'a'..='z' | '0'..='9')).filter(|part| !part.is_empty());
@@ -47,7 +48,8 @@ fn slug_start(cwd: &Path) -> String {
     if start.is_empty() { "project".to_owned() } else { start }
 }
 
-/// Whether a folder may be that of a project, by its name. A store may hold many projects, and those of others are not read.
+/// Returns whether a folder may belong to a project, judging by its name. This avoids reading the folders of all other
+/// projects.
 fn is_slug_of(start: &str, slug: &str) -> bool {
     let is_numbered = |rest: &str| {
         rest.strip_prefix('-').is_some_and(|number| number.bytes().all(|digit| digit.is_ascii_digit()))
@@ -55,7 +57,7 @@ fn is_slug_of(start: &str, slug: &str) -> bool {
     slug.strip_prefix(start).is_some_and(|rest| rest.is_empty() || is_numbered(rest))
 }
 
-/// The whole id of the session that a caller means by `latest`, an id or the beginning of one.
+/// Returns the full id of the session that a caller names by `latest`, an id or an id prefix.
 pub(super) fn resolve(wanted: &str, home: &Path, cwd: &Path, look: &dyn Look) -> Result<String, Problem> {
     let stored = chats(home, cwd, look).map(|folder| list(&folder, look)).unwrap_or_default();
     let hint = "see `gemini --list-sessions` in that folder, or leave `resume` out to begin a new session";
@@ -81,7 +83,7 @@ pub(super) fn resolve(wanted: &str, home: &Path, cwd: &Path, look: &dyn Look) ->
     }
 }
 
-/// What is wrong with an id for a new session: the CLI refuses one that is taken.
+/// Returns a problem if the id for a new session already exists, because the CLI refuses it.
 pub(super) fn taken(id: &str, home: &Path, cwd: &Path, look: &dyn Look) -> Option<Problem> {
     let stored = chats(home, cwd, look).map(|folder| list(&folder, look)).unwrap_or_default();
     stored.iter().any(|s| s.id == id).then(|| {
@@ -90,19 +92,19 @@ pub(super) fn taken(id: &str, home: &Path, cwd: &Path, look: &dyn Look) -> Optio
     })
 }
 
-/// Where the file of a session grows.
+/// Returns the pattern of a session's files.
 pub(super) fn spot(folder: PathBuf, session: &str) -> SessionSpot {
     let start: String = session.chars().take(8).collect();
     SessionSpot::new(folder, format!("-{start}.jsonl"))
 }
 
-/// What the file of a session is called that is made at a moment.
+/// Returns the name of a session file that is created at this time.
 pub(super) fn file_made(spot: &SessionSpot, at: Millis) -> String {
     format!("session-{}{}", moment::as_minute(at), spot.suffix)
 }
 
-/// The empty twins that a resumed run left. The CLI writes one in a later minute than the session's first, takes it
-/// for a broken session at one of its next starts, and deletes every file of that session with it.
+/// Returns the empty duplicates that a resumed run left behind. The CLI creates one if a later minute has begun, treats
+/// it as a broken session at a later start, and then deletes every file of that session.
 pub(super) fn twins(spot: &SessionSpot, existed_before: &[PathBuf], look: &dyn Look) -> Vec<PathBuf> {
     let is_session = |path: &PathBuf| path.to_string_lossy().ends_with(&spot.suffix);
     if !existed_before.iter().any(is_session) {
@@ -115,24 +117,24 @@ pub(super) fn twins(spot: &SessionSpot, existed_before: &[PathBuf], look: &dyn L
     files.filter(|path| !existed_before.contains(path)).filter(empty).collect()
 }
 
-/// The files of a session that was begun and in which nothing was said.
+/// Returns the files of a session that has no messages.
 pub(super) fn unsaid(spot: &SessionSpot, look: &dyn Look) -> Vec<PathBuf> {
     let names = look.list(&spot.folder).unwrap_or_default().into_iter();
     let files = names.filter(|name| name.ends_with(&spot.suffix)).map(|name| spot.folder.join(name));
     files.filter(|path| look.text(path).is_some_and(|text| says_nothing(&text))).collect()
 }
 
-/// A file with more bytes than this holds more than the context that the CLI itself puts first.
+/// The maximum size of an empty duplicate. Larger files contain more than the initial context of the CLI.
 const LARGEST_DUPLICATE: usize = 1 << 20;
 
-/// The empty duplicates in a folder of sessions, each with the file that holds the session: what [`twins`] finds after a
-/// resumed run, for those runs that were killed before they could remove their own.
+/// Returns the empty duplicates in a folder of sessions, each with the file that holds the session. These are the files
+/// that [`twins`] finds after a resumed run, left behind by runs that were killed before they could remove them.
 pub(super) fn empty_duplicates(folder: &Path, look: &dyn Look) -> Vec<(PathBuf, PathBuf)> {
     let names = look.list(folder).unwrap_or_default();
     let mut by_id: Vec<(&str, &str)> =
         names.iter().filter_map(|name| Some((session_id(name)?, &**name))).collect();
     by_id.sort_unstable();
-    // Most sessions have one file, and nothing is read for them.
+    // Most sessions have only one file, which is not read.
     by_id
         .chunk_by(|(id, _), (next, _)| id == next)
         .filter(|files| files.len() > 1)
@@ -140,13 +142,13 @@ pub(super) fn empty_duplicates(folder: &Path, look: &dyn Look) -> Vec<(PathBuf, 
         .collect()
 }
 
-/// What the name of a session's file says of its id.
+/// Returns the part of a file name that identifies the session.
 fn session_id(name: &str) -> Option<&str> {
     let stem = name.strip_suffix(".jsonl").or_else(|| name.strip_suffix(".json"))?;
     stem.strip_prefix("session-").map(id_start)
 }
 
-/// The empty ones among files whose names begin with the same id.
+/// Returns the empty files among those with the same id prefix.
 fn duplicates_among(files: Vec<PathBuf>, look: &dyn Look) -> Vec<(PathBuf, PathBuf)> {
     let empty_id = |path: &PathBuf| {
         let text = String::from_utf8(look.small(path, LARGEST_DUPLICATE)?).ok()?;
@@ -163,8 +165,8 @@ fn duplicates_among(files: Vec<PathBuf>, look: &dyn Look) -> Vec<(PathBuf, PathB
     empty.into_iter().filter_map(|(id, path)| Some((path, original(&id?)?))).collect()
 }
 
-/// When a stored session may be opened over ACP: in the minute in which its file was made, the CLI would write a new
-/// beginning into that same file, and what was said before would be gone.
+/// Returns the earliest time at which a stored session may be opened over ACP. In the minute in which its file was
+/// created, the CLI would overwrite that file with a new session, and the earlier messages would be lost.
 pub(super) fn not_before(session: &str, home: &Path, cwd: &Path, look: &dyn Look) -> Option<Millis> {
     let spot = spot(chats(home, cwd, look)?, session);
     let begun =
@@ -173,7 +175,7 @@ pub(super) fn not_before(session: &str, home: &Path, cwd: &Path, look: &dyn Look
     Some(last + 60_000)
 }
 
-/// The sessions in a folder in which somebody said something, one entry for each id.
+/// Returns the sessions with messages in a folder, one entry for each id.
 fn list(folder: &Path, look: &dyn Look) -> Vec<Stored> {
     let mut all: Vec<Stored> = Vec::new();
     for name in look.list(folder).unwrap_or_default() {
@@ -203,8 +205,8 @@ fn header(text: &str) -> Option<Stored> {
     Some(Stored { id: word("sessionId")?.into(), started: word("startTime").unwrap_or_default().into() })
 }
 
-/// Whether a session file holds nothing but the context that the CLI itself puts first. What cannot be read counts
-/// as something said.
+/// Returns whether a session file contains only the initial context of the CLI. An unreadable file counts as one with
+/// messages.
 fn says_nothing(text: &str) -> bool {
     if let Ok(whole) = serde_json::from_str::<Value>(text)
         && whole.get("messages").is_some()
@@ -232,10 +234,10 @@ fn is_context(message: &Value) -> bool {
     message.get("type").and_then(Value::as_str) == Some("user") && text.is_some_and(is_context_text)
 }
 
-/// How a summary begins that the CLI puts in the place of what was said before it.
+/// The beginning of a summary with which the CLI replaces earlier messages.
 const SUMMARY: &str = "<state_snapshot>";
 
-/// Whether a text of the user's side is the CLI's own: the context at the beginning, what a hook adds, or a summary.
+/// Returns whether a user text was written by the CLI: the initial context, hook output or a summary.
 pub(super) fn is_own_text(text: &str) -> bool {
     let text = text.trim();
     is_context_text(text)
@@ -243,25 +245,25 @@ pub(super) fn is_own_text(text: &str) -> bool {
         || text.contains(SUMMARY) && text.ends_with("</state_snapshot>")
 }
 
-/// How the model answers a summary, in the CLI's words.
+/// The reply to a summary that the CLI writes in the model's name.
 pub(super) const SUMMARY_TAKEN: &str = "Got it. Thanks for the additional context!";
 
-/// Whether a text is the context that the CLI itself puts first.
+/// Returns whether a text is the initial context of the CLI.
 fn is_context_text(text: &str) -> bool {
     let text = text.trim();
     text.starts_with("<session_context>") && text.ends_with("</session_context>")
 }
 
-/// How many folders below `tmp` a session may lie: that of its project, `chats`, and that of the session which a
-/// sub-agent worked for.
+/// The maximum depth of a session below `tmp`: the folder of its project, `chats`, and for a sub-agent the folder of
+/// its parent session.
 const DEPTH: usize = 3;
 
-/// The folder below which all sessions of a user lie, under a home that has a `.gemini`.
+/// Returns the folder of all sessions of a user, below a home that contains `.gemini`.
 pub(super) fn root(home: &Path) -> SessionRoot {
     SessionRoot::files(home.join(".gemini").join("tmp"), DEPTH)
 }
 
-/// What the name of a file says: `<project>/chats/session-<minute>-<beginning of the id>.jsonl`, or
+/// Parses a file name: `<project>/chats/session-<minute>-<beginning of the id>.jsonl`, or
 /// `<project>/chats/<session>/<id>.jsonl` for a sub-agent of that session.
 pub(super) fn named(path: &Path) -> Option<SessionFile> {
     let mut names = path.iter().rev().map(OsStr::to_str);
@@ -281,14 +283,14 @@ pub(super) fn named(path: &Path) -> Option<SessionFile> {
     Some(SessionFile { form: Some(form), id: Some(id.to_owned()), parent })
 }
 
-/// What follows the moment, which is a minute or, for an imported session, milliseconds.
+/// Returns the part after the timestamp, which is a minute or, for an imported session, in milliseconds.
 fn id_start(rest: &str) -> &str {
     let by_minute =
         rest.get(..16).filter(|start| moment::minute(start).is_some()).and_then(|_| rest.get(17..));
     by_minute.or_else(|| Some(rest.split_once('-')?.1)).unwrap_or(rest)
 }
 
-/// The project that a file below a root belongs to.
+/// Returns the project that a file below a root belongs to.
 pub(super) fn project(root: &Path, path: &Path, look: &dyn Look) -> Option<ProjectRef> {
     let slug = path.strip_prefix(root).unwrap_or(path).iter().next()?.to_str()?;
     if let Some(owner) = look.text(&root.join(slug).join(".project_root")) {
@@ -303,7 +305,7 @@ pub(super) fn project(root: &Path, path: &Path, look: &dyn Look) -> Option<Proje
     entries.find(|(_, of)| of.as_str() == Some(slug)).map(|(path, _)| ProjectRef::Path(path.into()))
 }
 
-/// A path as the CLI writes it into its registry.
+/// Returns a path as the CLI writes it to its registry.
 fn spelled(path: &Path) -> String {
     let text = path.to_string_lossy();
     if cfg!(windows) { text.to_lowercase() } else { text.into_owned() }
@@ -457,7 +459,7 @@ mod tests {
 
     #[test]
     fn junk_session_file() {
-        // What `initialize` left behind as the CLI writes it, begun later than everything else.
+        // The file that `initialize` leaves behind, with a later start than all other sessions.
         let junk =
             format!("{}\n{{\"$set\":{{\"messages\":[{CONTEXT}]}}}}\n", header_of("ffff6666-6", "2026-03-03"));
         let look = look().plain("/h/.gemini/tmp/ws/chats/session-f-ffff6666.jsonl", &junk);

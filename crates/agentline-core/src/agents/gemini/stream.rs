@@ -1,4 +1,4 @@
-//! Gemini's `-o stream-json`: one process, one run, a line an event, nothing after the prompt.
+//! The surface `-o stream-json` of Gemini CLI: one run per process, one event per line, no input after the prompt.
 
 use super::{
     failures, proof, refusal,
@@ -33,17 +33,17 @@ pub(super) struct GeminiStream {
     file: SessionFile,
     followed: bool,
     said_text: bool,
-    /// There was text since the last tool.
+    /// Whether text has arrived since the last tool call.
     turn_has_text: bool,
-    /// The result says success, but the model was never heard of.
+    /// The result reports success, but no model was called.
     unheard: bool,
-    /// A request failed for good.
+    /// A request failed after all retries.
     talk_failed: bool,
-    /// The last `error` event that was serious.
+    /// The last `error` event with severity `error`.
     error: Option<Failure>,
-    /// A warning that is a failure all the same: the result says success after it.
+    /// A warning that counts as a failure although the result reports success.
     stopped: Option<Failure>,
-    /// Names of the tools that are running, for results, which do not say them.
+    /// The names of running tools by call id, because results do not contain them.
     open: BTreeMap<String, String>,
     /// Whether the rules are in force.
     rules: proof::Watch,
@@ -72,7 +72,7 @@ impl GeminiStream {
         }
     }
 
-    /// One line of stdout, which is nearly always one object.
+    /// Processes one line of stdout, which is nearly always one object.
     fn stdout(&mut self, run: RunId, text: &str, say: &mut Say) {
         if let Ok(wire) = serde_json::from_str::<Wire<'_>>(text)
             && wire.is_object()
@@ -124,7 +124,7 @@ impl GeminiStream {
             "tool_result" => self.tool_result(run, wire, say),
             "error" => self.error(run, &wire, say),
             "result" => self.result(run, wire, say),
-            // The prompt's echo, and whatever a later version adds.
+            // The echo of the prompt, and events of later versions.
             _ => say.event(run, Event::agent(text)),
         }
     }
@@ -175,14 +175,14 @@ impl GeminiStream {
                 failure
             }
         });
-        // After an error on the way the agent may still get there; after a loop or a block it does not.
+        // The agent may still succeed after an error, but not after a loop or a block.
         let ended_by =
             |f: &Failure| &*wire.status != "success" || matches!(f.kind, Kind::Loop | Kind::Blocked);
         let on_the_way = self.error.take().filter(ended_by);
         let failure = own.or(on_the_way).or_else(|| self.stopped.take());
         let end = match (failure, &*wire.status) {
             (Some(failure), _) => End::failed(Some(failure)),
-            // Why is known when everything has been read.
+            // The reason is known only when everything has been read.
             (None, "success") if !asked_the_model && !self.said_text => {
                 self.unheard = true;
                 End::failed(None)
@@ -198,8 +198,8 @@ impl GeminiStream {
     }
 }
 
-/// Success was said, but no model answered: old versions hide a refusal of the service, and every version leaves out a
-/// prompt that does not fit.
+/// Returns the failure for a reported success without a model call: old versions hide errors of the service, and every
+/// version drops a prompt that does not fit.
 pub(super) fn unheard(talk_failed: bool) -> Failure {
     if talk_failed {
         return Failure::new(

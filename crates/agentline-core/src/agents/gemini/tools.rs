@@ -1,11 +1,11 @@
-//! Gemini's tools, of all versions from 0.11 to 0.61.
+//! The tools of all Gemini CLI versions from 0.11 to 0.61.
 
 use crate::{
     ToolKind as K,
     tool_table::{Items, McpNames, ToolRow, ToolTable},
 };
 
-/// What the CLI adds to the calls of every tool for its own schedule (seen in 0.61.0).
+/// Arguments that the CLI adds to every tool call for its own scheduling (observed in 0.61.0).
 pub(super) const ADDED_ARGUMENTS: &[&str] = &["wait_for_previous"];
 
 const fn row(native: &'static str, name: &'static str, kind: K) -> ToolRow {
@@ -14,7 +14,7 @@ const fn row(native: &'static str, name: &'static str, kind: K) -> ToolRow {
 
 const FOLDER: (&str, &str) = ("dir_path", "path");
 
-/// A sub-agent that older versions offer as a tool of its own.
+/// Creates the row of a sub-agent that older versions offer as a separate tool.
 const fn sub_agent(native: &'static str, adds: &'static [(&'static str, &'static str)]) -> ToolRow {
     ToolRow {
         renames: &[("objective", "prompt")],

@@ -1,4 +1,4 @@
-//! The user's own set-up of Gemini CLI: settings, `.env` files and trusted folders, read as the CLI itself reads them.
+//! The user's own configuration of Gemini CLI: settings, `.env` files and trusted folders, read as the CLI reads them.
 
 use crate::{Look, Problem};
 use serde_json::Value;
@@ -7,14 +7,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The variables that a `.env` file may set in a folder that is not trusted.
+/// The variables that a `.env` file may set in an untrusted folder.
 const SET_WITHOUT_TRUST: &[&str] =
     &["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"];
 
-/// The words that a rule of the trusted folders may be.
+/// The valid values of a rule for trusted folders.
 const TRUST_WORDS: &[&str] = &["TRUST_FOLDER", "TRUST_PARENT", "DO_NOT_TRUST"];
 
-/// What the CLI would find for a run of this user in a folder.
+/// The configuration that the CLI would find for a run of this user in a folder.
 pub(super) struct User<'a> {
     cwd: &'a Path,
     env: &'a BTreeMap<String, String>,
@@ -23,31 +23,31 @@ pub(super) struct User<'a> {
     /// The home of the account.
     login_home: PathBuf,
     look: &'a dyn Look,
-    /// The workspace is trusted in full, so that its own settings and `.env` files count.
+    /// Whether the workspace is fully trusted, so that its own settings and `.env` files apply.
     full_trust: bool,
 }
 
-/// One settings file that is there and is an object.
+/// One existing settings file that is a JSON object.
 pub(super) struct Layer {
     pub(super) path: PathBuf,
     pub(super) settings: Value,
 }
 
-/// A variable's value, and the `.env` file that it came from.
+/// The value of a variable, and the `.env` file that sets it.
 #[derive(Clone)]
 pub(super) struct Variable {
     pub(super) value: String,
     pub(super) file: Option<PathBuf>,
 }
 
-/// The home that the CLI takes for a user with this one.
+/// Returns the home that the CLI uses for a user with this home.
 pub(super) fn cli_home(env: &BTreeMap<String, String>, home: &Path) -> PathBuf {
     let moved = env.get("GEMINI_CLI_HOME").filter(|h| !h.is_empty());
     moved.map_or_else(|| home.to_path_buf(), PathBuf::from)
 }
 
 impl<'a> User<'a> {
-    /// `home` is the user's; `GEMINI_CLI_HOME` moves it for the CLI.
+    /// Creates the configuration of a user. `home` is the account's home; `GEMINI_CLI_HOME` overrides it for the CLI.
     pub(super) fn new(
         cwd: &'a Path,
         env: &'a BTreeMap<String, String>,
@@ -57,12 +57,12 @@ impl<'a> User<'a> {
         Self { cwd, env, home: cli_home(env, home), login_home: home.to_path_buf(), look, full_trust: false }
     }
 
-    /// The same user in a workspace that is trusted in full, or not.
+    /// Sets whether the workspace is fully trusted.
     pub(super) fn trusting(self, full_trust: bool) -> Self {
         Self { full_trust, ..self }
     }
 
-    /// The same user in a run that has another environment.
+    /// Returns the same user with another environment.
     pub(super) fn with_env<'b>(&'b self, env: &'b BTreeMap<String, String>) -> User<'b> {
         User {
             cwd: self.cwd,
@@ -74,27 +74,27 @@ impl<'a> User<'a> {
         }
     }
 
-    /// A variable of the caller's environment; an empty one counts as not set.
+    /// Returns a variable of the caller's environment. An empty one counts as unset.
     pub(super) fn variable(&self, name: &str) -> Option<&'a str> {
         self.env.get(name).map(String::as_str).filter(|v| !v.is_empty())
     }
 
-    /// The caller's environment.
+    /// Returns the caller's environment.
     pub(super) fn environment(&self) -> &'a BTreeMap<String, String> {
         self.env
     }
 
-    /// The home that the CLI uses.
+    /// Returns the home that the CLI uses.
     pub(super) fn home(&self) -> &Path {
         &self.home
     }
 
-    /// The workspace.
+    /// Returns the workspace.
     pub(super) fn cwd(&self) -> &Path {
         self.cwd
     }
 
-    /// The user's homes as they are spelled and with links resolved. What is in them is the user's own.
+    /// Returns the user's homes, both as given and with links resolved. Their content is the user's own.
     pub(super) fn homes(&self) -> Vec<PathBuf> {
         let mut homes: Vec<PathBuf> = [&self.home, &self.login_home]
             .into_iter()
@@ -106,17 +106,17 @@ impl<'a> User<'a> {
         homes
     }
 
-    /// The text of a file in the user's `.gemini` folder.
+    /// Returns the text of a file in the user's `.gemini` folder.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         self.look.text(&self.own(name))
     }
 
-    /// Where a file of the user's `.gemini` folder is.
+    /// Returns the path of a file in the user's `.gemini` folder.
     pub(super) fn own(&self, name: &str) -> PathBuf {
         self.home.join(".gemini").join(name)
     }
 
-    /// Where `gcloud auth application-default login` leaves its credentials.
+    /// Returns the path of the credentials that `gcloud auth application-default login` writes.
     pub(super) fn gcloud_file(&self) -> PathBuf {
         let folder = self.variable("CLOUDSDK_CONFIG").map(PathBuf::from).unwrap_or_else(|| {
             let windows = self.variable("APPDATA").filter(|_| cfg!(windows));
@@ -125,12 +125,12 @@ impl<'a> User<'a> {
         folder.join("application_default_credentials.json")
     }
 
-    /// Whether a file is there.
+    /// Returns whether a file exists.
     pub(super) fn has(&self, path: &Path) -> bool {
         self.look.exists(path)
     }
 
-    /// Whether the CLI would trust the folder without being told to. `None`: no rule speaks of it.
+    /// Returns whether the CLI trusts the folder by default, or `None` if no rule applies to it.
     pub(super) fn trusts(&self) -> Option<bool> {
         let says = |name, word| self.env.get(name).is_some_and(|v| v == word);
         if self.restricted() || says("GEMINI_CLI_TRUST_WORKSPACE", "false") {
@@ -146,12 +146,13 @@ impl<'a> User<'a> {
         self.trusted_by_rule()
     }
 
-    /// Whether every folder is held to be untrusted, whatever flags say.
+    /// Returns whether every folder counts as untrusted, regardless of flags.
     pub(super) fn restricted(&self) -> bool {
         self.env.get("GEMINI_RESTRICTED_MODE").is_some_and(|v| v == "true")
     }
 
-    /// The settings files from the strongest to the weakest. The workspace's own count only where it is trusted in full.
+    /// Returns the settings files in descending precedence. The workspace's own are included only if it is fully
+    /// trusted.
     pub(super) fn layers(&self, trusted: bool) -> Vec<Layer> {
         self.settings_files()
             .into_iter()
@@ -167,8 +168,8 @@ impl<'a> User<'a> {
             .collect()
     }
 
-    /// The variables that `.env` files add. The CLI takes one file at its start and, with `--skip-trust`, looks once
-    /// more as in a trusted folder when it checks the sign-in; what is set already stays.
+    /// Returns the variables that `.env` files add. The CLI loads one file at its start. With `--skip-trust`, it
+    /// searches again as in a trusted folder when it checks the sign-in. Variables that are already set are kept.
     pub(super) fn env_files(&self, skip_trust: bool) -> BTreeMap<String, Variable> {
         let trusted = self.trusts() == Some(true);
         let mut all = BTreeMap::new();
@@ -179,7 +180,7 @@ impl<'a> User<'a> {
         all
     }
 
-    /// What is wrong with the files that the CLI refuses to start with.
+    /// Returns problems in files with which the CLI refuses to start.
     pub(super) fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (origin, path) in self.settings_files() {
@@ -240,7 +241,7 @@ impl<'a> User<'a> {
         named.unwrap_or_else(|| self.own("trustedFolders.json"))
     }
 
-    /// The rule with the longest path that covers the folder decides.
+    /// Returns the decision of the rule with the longest path that covers the folder.
     fn trusted_by_rule(&self) -> Option<bool> {
         let rules = self.read_object(&self.trust_file()).ok()?;
         let folder = self.comparable(self.cwd);
@@ -257,7 +258,8 @@ impl<'a> User<'a> {
         longest.map(|(_, word)| word != "DO_NOT_TRUST")
     }
 
-    /// A path as the CLI compares it: absolute, links resolved, without case where the system has none.
+    /// Returns a path as the CLI compares it: absolute, with links resolved, and in lower case on case-insensitive
+    /// systems.
     fn comparable(&self, path: &Path) -> PathBuf {
         let path = self.cwd.join(path);
         let path = self.look.canonical(&path).unwrap_or(path);
@@ -275,15 +277,15 @@ impl<'a> User<'a> {
         let Some(file) = self.find_env_file(trusted, ignore_local) else { return };
         for (name, value) in dotenv(&self.look.text(&file).unwrap_or_default()) {
             let allowed = trusted || SET_WITHOUT_TRUST.contains(&name.as_str());
-            // An empty variable of the environment also keeps the file's value out.
+            // An empty environment variable also overrides the value of the file.
             if allowed && !self.env.contains_key(&name) {
                 all.entry(name).or_insert(Variable { value, file: Some(file.clone()) });
             }
         }
     }
 
-    /// The first `.env` upward from the folder, then the home's. Those in `.gemini` folders need trust, those outside the
-    /// user's homes full trust.
+    /// Returns the first `.env` file in the folder and its parents, then in the home. Files in `.gemini` folders
+    /// require trust, files outside the user's homes full trust.
     fn find_env_file(&self, trusted: bool, ignore_local: bool) -> Option<PathBuf> {
         let mut places = Vec::new();
         let homes = self.homes();
@@ -304,7 +306,7 @@ impl<'a> User<'a> {
     }
 }
 
-/// The strongest layer that sets a value, found by its JSON pointer.
+/// Returns the value at a JSON pointer and the first layer that sets it.
 pub(super) fn pick<'l>(layers: &'l [Layer], pointer: &str) -> Option<(&'l Layer, &'l Value)> {
     layers.iter().find_map(|layer| {
         let value = layer.settings.pointer(pointer).filter(|v| !v.is_null())?;
@@ -312,7 +314,7 @@ pub(super) fn pick<'l>(layers: &'l [Layer], pointer: &str) -> Option<(&'l Layer,
     })
 }
 
-/// Reads settings: JSON in which comments may stand. Comments become spaces, so that positions stay true.
+/// Parses settings: JSON with comments. Comments are replaced by spaces to preserve positions.
 pub(super) fn parse(text: &str) -> Result<Value, serde_json::Error> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     serde_json::from_str(&without_comments(text))
@@ -376,7 +378,7 @@ fn without_comments(text: &str) -> String {
     out
 }
 
-/// The assignments of a `.env` file. A value in quotes may hold anything but its own quote.
+/// Parses the assignments of a `.env` file. A quoted value may contain anything but its own quote.
 fn dotenv(text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for line in text.lines() {

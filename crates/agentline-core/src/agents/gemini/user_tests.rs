@@ -1,4 +1,4 @@
-//! What the user's own settings, environment files and trusted folders say, for made-up homes.
+//! Tests of reading the user's settings, `.env` files and trusted folders, with fictional homes.
 
 use super::{User, dotenv, parse};
 use crate::map_look::MapLook;
@@ -73,7 +73,7 @@ fn trust_can_be_moved_or_switched_off() {
     assert_eq!(trusts(&look, "/w", &[]), None);
     assert_eq!(trusts(&look, "/w", &[("GEMINI_CLI_HOME", "/moved")]), Some(true));
 
-    // A workspace cannot switch off the question whether it is trusted.
+    // A workspace cannot disable the check whether it is trusted.
     let look = MapLook::default().plain("/w/.gemini/settings.json", off);
     assert_eq!(trusts(&look, "/w", &[]), None);
 }

@@ -1,4 +1,4 @@
-//! One message of a session as it stands there, and what it says in our vocabulary.
+//! Parses one message of a session and converts it to parts.
 
 use super::super::{
     call::Call,
@@ -19,7 +19,7 @@ wire! { pub(super) struct Message<'a> {
 } }
 
 impl<'a> Message<'a> {
-    /// Takes over what was known before this was written anew.
+    /// Adds the data of an earlier version that a rewrite has dropped.
     pub(super) fn complete(&mut self, older: Self) {
         self.timestamp = older.timestamp;
         self.model = self.model.take().or(older.model);
@@ -32,7 +32,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// What a person said: what was shown of it where that differs from what the model got, and every file.
+    /// Returns the parts of a prompt: the displayed text if it differs from the text for the model, and all files.
     pub(super) fn prompt(&self) -> Vec<Part> {
         let shown = self.shown.0.iter().any(|piece| piece.said().is_some());
         let spoken = if shown { &self.shown.0 } else { &self.content.0 };
@@ -41,25 +41,25 @@ impl<'a> Message<'a> {
         if shown {
             return texts.chain(files).collect();
         }
-        // Without a form for people the order is that of the parts.
+        // Without displayed text, the order of the parts is kept.
         let part =
             |piece: &Piece<'_>| piece.said().map(Part::text).or_else(|| piece.media().map(Part::Media));
         self.content.0.iter().filter_map(part).collect()
     }
 
-    /// Whether the agent put it there for the model to read.
+    /// Returns whether the agent inserted the message as context for the model.
     pub(super) fn is_context(&self) -> bool {
         let mut texts = self.content.0.iter().filter_map(Piece::said);
         texts.next().is_some_and(store::is_own_text) && texts.next().is_none()
     }
 
-    /// Whether the agent put it there in the model's name.
+    /// Returns whether the agent inserted the message in the model's name, as the reply to a summary.
     pub(super) fn takes_summary(&self) -> bool {
         let mut texts = self.content.0.iter().filter_map(Piece::said);
         self.tokens.is_none() && texts.next() == Some(store::SUMMARY_TAKEN) && texts.next().is_none()
     }
 
-    /// What the model said and did: its thoughts, then text and calls in the order of the record.
+    /// Returns the parts of an answer: thoughts, then text and calls in the order of the record.
     pub(super) fn answer(&self) -> Vec<Part> {
         let mut parts: Vec<Part> =
             self.thoughts.0.iter().map(Thought::text).filter(|t| !t.is_empty()).map(Part::thinking).collect();
@@ -67,7 +67,7 @@ impl<'a> Message<'a> {
         let mut left: Vec<&Call<'_>> = self.calls.0.iter().collect();
         for piece in &self.content.0 {
             if piece.thought.0 {
-                // A record that was written anew tells its thoughts in both places.
+                // A rewritten record contains its thoughts in both places.
                 parts.extend(piece.thinking().filter(|_| !listed));
             } else if let Some(called) = &piece.call {
                 let of_it = |call: &&Call<'_>| {

@@ -1,4 +1,4 @@
-//! What came of a call of a tool, from the call itself or from the response that the model got.
+//! Results of tool calls, from the call itself or from the response to the model.
 
 use super::super::{
     call::{self, Call},
@@ -15,7 +15,7 @@ wire! { struct Diff<'a> {
     unified: Option<Str<'a>> = "fileDiff", is_new: Flag = "isNewFile",
 } }
 
-/// What a call says of itself; `None` when it was not over.
+/// Returns the result in a call, or `None` if the call has not ended.
 pub(super) fn of_call(call: &Call<'_>) -> Option<SavedResult> {
     let over = matches!(&*call.status, "success" | "error" | "cancelled");
     if !over && call.result.is_none() {
@@ -31,14 +31,14 @@ pub(super) fn of_call(call: &Call<'_>) -> Option<SavedResult> {
     Some(result)
 }
 
-/// What the model was told.
+/// Returns the result in a response to the model.
 pub(super) fn of_response(response: &FunctionResponse<'_>) -> SavedResult {
     let mut back = Back::default();
     back.response(response);
     back.result(&response.name, "", None)
 }
 
-/// The change of a file, as it was displayed.
+/// Returns the displayed change of a file.
 pub(super) fn diff(call: &Call<'_>) -> Option<SavedDiff> {
     let shown = call.display.filter(|d| d.get().starts_with('{'))?;
     let diff: Diff<'_> = serde_json::from_str(shown.get()).ok()?;
@@ -56,19 +56,19 @@ pub(super) fn diff(call: &Call<'_>) -> Option<SavedDiff> {
     })
 }
 
-/// Everything that came back for one call.
+/// All content that was returned for one call.
 #[derive(Default)]
 struct Back {
     outputs: Vec<String>,
     errors: Vec<String>,
     media: Vec<Media>,
-    /// What was no text.
+    /// Values that are not text.
     odd: Vec<Box<RawValue>>,
 }
 
 impl Back {
-    /// A text, a part, or a list of them. A record that was written anew holds the answers to all calls of its turn at
-    /// each of them, so those to others are passed over.
+    /// Adds content, which is a text, a part, or a list of them. In a rewritten record, each call contains the
+    /// responses to all calls of its turn, so those to other calls are skipped.
     fn content(&mut self, content: &Content<'_>, id: Option<&str>) {
         let mine = |response: &FunctionResponse<'_>| Some(&*response.id) == id;
         let has_own = content.responses().any(mine);

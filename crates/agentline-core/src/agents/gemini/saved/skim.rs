@@ -1,11 +1,11 @@
-//! What kind of record a piece of a session is, without reading what it says.
+//! Determines the kind of a session record without parsing its content.
 
 use crate::wire::{List, Str};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Error, value::RawValue};
 use std::fmt;
 
-/// The keys of a record that decide what is done with it.
+/// The keys of a record that determine how it is processed.
 #[derive(Debug, Default)]
 pub(super) struct Skim<'a> {
     pub(super) is_object: bool,
@@ -22,7 +22,7 @@ pub(super) struct Skim<'a> {
     pub(super) messages: Option<Vec<&'a RawValue>>,
 }
 
-/// Reads a record as far as it goes: with an error comes what was there before it.
+/// Reads the keys of a record. If there is an error, the keys before it are returned as well.
 pub(super) fn skim(text: &str) -> (Skim<'_>, Option<Error>) {
     let mut seen = Skim::default();
     let mut reader = serde_json::Deserializer::from_str(text);
@@ -30,15 +30,15 @@ pub(super) fn skim(text: &str) -> (Skim<'_>, Option<Error>) {
     (seen, read.err())
 }
 
-/// The id of a message that is known to be whole.
+/// Returns the id of a complete message.
 pub(super) fn id_of(message: &RawValue) -> Option<String> {
     let mut id = None;
-    // The id stands first, and the rest need not be looked at.
+    // The id comes first, so the rest is not parsed.
     let _ = FindId(&mut id).deserialize(&mut serde_json::Deserializer::from_str(message.get()));
     id
 }
 
-/// The whole record at the end of a line that begins with half of another one.
+/// Returns the complete record at the end of a line that begins with an incomplete one.
 pub(super) fn last_record(line: &str) -> Option<&str> {
     let mut broken = 0;
     let mut at = 1;
@@ -46,7 +46,7 @@ pub(super) fn last_record(line: &str) -> Option<&str> {
         let from = at + line.get(at..)?.find('{')?;
         at = from + 1;
         let rest = &line[from..];
-        // An object that stands where one is due is a part of the half record.
+        // An object after one of these characters is part of the incomplete record.
         let is_due = line[..from].trim_end().ends_with(['[', ',', ':']);
         if !is_due && HEADS.iter().any(|head| rest.starts_with(head)) {
             match skim(rest) {
@@ -58,10 +58,10 @@ pub(super) fn last_record(line: &str) -> Option<&str> {
     None
 }
 
-/// How records begin, as the CLI writes them.
+/// The beginnings of records as the CLI writes them.
 const HEADS: [&str; 4] = ["{\"id\":\"", "{\"$set\":{", "{\"sessionId\":\"", "{\"$rewindTo\":\""];
 
-/// After so many records that break off at the end of the line, no more are looked for.
+/// The maximum number of incomplete records in a line before the search ends.
 const MOST_BROKEN: u32 = 8;
 
 struct Keys<'s, 'a>(&'s mut Skim<'a>);

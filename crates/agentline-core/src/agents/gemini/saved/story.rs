@@ -1,4 +1,4 @@
-//! The messages of a session, told in their true order: every tool at the answer that called it, beside its result.
+//! Assembles the messages of a session in order, with every tool call in the answer that made it, next to its result.
 
 use super::super::{parts::FunctionResponse, tools};
 use super::{Record, RecordText, message::Message, result};
@@ -9,11 +9,11 @@ use crate::{
 };
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
-/// Entries in the making.
+/// The entries assembled so far.
 #[derive(Default)]
 pub(super) struct Story {
     told: Vec<Told>,
-    /// Where the call of an id stands: which entry, and which part of it.
+    /// The position of each call by its id: the entry and the index of the part.
     calls: HashMap<String, (usize, usize)>,
     /// The last answer of the model.
     answer: Option<usize>,
@@ -21,16 +21,16 @@ pub(super) struct Story {
 
 struct Told {
     entry: Entry,
-    /// `None` where a call was moved to the answer that made it.
+    /// The parts. `None` marks a call that was moved to the answer that made it.
     parts: Vec<Option<Part>>,
-    /// Nothing was recorded of it but what came of its calls, the first of which names it.
+    /// Whether the answer itself is missing and only results of its calls exist. Its id is that of the first call.
     is_unrecorded: bool,
-    /// Where the parts and the records are, if they are not in memory.
+    /// The location of the parts and records, if they are not in memory.
     stored: Option<Stored>,
 }
 
 impl Story {
-    /// Tells one record, in its turn. Returns how long it is.
+    /// Adds one record. Returns its length.
     pub(super) fn tell(&mut self, record: &Record, damage: &mut Vec<Damage>) -> usize {
         let Some(original) = record.text.read() else {
             damage.push(Damage::new(None, format!("message {}: lost by the temporary file", record.id)));
@@ -56,7 +56,7 @@ impl Story {
         self.told.iter_mut().for_each(|told| told.offload(store));
     }
 
-    /// An entry with its content.
+    /// Returns an entry with its content loaded.
     fn told(&mut self, at: usize) -> &mut Told {
         let told = &mut self.told[at];
         told.load();
@@ -91,7 +91,7 @@ impl Story {
                 for response in responses {
                     self.responded(response, record, entry.timestamp);
                 }
-                // What only brings results to the model is no word of a person.
+                // A message that contains only tool results was not written by the user.
                 if !only_responses {
                     self.told.push(Told::new(entry, parts.into_iter().map(Some).collect()));
                 }
@@ -99,7 +99,7 @@ impl Story {
         }
     }
 
-    /// The parts of the answer that was begun last.
+    /// Adds parts to the current answer.
     fn answered(&mut self, parts: Vec<Part>) {
         let here = self.told.len() - 1;
         for part in parts {
@@ -108,7 +108,7 @@ impl Story {
                 continue;
             };
             match self.calls.get(&tool.call.id).copied() {
-                // Only its response was known until now.
+                // Only the response to this call was known so far.
                 Some((there, at)) if !tool.call.id.is_empty() => {
                     if let Some(known) = self.told(there).tool(at) {
                         let SavedTool { call, result, diff } = *tool;
@@ -128,7 +128,7 @@ impl Story {
         self.told[here].parts.push(Some(Part::Tool(Box::new(tool))));
     }
 
-    /// The model was told what came of a call: so the answer before it made that call, wherever it was recorded.
+    /// Adds the response to a call. The preceding answer must have made that call, so the call is moved there.
     fn responded(&mut self, response: &FunctionResponse<'_>, record: &RawJson, when: Option<crate::Millis>) {
         let found = self.calls.get(&*response.id).copied().filter(|_| !response.id.is_empty());
         let moved = found
@@ -154,7 +154,7 @@ impl Story {
         self.place(here, *tool);
     }
 
-    /// An answer of which nothing was recorded but what came of its call.
+    /// Adds an answer of which only the result of a call is recorded.
     fn unrecorded(&mut self, id: &str, record: &RawJson) -> usize {
         let mut entry = Entry::new(id, Role::Assistant);
         entry.originals.push(record.clone());
@@ -164,8 +164,8 @@ impl Story {
         here
     }
 
-    /// The session that these entries are. A list that was written anew may have left out what came of a call; then
-    /// it is found among what was `abandoned`.
+    /// Builds the session from the entries. A rewritten list may lack the results of calls, which are then taken from
+    /// `abandoned`.
     pub(super) fn into_session(
         mut self,
         mut abandoned: Self,
@@ -233,11 +233,11 @@ impl Told {
         let mut entry = self.entry;
         entry.parts = self.parts.into_iter().flatten().collect();
         if self.is_unrecorded {
-            // The call that named it may have gone to the answer that made it; without any call it is nothing.
+            // The call with this id may have been moved to the answer that made it. Without calls, there is no entry.
             let first = entry.tools().next()?.call.id.clone();
             entry.id = first;
         }
-        // Why else the model stopped is not recorded.
+        // Other stop reasons are not recorded.
         if entry.tools().next().is_some() {
             entry.stop_reason = Some("tool_use".to_owned());
         }
@@ -245,7 +245,7 @@ impl Told {
     }
 }
 
-/// A record without half characters, which a JavaScript string may hold and ours may not.
+/// Returns a record without unpaired surrogates, which are valid in JavaScript strings but not in Rust.
 fn readable(record: &RawJson) -> Cow<'_, str> {
     let text = record.as_str();
     let mended = text.contains("\\ud").then(|| mend_surrogates(text)).flatten();
@@ -263,7 +263,7 @@ fn told_result(
     result
 }
 
-/// The first folder that the context names.
+/// Returns the first workspace folder in the context.
 fn folder(context: &str) -> Option<String> {
     let (_, after) = context.split_once("**Workspace Directories:**")?;
     let line = after.lines().map(str::trim).find(|line| !line.is_empty())?;
