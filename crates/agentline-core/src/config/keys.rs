@@ -295,8 +295,7 @@ impl Place for PriceTable {
     }
 }
 
-/// Each row has the form `name (aliases) Some("flag"), module::reader "example" => field { exceptions }
-/// "description";`.
+/// The form of a row: `name (aliases) Some("flag"), module::reader "example" => field { exceptions } "doc";`.
 macro_rules! keys {
     ($($name:ident ($($alias:literal),*) $flag:expr, $from:ident::$reader:ident $example:literal
         => $($place:ident).+ { $($field:ident : $value:expr),* } $doc:literal;)*) => {
