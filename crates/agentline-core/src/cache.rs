@@ -1,54 +1,54 @@
-//! What a caller wants of the cache of outcomes, and what an outcome says of it.
+//! The cache options of a run, and the cache status of an outcome.
 
 use serde::{Deserialize, Serialize};
 use std::{path::PathBuf, time::Duration};
 
-/// What a caller wants of the cache of outcomes.
+/// Options for the cache of outcomes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct CacheWish {
-    /// A run that was made before is told again; one that was not is kept.
+    /// Whether a run reuses a cached outcome, and stores its own if there is none.
     pub on: bool,
-    /// Also runs whose outcome depends on what nobody can see beforehand: MCP servers, functions of the caller, the web.
+    /// Whether to cache runs that depend on state outside the cache key: MCP servers, functions of the caller, the web.
     pub impure: bool,
-    /// What is older is made again.
+    /// The maximum age of an entry. Runs with an older entry are executed again.
     pub max_age: Option<Duration>,
-    /// The folder, instead of the one in our own cache folder.
+    /// The directory of the cache, instead of the one in agentline's cache directory.
     pub path: Option<PathBuf>,
-    /// The folder holds no more than this, in megabytes.
+    /// The maximum size of the directory, in megabytes.
     pub max_mb: Option<u64>,
 }
 
 impl CacheWish {
-    /// Uses the cache.
+    /// Enables the cache.
     #[must_use]
     pub fn on() -> Self {
         Self { on: true, ..Self::default() }
     }
 
-    /// Keeps impure runs too.
+    /// Also caches impure runs.
     #[must_use]
     pub fn impure(mut self) -> Self {
         self.impure = true;
         self
     }
 
-    /// Makes again what is older than this.
+    /// Ignores entries older than `age`.
     #[must_use]
     pub fn max_age(mut self, age: Duration) -> Self {
         self.max_age = Some(age);
         self
     }
 
-    /// Uses this folder.
+    /// Sets the directory of the cache.
     #[must_use]
     pub fn path(mut self, folder: impl Into<PathBuf>) -> Self {
         self.path = Some(folder.into());
         self
     }
 
-    /// Lets the folder hold this many megabytes.
+    /// Sets the maximum size of the directory, in megabytes.
     #[must_use]
     pub fn max_mb(mut self, megabytes: u64) -> Self {
         self.max_mb = Some(megabytes);
@@ -56,36 +56,36 @@ impl CacheWish {
     }
 }
 
-/// What the cache had to do with an outcome.
+/// The cache status of an outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct CacheMark {
-    /// The run was not made now: this is what it came to before. Text, files, tokens and cost are those of that time.
+    /// Whether the outcome comes from the cache. Its text, files, tokens and cost are those of the stored run.
     pub hit: bool,
-    /// Under which key; null where a run could have none.
+    /// The cache key; null if the run has none.
     pub key: Option<String>,
-    /// When the outcome was kept, in seconds since 1970; null where it is not.
+    /// When the outcome was stored, in seconds since 1970; null if it is not stored.
     pub stored_at: Option<u64>,
-    /// Why it was neither found nor kept.
+    /// Why the outcome was neither found nor stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 impl CacheMark {
-    /// This is what a run came to before.
+    /// The status of an outcome that comes from the cache.
     #[must_use]
     pub fn hit(key: impl Into<String>, stored_at: u64) -> Self {
         Self { hit: true, key: Some(key.into()), stored_at: Some(stored_at), reason: None }
     }
 
-    /// The run was made, and is kept.
+    /// The status of a new outcome that is stored.
     #[must_use]
     pub fn kept(key: impl Into<String>, stored_at: u64) -> Self {
         Self { hit: false, key: Some(key.into()), stored_at: Some(stored_at), reason: None }
     }
 
-    /// The run was made, and is not kept.
+    /// The status of a new outcome that is not stored.
     #[must_use]
     pub fn not_kept(key: Option<String>, reason: impl Into<String>) -> Self {
         Self { hit: false, key, stored_at: None, reason: Some(reason.into()) }

@@ -1,30 +1,30 @@
-//! What happened to a file, and who did it.
+//! File changes and their sources.
 
 use serde::{Deserialize, Serialize};
 
-/// What happened to a file.
+/// The kind of a file change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Change {
-    /// It was not there before.
+    /// The file did not exist before.
     Created,
-    /// It was there and is different.
+    /// The file existed before and its content is different.
     Modified,
-    /// It is gone.
+    /// The file no longer exists.
     Deleted,
 }
 
-/// Who changed it.
+/// The source of a file change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ChangeSource {
-    /// A tool that said so.
+    /// A tool that reported the change.
     Tool,
-    /// A shell command, by all appearances.
+    /// A shell command, as far as can be determined.
     Shell,
-    /// Nobody said.
+    /// No known source.
     Unknown,
 }
 
@@ -32,46 +32,46 @@ pub enum ChangeSource {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DiskChange {
-    /// Relative to the workspace when inside it, with `/` between the parts.
+    /// The path, with `/` as separator; relative to the workspace if inside it.
     pub path: String,
-    /// What happened.
+    /// The kind of the change.
     pub change: Change,
-    /// Lines added, where it is known.
+    /// Lines added, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub added: Option<u64>,
-    /// Lines removed, where it is known.
+    /// Lines removed, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed: Option<u64>,
-    /// Whether the disk itself shows it; false where the file is gone and it is not known whether it ever was there.
+    /// Whether the disk confirms the change; false if the file does not exist and it is unknown whether it ever did.
     pub verified: bool,
 }
 
 impl DiskChange {
-    /// A difference.
+    /// Creates a verified change without line counts.
     #[must_use]
     pub fn new(path: impl Into<String>, change: Change) -> Self {
         Self { path: path.into(), change, added: None, removed: None, verified: true }
     }
 }
 
-/// One file in an outcome.
+/// One changed file in an outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FileRow {
-    /// Relative to the workspace when inside it, absolute otherwise.
+    /// The path; relative to the workspace if inside it, absolute otherwise.
     pub path: String,
-    /// What happened.
+    /// The kind of the change.
     pub change: Change,
-    /// Who did it.
+    /// The source of the change.
     pub source: ChangeSource,
-    /// The tool's canonical name.
+    /// The canonical name of the tool.
     pub tool: Option<String>,
-    /// The call that reported it.
+    /// The id of the tool call that reported the change.
     pub tool_use_id: Option<String>,
-    /// Whether the disk agrees.
+    /// Whether the disk confirms the change.
     pub verified: bool,
-    /// Lines added, where it is known.
+    /// Lines added, if known.
     pub added: Option<u64>,
-    /// Lines removed, where it is known.
+    /// Lines removed, if known.
     pub removed: Option<u64>,
 }

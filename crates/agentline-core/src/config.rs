@@ -1,8 +1,8 @@
-//! The settings of a run and where each of them came from: layers in, one checked configuration out.
+//! The settings of a run and their origins. Merges layers into one checked configuration.
 //!
-//! Lowest first: the built-in `default.toml`, the user's file, `agentline.toml` of the workspace, the environment, the
-//! flags. A higher layer wins, whichever name of a key it used; tables (`env`, `mcp_servers`, `agents`, `prices`) are
-//! added to entry by entry. Finding and reading the files is the caller's work.
+//! From lowest to highest, the layers are: the built-in `default.toml`, the user's file, `agentline.toml` of the
+//! workspace, the environment, the flags. A higher layer wins, whichever name of a key it uses. Tables (`env`,
+//! `mcp_servers`, `agents`, `prices`) are merged entry by entry. The caller finds and reads the files.
 
 mod check;
 mod docs;
@@ -44,16 +44,16 @@ pub use tables::AgentSettings;
 pub use untrusted::WORKSPACE_CONFIG;
 pub use words::{parse_duration, parse_env, parse_mcp, show_duration};
 
-/// The only home of defaults; commented, so that it can be shown as it is.
+/// The default settings as commented TOML, which can be shown unchanged. No other file defines defaults.
 pub const DEFAULTS: &str = include_str!("config/default.toml");
 
-/// No more unknown keys of one layer are named.
+/// The maximum number of unknown keys reported per layer.
 const MAX_UNKNOWN: usize = 20;
 
 /// The name of the built-in layer.
 const BUILT_IN: &str = "default";
 
-/// Settings that were read from all layers and found to be good.
+/// The checked settings of all layers.
 ///
 /// ```
 /// use agentline_core::{Config, Layer};
@@ -67,49 +67,49 @@ const BUILT_IN: &str = "default";
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Config {
-    /// What a run is like when it says nothing else.
+    /// The default request of a run.
     pub request: RunRequest,
-    /// What is said about single agents, by id.
+    /// The settings of single agents, by id.
     pub agents: BTreeMap<String, AgentSettings>,
-    /// What tokens cost.
+    /// The token prices.
     pub prices: PriceTable,
-    /// A file with more prices, which the caller reads and gives as [`Layer::prices`].
+    /// A file with more prices, which the caller reads and passes as [`Layer::prices`].
     pub prices_file: Option<PathBuf>,
-    /// The program that ends an agent's processes when this one dies.
+    /// The program that ends an agent's processes when the host process dies.
     pub supervisor: Option<PathBuf>,
-    /// Whether agents get a pid namespace of their own.
+    /// Whether agents run in their own pid namespace.
     pub isolation: Isolation,
-    /// What was wrong but not fatal: keys that are not known, may not stand where they stand, or do nothing yet.
+    /// Non-fatal findings: unknown keys, keys that are not allowed in their layer, and keys without effect.
     pub notices: Vec<Notice>,
-    /// The layer that each setting came from, by the key's name; entries of tables have their own (`env.NODE_ENV`).
+    /// The layer that each setting comes from, by key. Entries of tables have their own keys (`env.NODE_ENV`).
     pub origins: BTreeMap<String, String>,
-    /// A program for whichever agent the run has; it moves into `agents` when all layers are read.
+    /// The program of the run's agent. It moves into `agents` after all layers are read.
     agent_bin: Option<PathBuf>,
     /// The names of the layers that are files.
     files: BTreeSet<String>,
 }
 
 impl Config {
-    /// Reads the layers, lowest first, on top of the built-in one.
+    /// Merges the layers, given lowest first, on top of the built-in one.
     ///
     /// # Errors
-    /// Everything that is wrong in any layer, at once.
+    /// Returns the problems of all layers together.
     pub fn build(layers: &[Layer]) -> Result<Self, Problems> {
         let config = Self::build_on(&[], layers)?;
-        // The name of an agent may stand for a set of defaults, which lie below all that anybody says.
+        // An agent's name may imply a set of defaults, which rank below all other layers.
         let name = config.request.agent.clone();
         let Some(preset) = agents::find(&name).ok().and_then(|agent| agent.preset(&name)) else {
             return Ok(config);
         };
         let mut preset = Layer::file(name, preset);
-        // A workspace that chooses the name may not have more by it than if it wrote the defaults down itself.
+        // A workspace that chooses the name gets no more than if its own file contained these defaults.
         let chosen_by = config.origins.get("agent");
         preset.is_of_workspace =
             layers.iter().any(|layer| layer.is_of_workspace && Some(&layer.name) == chosen_by);
         Self::build_on(&[preset], layers)
     }
 
-    /// Reads the layers on top of the built-in one and those of a preset.
+    /// Merges the layers on top of the built-in one and the preset.
     fn build_on(preset: &[Layer], layers: &[Layer]) -> Result<Self, Problems> {
         let mut config = Self::built_in().clone();
         let mut findings = Findings::default();
@@ -144,40 +144,40 @@ impl Config {
         Problems(findings.problems).into_result().map(|()| config)
     }
 
-    /// The built-in layer, which is read once: a program may have thousands of runs.
+    /// Returns the built-in layer, which is parsed only once because a program may start thousands of runs.
     fn built_in() -> &'static Self {
         static READ: OnceLock<Config> = OnceLock::new();
         READ.get_or_init(|| {
             let mut config = Self::blank();
-            // It is ours, and a test holds it to be good.
+            // The built-in text is known to be valid; a test checks it.
             let settings = config.lay(&Layer::file(BUILT_IN, DEFAULTS), None, &mut Findings::default());
             config.origins = settings.into_iter().map(|name| (name, BUILT_IN.to_owned())).collect();
             config
         })
     }
 
-    /// Whether a setting came from a file, which lies below whatever the environment says.
+    /// Returns whether a setting comes from a file and therefore ranks below the environment.
     #[must_use]
     pub fn is_from_file(&self, setting: &str) -> bool {
         self.origins.get(setting).is_some_and(|layer| self.files.contains(layer))
     }
 
-    /// Whether the run has full trust because of `agentline trust`, and not because a layer says so.
+    /// Returns whether the run has full trust because of `agentline trust` rather than a setting of a layer.
     #[must_use]
     pub fn is_trust_stored(&self) -> bool {
         self.request.trust == Trust::Full
             && self.origins.get("trust").is_some_and(|origin| origin == layer::STORED_TRUST)
     }
 
-    /// Reads the configuration that a program gives as one map.
+    /// Reads a configuration from a single map.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// Returns all problems of the map together.
     pub fn from_map(map: Map<String, Value>) -> Result<Self, Problems> {
         Self::build(&[Layer::map("configuration", map)])
     }
 
-    /// What a setting is before any layer was read.
+    /// Returns the configuration before any layer is read.
     fn blank() -> Self {
         Self {
             request: RunRequest::default(),
@@ -193,8 +193,9 @@ impl Config {
         }
     }
 
-    /// Puts one layer on top, and returns the names of the settings that it made. With a report the layer is not trusted,
-    /// and what it may not do is left out.
+    /// Merges one layer on top and returns the names of the settings it changed.
+    ///
+    /// With `untrusted`, the layer is not trusted: values it may not set are left out and reported there.
     fn lay(
         &mut self,
         layer: &Layer,
@@ -282,7 +283,8 @@ impl Config {
         settled
     }
 
-    /// What was set, is good, and changes nothing: the command of an agent that we start ourselves.
+    /// Returns notices for valid settings that have no effect: the command of an agent that agentline knows how to
+    /// start.
     fn without_effect(&self) -> Vec<Notice> {
         let known = |id: &str| agents::find(id).is_ok();
         let idle = self.agents.iter().filter(|(id, settings)| settings.command.is_some() && known(id));
@@ -296,7 +298,7 @@ impl Config {
         .collect()
     }
 
-    /// Gives `agent_bin` to the agent of the run, unless a higher layer names that agent's program.
+    /// Assigns `agent_bin` to the agent of the run, unless a higher layer names that agent's program.
     fn settle_agent_bin(&mut self, ranks: &BTreeMap<String, usize>, findings: &mut Findings) {
         let Some(program) = self.agent_bin.take() else { return };
         let id = tables::agent_id(&self.request.agent);
@@ -317,18 +319,18 @@ impl Config {
     }
 }
 
-/// Whether the user, and not the workspace itself, trusts the workspace in full.
+/// Returns whether the user, and not the workspace itself, trusts the workspace in full.
 fn trusts_workspace(layers: &[Layer]) -> bool {
     own_settings(layers).request.trust == Trust::Full
 }
 
-/// The workspace that the user chose in these layers, as it was written; no file of a workspace is asked.
+/// Returns the workspace chosen in these layers, as written. Files of the workspace are ignored.
 #[must_use]
 pub fn chosen_workspace(layers: &[Layer]) -> Option<PathBuf> {
     own_settings(layers).request.working_dir
 }
 
-/// What the layers say that did not come with the workspace.
+/// Merges the layers that are not part of the workspace.
 fn own_settings(layers: &[Layer]) -> Config {
     let mut own = Config::blank();
     for layer in layers.iter().filter(|layer| !layer.is_of_workspace) {
@@ -337,7 +339,7 @@ fn own_settings(layers: &[Layer]) -> Config {
     own
 }
 
-/// Warns about a key that is not known. A variable that is near to no key is none of ours.
+/// Warns about an unknown key. Variables that resemble no key are ignored, as they may belong to other programs.
 fn unknown_key(spelled: &str, layer: &Layer, line: Option<&usize>, findings: &mut Findings) {
     let meant = nearest(&snake_case(spelled), keys::names());
     let source = line.map_or_else(|| layer.name.clone(), |line| format!("{}:{line}", layer.name));

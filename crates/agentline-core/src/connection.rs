@@ -1,8 +1,7 @@
-//! One live agent process as a state machine, and the runs on it.
+//! One agent process as a state machine, and the runs on it.
 //!
-//! Everything that happens comes in through [`Connection::take`]; everything that is to be done goes out of it. There
-//! is no clock in here: after every input the deadlines are compared with the time that was handed in, so that a flood
-//! of lines cannot hide a clock that ran out.
+//! All inputs enter through [`Connection::take`], which returns all resulting outputs. There is no clock: after every
+//! input, the deadlines are compared with the time passed in, so a flood of lines cannot hide an expired timeout.
 
 mod ending;
 mod telling;
@@ -15,17 +14,17 @@ use crate::{
 };
 use std::collections::{BTreeMap, HashMap};
 
-/// Where the process stands.
+/// The state of the process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Life {
     Starting(Millis),
     Ready,
-    /// On this rung of the ladder, until then.
+    /// At this step of the shutdown ladder, until the given time.
     Closing(Rung, Millis),
     Gone,
 }
 
-/// Which line is being handled.
+/// The time and origin of the input being handled.
 #[derive(Clone, Copy, Debug)]
 struct Here {
     at: Millis,
@@ -33,23 +32,23 @@ struct Here {
     line: Option<u64>,
 }
 
-/// The last question of a run; those of the dialogue count from 1.
+/// The id of the final request of a run; the ids of the dialogue's requests count from 1.
 const SETTLE_ASK: u32 = 255;
-/// Whether an answer is what was wanted.
+/// The id of the request to review an answer.
 const REVIEW_ASK: u32 = 254;
 
-/// One live agent process and the runs on it.
+/// One agent process and the runs on it.
 pub struct Connection {
     talk: Box<dyn Dialogue>,
     say: Say,
     runs: BTreeMap<RunId, Run>,
     asks: HashMap<AskId, (RunId, Ask)>,
-    /// What each session had used, for agents that count from the beginning of a session.
+    /// The tokens used by each session, for agents that report session totals.
     totals: HashMap<String, Tokens>,
     life: Life,
     clocks: Clocks,
     veil: Veil,
-    /// Keys that were recognised by their shape only when several events were joined.
+    /// Keys that matched a secret pattern only after several events were joined.
     learned: Vec<String>,
     now: Millis,
     retiring: bool,
@@ -70,7 +69,7 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// A connection whose process is about to start.
+    /// Creates a connection whose process is about to start.
     #[must_use]
     pub fn new(talk: Box<dyn Dialogue>, clocks: Clocks) -> Self {
         Self {
@@ -93,25 +92,25 @@ impl Connection {
         }
     }
 
-    /// Hides these secrets in everything that leaves.
+    /// Sets the secrets to redact in all outputs.
     #[must_use]
     pub fn with_veil(mut self, veil: Veil) -> Self {
         self.veil = veil;
         self
     }
 
-    /// Hides other secrets from now on.
+    /// Replaces the secrets to redact from now on.
     pub fn set_veil(&mut self, veil: Veil) {
         self.veil = veil;
     }
 
-    /// Takes the keys that came in several pieces and were recognised by their shape only when these were joined. A tape
-    /// holds the pieces.
+    /// Takes the keys that arrived in several pieces and were recognized only after joining them. A tape contains the
+    /// pieces, so its writer must redact them too.
     pub fn take_learned_secrets(&mut self) -> Vec<String> {
         std::mem::take(&mut self.learned)
     }
 
-    /// Whether another run may start here.
+    /// Returns whether another run may start on this connection.
     #[must_use]
     pub fn vacant(&self) -> bool {
         let open = !self.retiring && matches!(self.life, Life::Starting(_) | Life::Ready);
@@ -122,23 +121,23 @@ impl Connection {
         }
     }
 
-    /// Whether nothing more can happen.
+    /// Returns whether the process has exited and all runs are finished.
     #[must_use]
     pub fn gone(&self) -> bool {
         self.life == Life::Gone && self.runs.is_empty()
     }
 
-    /// Why this agent cannot be talked with by anybody, once it has said so.
+    /// Returns why no run can use this agent, if it has reported such a failure.
     #[must_use]
     pub fn broken(&self) -> Option<Failure> {
         self.talk.broken()
     }
 
-    /// When to send [`What::Tick`], if nothing else comes first.
+    /// Returns when to send [`What::Tick`] if no other input arrives first.
     #[must_use]
     pub fn deadline(&self) -> Option<Millis> {
         let mine = match self.life {
-            // A run has its own start-up clock; this one is for a process that waits for its first.
+            // A run has its own startup timeout; this one is for a process that has no run yet.
             Life::Starting(since) if self.runs.is_empty() => Some(since + self.clocks.startup),
             Life::Closing(_, until) => Some(until),
             _ => None,
@@ -150,7 +149,7 @@ impl Connection {
     fn run_deadline(&self, run: &Run) -> Option<(Millis, Clock)> {
         let up = matches!(self.life, Life::Starting(_) | Life::Ready);
         match (run.stage, self.talk.room()) {
-            // The exit of a one-run process is part of its answer: wait a little for it, then help.
+            // The exit status of a one-run process is part of its result: wait briefly for it, then close the process.
             (Stage::Ended(since), Room::Once) if self.life != Life::Gone => {
                 up.then_some((since + run.order.clocks.linger, Clock::Linger))
             }
@@ -159,7 +158,7 @@ impl Connection {
         }
     }
 
-    /// Takes one thing that happened and says everything that follows from it.
+    /// Handles one input and appends all resulting outputs.
     pub fn take(&mut self, input: &Input<'_>, out: &mut Vec<Output>) {
         let at = self.now.max(input.at);
         self.now = at;
@@ -200,7 +199,7 @@ impl Connection {
         self.show_after_silence(at, out);
         self.watch(here, out);
         self.reap(here, out);
-        // A process that nobody needs any more is closed now: after the last run no clock would bring us back here.
+        // Close an unused process now: after the last run, no deadline would trigger another call.
         self.leave_when_empty(at, out);
     }
 
@@ -217,7 +216,7 @@ impl Connection {
         Here { at, from, line: Some(*count) }
     }
 
-    /// Something came that said nothing: it still shows that the agent lives. Lines on stderr do not.
+    /// Records activity for input without content. Lines on stderr do not count as activity.
     fn touch(&mut self, stream: Stream, at: Millis) {
         match stream {
             Stream::Stdout => self.runs.values_mut().for_each(|r| r.touch(at)),
@@ -253,7 +252,7 @@ impl Connection {
     }
 
     fn answer(&mut self, ask: AskId, answer: &Answer, here: Here, out: &mut Vec<Output>) {
-        // An answer to a question that is void is no error: the run ended first.
+        // A response to an obsolete request is not an error: the run ended first.
         let Some((id, question)) = self.asks.remove(&ask) else { return };
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.answered(ask, here.at);
@@ -288,7 +287,7 @@ impl Connection {
                 let Answer::Ruled(ruling) = answer else {
                     return self.talk.answer(ask, answer, &mut self.say);
                 };
-                // A file that was refused is a denial as any other.
+                // A refused file access is reported as a denial like any other.
                 let tool = if matches!(&question, Ask::WriteFile { .. }) { "Write" } else { "Read" };
                 let reason = ruling.reason.clone().unwrap_or_default();
                 let error = Answer::Error(format!("{reason}: {path}"));
@@ -307,7 +306,7 @@ impl Connection {
         }
     }
 
-    /// Moves what the dialogue said to the runs and out.
+    /// Routes the reports of the dialogue to the runs and the outputs.
     fn route(&mut self, here: Here, out: &mut Vec<Output>) {
         if std::mem::take(&mut self.say.ready) && matches!(self.life, Life::Starting(_)) {
             self.life = Life::Ready;
@@ -326,7 +325,7 @@ impl Connection {
                 }
             }
         }
-        // The buffer is kept: a million lines shall not mean a million allocations.
+        // Reuse the buffer to avoid an allocation per line.
         if self.say.runs.is_empty() {
             self.say.runs = said;
         }
@@ -360,10 +359,10 @@ impl Connection {
             Said::Hint(failure) => run.hint(failure),
             Said::Retry(failure) => run.retry(failure, here.at),
             Said::End(end) => {
-                // A success can be taken back, a failure cannot.
+                // A success can be revoked, a failure cannot.
                 if run.seen.end.as_ref().is_none_or(|before| before.ok && !end.ok) {
                     run.seen.end = Some(end);
-                    // What is said after a stop matters only to those who go on in the session.
+                    // Output after a stop matters only if the session is used again.
                     run.hurried |= run.seen.stop.is_some() && (self.retiring || run.order.ends_session);
                     if matches!(run.stage, Stage::Starting | Stage::Going | Stage::Stopping(_)) {
                         run.stage = Stage::Ended(here.at);
@@ -371,7 +370,7 @@ impl Connection {
                 }
             }
             Said::Abort(failure) => {
-                // It counts also where the agent was faster: what it did is not what was ordered.
+                // This also applies to a turn that has already ended, because the agent did not do what was ordered.
                 let live = run.is_live();
                 if !matches!(run.stage, Stage::Settling(_) | Stage::Over) {
                     run.seen.end = Some(crate::End::failed(Some(failure)));
@@ -380,7 +379,7 @@ impl Connection {
                     self.halt(id, here, out);
                 }
             }
-            // Nobody shall be asked for a run that is being stopped or is over; the agent still wants an answer.
+            // A run that is stopping or finished asks the host nothing, but the agent still needs an answer.
             Said::Ask(ask, _) if !run.is_live() => {
                 let no = Answer::Ruled(Ruling::deny("agentline", "the run is over"));
                 self.talk.answer(ask, &no, &mut self.say);
@@ -402,7 +401,7 @@ impl Connection {
                     out.push(Output::Follow(id, side, name));
                 }
             }
-            // Only the end of stderr is kept: a secret must be hidden before a cut can halve it.
+            // Only the tail of stderr is kept, so redact first: truncation could split a secret.
             Said::Stderr(text) => run.keep_stderr(&self.veil.text(&text)),
             Said::TurnText(text) => {
                 let patterns = self.veil.patterns();
@@ -421,7 +420,7 @@ impl Connection {
 }
 
 impl Said {
-    /// The same for another run; what belongs to one run only is not told to others.
+    /// Copies an item for another run; returns `None` for items that belong to a single run.
     fn for_another(&self) -> Option<Self> {
         Some(match self {
             Self::Event(event) => Self::Event(event.clone()),

@@ -1,6 +1,7 @@
-//! Where an agent's program may be on a machine, which one is taken, and which version it is.
+//! Finds an agent's program on a machine and determines its version.
 //!
-//! Nothing is started to find out: a start of `--version` costs more than a second, `package.json` says the same.
+//! Detection starts no process: running `--version` takes more than a second, and `package.json` has the same
+//! information.
 
 mod places;
 mod shim;
@@ -15,13 +16,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The extensions of what Windows can start by itself.
+/// The extensions that Windows can execute directly.
 const STARTED_BY_WINDOWS: &[&str] = &["exe", "com", "cmd", "bat"];
 
-/// The kind of system that is searched.
+/// The operating system to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Os {
-    /// Linux and other unixes.
+    /// Linux and other Unix systems.
     Linux,
     /// macOS.
     MacOs,
@@ -30,7 +31,7 @@ pub enum Os {
 }
 
 impl Os {
-    /// The system that this program was built for.
+    /// The operating system that this program was built for.
     pub const HERE: Self = if cfg!(windows) {
         Self::Windows
     } else if cfg!(target_os = "macos") {
@@ -40,61 +41,61 @@ impl Os {
     };
 }
 
-/// What a search needs to know of the machine.
+/// The facts about the machine that a search needs.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Search<'a> {
-    /// The kind of system.
+    /// The operating system.
     pub os: Os,
     /// The caller's environment.
     pub env: &'a BTreeMap<String, String>,
-    /// The user's home.
+    /// The user's home directory.
     pub home: &'a Path,
-    /// Relative paths start here.
+    /// The directory that relative paths start from.
     pub cwd: &'a Path,
-    /// `node_modules/.bin` is looked for from here upward: the folder of the configuration file.
+    /// The directory of the configuration file, from which `node_modules/.bin` is searched upward.
     pub project: &'a Path,
-    /// Our own cache folder.
+    /// agentline's cache directory.
     pub cache: Option<&'a Path>,
-    /// The program that somebody named for this; it stands above the agent's variable.
+    /// The explicitly configured program, which takes precedence over the agent's path variable.
     pub configured: Option<&'a Path>,
 }
 
 impl<'a> Search<'a> {
-    /// A search on this kind of system, with the working directory as the project.
+    /// Creates a search on the current operating system, with the working directory as the project.
     #[must_use]
     pub fn new(env: &'a BTreeMap<String, String>, home: &'a Path, cwd: &'a Path) -> Self {
         Self { os: Os::HERE, env, home, cwd, project: cwd, cache: None, configured: None }
     }
 }
 
-/// One place that was looked at.
+/// One candidate path of a search.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Looked {
-    /// Why there.
+    /// Why the path was checked.
     pub place: Place,
-    /// The path; with a `*` where nothing matched it.
+    /// The path; contains a `*` if the directory of a pattern cannot be listed.
     pub path: PathBuf,
-    /// Whether a program is there that can be started.
+    /// Whether the path is a program that can be started.
     pub found: bool,
-    /// Its version, or why it is no good.
+    /// The version, or why the program cannot be used.
     pub note: Option<String>,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Found {
-    /// The program that is taken: the first that was found.
+    /// The program to use: the first one found.
     pub program: Option<Program>,
-    /// Every place in the order of the search.
+    /// Every checked path, in order.
     pub looked: Vec<Looked>,
-    /// Why there is no program, when somebody named one that is not there.
+    /// Why there is no program, if an explicitly named one cannot be used.
     pub problem: Option<Problem>,
 }
 
-/// Searches for an agent's program. Who names a program gets that one or an error, never another.
+/// Searches for an agent's program. An explicitly named program is used or causes an error; no other is tried.
 #[must_use]
 pub fn find(card: &Card, search: &Search<'_>, look: &dyn Look) -> Found {
     let finder = Finder { card, search, look };
@@ -113,7 +114,7 @@ pub fn find(card: &Card, search: &Search<'_>, look: &dyn Look) -> Found {
     found
 }
 
-/// The agent's program in one folder, such as the one that an installation just filled.
+/// Returns the agent's program in a directory, such as one that an installation just created.
 #[must_use]
 pub fn program_in(card: &Card, search: &Search<'_>, folder: &Path, look: &dyn Look) -> Option<Program> {
     let finder = Finder { card, search, look };
@@ -122,7 +123,7 @@ pub fn program_in(card: &Card, search: &Search<'_>, folder: &Path, look: &dyn Lo
         .find_map(|path| finder.program(Place::Cache, path).ok().flatten())
 }
 
-/// Where a tool such as `node` or `npm` is: on PATH, or in one of the usual places of the agents.
+/// Finds a tool such as `node` or `npm` on PATH or in one of the usual directories.
 #[must_use]
 pub fn find_tool(name: &str, search: &Search<'_>, look: &dyn Look) -> Option<PathBuf> {
     let on_path = places::path_folders(search);
@@ -130,7 +131,7 @@ pub fn find_tool(name: &str, search: &Search<'_>, look: &dyn Look) -> Option<Pat
     on_path.into_iter().chain(usual).find_map(|folder| tool_in(&folder, name, search, look))
 }
 
-/// A tool in one folder, as the system can start it.
+/// Returns a tool in a directory if the operating system can start it.
 #[must_use]
 pub fn tool_in(folder: &Path, name: &str, search: &Search<'_>, look: &dyn Look) -> Option<PathBuf> {
     let startable = |p: &PathBuf| search.os != Os::Windows || has_extension(p, STARTED_BY_WINDOWS);
@@ -144,12 +145,12 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    /// A program that somebody named: a path, or for the configuration also a name to be found on PATH.
+    /// Checks an explicitly named program: a path, or in the configuration also a name to search on PATH.
     fn named(&self, place: Place, named: &Path, key: &str, way_out: &str) -> Found {
         let mut found = Found::default();
         let tilde = named.strip_prefix("~").ok().map(|rest| self.search.home.join(rest));
         let path = self.search.cwd.join(tilde.as_deref().unwrap_or(named));
-        // A name is never a file of the working directory: that may be a workspace of anyone's.
+        // A bare name never means a file in the working directory, which may be an untrusted workspace.
         let bare = named.components().count() == 1 && !named.as_os_str().as_encoded_bytes().contains(&b'/');
         if bare && place == Place::Configured {
             let name = named.to_string_lossy();
@@ -171,7 +172,7 @@ impl Finder<'_> {
                 None => format!("`{}` is not there", path.display()),
             };
             let hint = match self.card.package {
-                // Nothing is known of it but what the configuration says.
+                // Only the configuration describes this agent.
                 "" => format!("correct `command` of `[agents.{}]` in your configuration", self.card.id),
                 _ => {
                     format!(
@@ -198,7 +199,7 @@ impl Finder<'_> {
         }
     }
 
-    /// How the file at `path` is started. `Ok(None)`: nothing is there.
+    /// Returns how to start the file at `path`; `Ok(None)` if it does not exist.
     fn program(&self, place: Place, path: &Path) -> Result<Option<Program>, String> {
         if !self.look.exists(path) {
             return Ok(None);
@@ -231,13 +232,14 @@ impl Finder<'_> {
         if runnable { Ok(Some(plain(path))) } else { Err("is not a file that may be started".into()) }
     }
 
-    /// Whether a package left a text in the place of its program, which only its install script puts there.
+    /// Returns whether the file is a placeholder that the package's install script should have replaced.
     fn is_stub(&self, real: &Path) -> bool {
         let text = self.look.small(real, 4096).and_then(|bytes| String::from_utf8(bytes).ok());
         text.is_some_and(|text| !text.starts_with("#!") && text.contains("postinstall"))
     }
 
-    /// The JavaScript behind a program: the program itself, what it links to, or what its shim starts.
+    /// Returns the JavaScript behind a program: the program itself, its link target, or the script that its shim
+    /// starts.
     fn script(&self, path: &Path, real: &Path) -> Option<PathBuf> {
         if is_script(real) {
             return Some(real.to_path_buf());
@@ -245,7 +247,7 @@ impl Finder<'_> {
         if has_extension(real, &["exe", "com"]) {
             return None;
         }
-        // A program that is no script can be very large; a shim never is.
+        // A native executable can be very large; a shim is always small.
         let text = String::from_utf8(self.look.small(real, 64 * 1024)?).ok()?;
         let inside = shim::script(&text)?;
         let folder = path.parent()?;
@@ -255,8 +257,9 @@ impl Finder<'_> {
         self.look.canonical(&script)
     }
 
-    /// The Node.js to start a script with, or `None` where the program finds one on PATH by itself. Outside of PATH a
-    /// node in the same folder belongs to the program and is the one that it was installed for.
+    /// Returns the Node.js to start a script with, or `None` if the program finds one on PATH by itself.
+    ///
+    /// Outside of PATH, a `node` in the same directory is preferred, since the program was installed for it.
     fn node_for(&self, place: Place, path: &Path, finds_its_own: bool) -> Option<PathBuf> {
         let as_typed =
             finds_its_own && matches!(place, Place::PathVariable | Place::Configured | Place::Path);
@@ -269,7 +272,7 @@ impl Finder<'_> {
         })
     }
 
-    /// The version in the `package.json` of the agent's package, at or above a file.
+    /// Returns the version from the `package.json` of the agent's package, at or above a file.
     fn version(&self, file: &Path) -> Option<Version> {
         let managed = file.ends_with("volta-shim").then(|| {
             let root = file.parent().and_then(Path::parent).unwrap_or(file);

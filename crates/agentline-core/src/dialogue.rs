@@ -1,107 +1,109 @@
-//! The one trait that a surface implements: a translator with memory, and nothing more.
+//! The trait that each surface implements: a stateful translator.
 
 use crate::{Answer, Ask, AskId, Count, Event, Exit, Failure, Order, RunId, Side, Stream};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 
-/// How many runs a live agent can take.
+/// How many runs an agent process can serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Room {
-    /// One prompt, then the process ends; its exit is part of the answer.
+    /// One prompt, then the process exits; its exit status is part of the result.
     Once,
-    /// Prompts one after another.
+    /// Several prompts, one after another.
     Turns,
-    /// Sessions side by side.
+    /// Several sessions at the same time.
     Sessions,
 }
 
-/// One line that came in.
+/// One input line.
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
-    /// Its number in its stream, from 1.
+    /// The number of the line in its stream, from 1.
     pub no: u64,
-    /// Where it came from.
+    /// The stream of the line.
     pub stream: Stream,
-    /// Its text.
+    /// The text of the line.
     pub text: &'a str,
 }
 
-/// Translates between one surface of one agent and our vocabulary. It knows no clock, limit, policy or verdict.
+/// Translates between one surface of one agent and the types of the core.
+///
+/// It knows nothing of timeouts, limits, policies and verdicts.
 pub trait Dialogue: Send {
-    /// How many runs it can take.
+    /// Returns how many runs the process can serve.
     fn room(&self) -> Room;
 
-    /// The process runs.
+    /// Handles the start of the process.
     fn up(&mut self, say: &mut Say) {
         let _ = say;
     }
 
-    /// A run begins.
+    /// Starts a run.
     fn prompt(&mut self, run: RunId, order: &Order, say: &mut Say);
 
-    /// The host sends the agent on, in the session and under the clocks of the same run.
+    /// Re-prompts the agent within the same run, session and timeouts.
     fn again(&mut self, run: RunId, prompt: &str, say: &mut Say) {
         let _ = (run, prompt, say);
     }
 
-    /// A line came: of stdout, stderr, or something beside the process.
+    /// Handles a line from stdout, stderr or a side file.
     fn line(&mut self, line: Line<'_>, say: &mut Say);
 
-    /// The host answered.
+    /// Handles an answer of the host.
     fn answer(&mut self, ask: AskId, answer: &Answer, say: &mut Say) {
         let _ = (ask, answer, say);
     }
 
-    /// Asks the agent to stop; false where the surface has no words for it.
+    /// Asks the agent to stop; returns false if the surface does not support this.
     fn cancel(&mut self, run: RunId, say: &mut Say) -> bool {
         let _ = (run, say);
         false
     }
 
-    /// The process ended.
+    /// Handles the exit of the process.
     fn exit(&mut self, exit: Exit, say: &mut Say) {
         let _ = (exit, say);
     }
 
-    /// The side files have been read to their end; nothing more will come.
+    /// Finishes a run whose side files have been read to their end; no more input follows.
     fn settled(&mut self, run: RunId, say: &mut Say) {
         let _ = (run, say);
     }
 
-    /// Why this agent cannot be talked with by anybody, once it has said so.
+    /// Returns why no run can use this agent, if it has reported such a failure.
     fn broken(&self) -> Option<Failure> {
         None
     }
 }
 
-/// The agent's own last word on a turn.
+/// The agent's own result of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct End {
-    /// It says that it worked.
+    /// Whether the agent reports success.
     pub ok: bool,
-    /// Why the turn ended, where it says so.
+    /// Why the turn ended, if the agent reports it.
     pub stop: Option<String>,
-    /// What failed.
+    /// The failure, if the turn failed.
     pub failure: Option<Failure>,
 }
 
 impl End {
-    /// It worked.
+    /// A successful turn.
     #[must_use]
     pub fn ok() -> Self {
         Self { ok: true, stop: None, failure: None }
     }
 
-    /// It did not.
+    /// A failed turn.
     #[must_use]
     pub fn failed(failure: Option<Failure>) -> Self {
         Self { ok: false, stop: None, failure }
     }
 }
 
-/// What a dialogue said about one run.
+/// An item that a dialogue reports about a run.
 #[derive(Debug)]
 pub(crate) enum Said {
     Event(Event),
@@ -124,31 +126,31 @@ pub(crate) enum Said {
     Abort(Failure),
 }
 
-/// Something learned about a tool call outside the stream of events.
+/// A fact about a tool call from outside the event stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolFact {
     /// The agent's id of the call.
     pub id: String,
-    /// The call was stopped, whatever its result said.
+    /// Whether the call was stopped, regardless of its result.
     pub cancelled: bool,
-    /// Lines that it added to its file.
+    /// Lines added to the file.
     pub added: Option<u64>,
-    /// Lines that it removed from its file.
+    /// Lines removed from the file.
     pub removed: Option<u64>,
-    /// More files that it would write.
+    /// Additional files that the call would write.
     pub paths: Vec<String>,
 }
 
 impl ToolFact {
-    /// A fact about this call.
+    /// Creates a fact about a call.
     #[must_use]
     pub fn new(id: impl Into<String>) -> Self {
         Self { id: id.into(), ..Self::default() }
     }
 }
 
-/// Where a dialogue puts what it has to say. The forms without a run mean all runs of this connection.
+/// Collects the reports of a dialogue. Methods without a run apply to all runs of the connection.
 #[derive(Default, Debug)]
 pub struct Say {
     pub(crate) runs: Vec<(Option<RunId>, Said)>,
@@ -159,122 +161,122 @@ pub struct Say {
 }
 
 impl Say {
-    /// Something happened in a run.
+    /// Reports an event of a run.
     pub fn event(&mut self, run: RunId, event: Event) {
         self.runs.push((Some(run), Said::Event(event)));
     }
 
-    /// Something happened that concerns all runs.
+    /// Reports an event to all runs.
     pub fn event_all(&mut self, event: Event) {
         self.runs.push((None, Said::Event(event)));
     }
 
-    /// The agent said something about tokens.
+    /// Reports a token count.
     pub fn count(&mut self, run: RunId, count: Count) {
         self.runs.push((Some(run), Said::Count(count)));
     }
 
-    /// A failure seen on the way. It decides nothing unless the run fails.
+    /// Reports a failure observed during the run. It has an effect only if the run fails.
     pub fn hint(&mut self, run: Option<RunId>, failure: Failure) {
         self.runs.push((run, Said::Hint(failure)));
     }
 
-    /// The agent tries a refused request again: the patience clock runs until it gets on.
+    /// Reports that the agent retries a refused request. The retry timeout runs until the agent makes progress.
     pub fn retry(&mut self, failure: Failure) {
         self.runs.push((None, Said::Retry(failure)));
     }
 
-    /// The agent's own last word on a turn.
+    /// Reports the agent's own result of a turn.
     pub fn end(&mut self, run: RunId, end: End) {
         self.runs.push((Some(run), Said::End(end)));
     }
 
-    /// Asks the host.
+    /// Sends a request to the host and returns its id.
     pub fn ask(&mut self, run: RunId, ask: Ask) -> AskId {
         let count = self.asked.entry(run).or_default();
         *count += 1;
-        // The numbers above these are the connection's own.
+        // The ids above these are reserved for the connection.
         let id = AskId(run.0 << 8 | ((*count - 1) % 253 + 1));
         self.runs.push((Some(run), Said::Ask(id, ask)));
         id
     }
 
-    /// A question is void.
+    /// Withdraws a request.
     pub fn withdraw(&mut self, run: RunId, id: AskId) {
         self.runs.push((Some(run), Said::Withdraw(id)));
     }
 
-    /// Lines of this are wanted from now on.
+    /// Asks for the lines of a side file from now on.
     pub fn follow(&mut self, run: RunId, side: Side, name: &str) {
         self.runs.push((Some(run), Said::Follow(side, name.to_owned())));
     }
 
-    /// A line of stderr that is worth keeping.
+    /// Reports a line of stderr to keep.
     pub fn stderr(&mut self, text: &str) {
         self.runs.push((None, Said::Stderr(text.to_owned())));
     }
 
-    /// The structured answer, by whatever way it came.
+    /// Reports the structured answer.
     pub fn value(&mut self, run: RunId, value: &RawValue) {
         self.runs.push((Some(run), Said::Value(value.to_owned())));
     }
 
-    /// The recorded text of a turn, which is right where the stream may have repeated itself.
+    /// Reports the recorded text of a turn, which is authoritative where the stream may have repeated text.
     pub fn turn_text(&mut self, run: RunId, text: impl Into<String>) {
         self.runs.push((Some(run), Said::TurnText(text.into())));
     }
 
-    /// Something learned about a tool call outside the stream of events.
+    /// Reports a fact about a tool call from outside the event stream.
     pub fn tool_fact(&mut self, run: RunId, fact: ToolFact) {
         self.runs.push((Some(run), Said::ToolFact(fact)));
     }
 
-    /// The agent's own price in US dollars for what was used since it last said one.
+    /// Reports the agent's own cost in US dollars since the last report.
     pub fn cost(&mut self, run: RunId, usd: f64) {
         self.runs.push((Some(run), Said::Cost(usd)));
     }
 
-    /// The model that really answered.
+    /// Reports the model that answered.
     pub fn model(&mut self, run: RunId, model: impl Into<String>) {
         self.runs.push((Some(run), Said::Model(model.into())));
     }
 
-    /// Nothing will be heard before the end of this run: only the clock of the whole run can mean something.
+    /// Marks a run that emits nothing before its end, so startup and idle timeouts do not apply to it.
     pub fn silent(&mut self, run: RunId) {
         self.runs.push((Some(run), Said::Silent));
     }
 
-    /// A line belonged to this run, though there is nothing to tell: the agent is alive.
+    /// Records activity of a run for a line without reportable content.
     pub fn alive(&mut self, run: RunId) {
         self.runs.push((Some(run), Said::Alive));
     }
 
-    /// What the agent itself counted, for a surface that does not show each turn and call.
+    /// Reports the agent's own counts, for a surface that does not show each turn and call.
     pub fn tally(&mut self, run: RunId, turns: u32, tool_calls: u32) {
         self.runs.push((Some(run), Said::Tally { turns, tool_calls }));
     }
 
-    /// Something that a promise rests on does not hold: the run must not go on.
+    /// Aborts all runs because a guarantee does not hold.
     pub fn abort(&mut self, failure: Failure) {
         self.runs.push((None, Said::Abort(failure)));
     }
 
-    /// Bytes for the agent's standard input.
+    /// Queues a frame for the agent's standard input.
     pub fn frame(&mut self, frame: String) {
         self.frames.push(frame);
     }
 
-    /// No more frames will follow: close the agent's standard input.
+    /// Closes the agent's standard input; no more frames follow.
     pub fn shut(&mut self) {
         self.shut = true;
     }
 
-    /// The agent is up and can take a prompt.
+    /// Reports that the agent is ready for a prompt.
     pub fn ready(&mut self) {
         self.ready = true;
     }
 
-    /// A run is over: its questions need no numbers any more.
+    /// Removes the request counter of a finished run.
     pub(crate) fn forget(&mut self, run: RunId) {
         self.asked.remove(&run);
     }

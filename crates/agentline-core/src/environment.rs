@@ -1,9 +1,9 @@
-//! What an agent sees of the caller's environment, and which values in it must never be shown.
+//! Filters the caller's environment for an agent, and collects the secrets in it.
 
 use crate::{McpServer, looks_secret, veil::SHORTEST_SECRET};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Variables that every agent sees; a trailing `*` is a prefix. An agent's own variables stand on its card.
+/// Variables that every agent sees; a trailing `*` matches a prefix. An agent's own variables are on its card.
 const ALLOWED: &[&str] = &[
     "PATH",
     "HOME",
@@ -16,7 +16,7 @@ const ALLOWED: &[&str] = &[
     "LC_*",
     "TMPDIR",
     "XDG_*",
-    // Proxies are read in both cases.
+    // Proxy variables are read in both cases.
     "HTTP_PROXY",
     "HTTPS_PROXY",
     "ALL_PROXY",
@@ -30,7 +30,7 @@ const ALLOWED: &[&str] = &[
     "NODE_EXTRA_CA_CERTS",
     "SSL_CERT_*",
     "DOCKER_HOST",
-    // Homes of toolchains, and of the managers that choose which Node runs the agent.
+    // Directories of toolchains, and of version managers that choose which Node.js runs the agent.
     "CARGO_HOME",
     "RUSTUP_HOME",
     "JAVA_HOME",
@@ -45,7 +45,7 @@ const ALLOWED: &[&str] = &[
     "MISE_DATA_DIR",
 ];
 
-/// Variables without which no program starts on Windows.
+/// Variables that programs need to start on Windows.
 const ALLOWED_ON_WINDOWS: &[&str] = &[
     "SYSTEMROOT",
     "SYSTEMDRIVE",
@@ -66,16 +66,16 @@ const ALLOWED_ON_WINDOWS: &[&str] = &[
     "NUMBER_OF_PROCESSORS",
 ];
 
-/// The caller's variables, divided into what an agent sees and what it does not.
+/// The caller's variables, split into those that an agent sees and those that it does not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Divided {
-    /// What the agent sees.
+    /// The variables that the agent sees.
     pub passed: BTreeMap<String, String>,
-    /// Names of what it does not see.
+    /// The names of the variables that the agent does not see.
     pub withheld: Vec<String>,
 }
 
-/// Divides the caller's variables by the allow-list, the agent's own names and the names that the caller adds.
+/// Splits the caller's variables by the allow-list, the agent's own names, and the names that the caller adds.
 ///
 /// ```
 /// use agentline_core::divide_environment;
@@ -104,10 +104,10 @@ pub fn divide_environment(
     divided
 }
 
-/// Names that end like a secret's but hold the place where something is.
+/// Endings of names that look secret but contain a location, if their value is a path.
 const PLACE_ENDINGS: &[&str] = &["_SOCK", "_FILE", "_PATH", "_DIR", "_HOME", "_CREDENTIALS"];
 
-/// How values begin that are keys whatever they are called.
+/// Prefixes of values that are keys, whatever the name of the variable.
 const KEY_BEGINNINGS: &[&str] = &[
     "AIza",
     "sk-",
@@ -126,12 +126,12 @@ const KEY_BEGINNINGS: &[&str] = &[
     "Bearer ",
 ];
 
-/// The values that must not leave in any output, gathered from wherever they come.
+/// The values that must not appear in any output.
 #[derive(Clone, Debug, Default)]
 pub struct Secrets(BTreeSet<String>);
 
 impl Secrets {
-    /// Adds a value that is a secret. One that is too short to be told from ordinary text is left out.
+    /// Adds a secret. Values too short to distinguish from ordinary text are ignored.
     pub fn add(&mut self, value: &str) {
         let value = value.trim();
         if value.len() >= SHORTEST_SECRET {
@@ -139,7 +139,7 @@ impl Secrets {
         }
     }
 
-    /// Adds the values of all variables whose names look secret or that look like keys themselves.
+    /// Adds the values of all variables whose name looks secret or whose value looks like a key.
     pub fn add_variables<'a>(&mut self, variables: impl IntoIterator<Item = (&'a String, &'a String)>) {
         for (name, value) in variables {
             let upper = name.to_ascii_uppercase();
@@ -151,7 +151,7 @@ impl Secrets {
         }
     }
 
-    /// Adds the value of a header: the whole of it, and what follows the name of its scheme.
+    /// Adds the value of a header: all of it, and the part after its scheme.
     pub fn add_header(&mut self, value: &str) {
         self.add(value);
         if let Some((_, credentials)) = value.split_once(' ') {
@@ -159,7 +159,8 @@ impl Secrets {
         }
     }
 
-    /// Adds what follows a flag such as `--api-key`, after a space or `=`, and what any address among the arguments hides.
+    /// Adds the values of flags such as `--api-key`, after a space or `=`, and the secrets in any URL among the
+    /// arguments.
     pub fn add_arguments<'a>(&mut self, arguments: impl IntoIterator<Item = &'a str>) {
         let mut is_after_secret_flag = false;
         for word in arguments {
@@ -177,7 +178,7 @@ impl Secrets {
         }
     }
 
-    /// Adds the password in an address, and parameters whose names look secret.
+    /// Adds the password of a URL (or a user name without a password), and query parameters that look secret.
     pub fn add_url(&mut self, url: &str) {
         let Some((_, rest)) = url.split_once("://") else { return };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -192,7 +193,7 @@ impl Secrets {
         }
     }
 
-    /// Adds every text in a variable that is given to a tool server, unless it is plainly a place.
+    /// Adds the value of a variable for a tool server. Of a path or URL, only secrets of the URL are added.
     pub fn add_server_variable(&mut self, value: &str) {
         if is_path(value) || value.contains("://") {
             self.add_url(value);
@@ -201,7 +202,7 @@ impl Secrets {
         }
     }
 
-    /// Adds what MCP servers are given: variables, arguments, addresses, headers.
+    /// Adds the secrets of MCP servers: variables, arguments, URLs, headers.
     pub fn add_servers<'a>(&mut self, servers: impl IntoIterator<Item = &'a McpServer>) {
         for server in servers {
             match server {
@@ -217,7 +218,7 @@ impl Secrets {
         }
     }
 
-    /// All of them, once each.
+    /// Returns all secrets without duplicates.
     #[must_use]
     pub fn into_vec(self) -> Vec<String> {
         self.0.into_iter().collect()
@@ -234,7 +235,7 @@ fn is_path(value: &str) -> bool {
         || (chars.next().is_some_and(char::is_alphabetic) && chars.next() == Some(':'))
 }
 
-/// Whether a name is the pattern's, or begins with it where the pattern ends in `*`.
+/// Returns whether a name equals the pattern, or starts with it if the pattern ends in `*`.
 fn matches(pattern: &str, name: &str) -> bool {
     let same = |a: &str, b: &str| if cfg!(windows) { a.eq_ignore_ascii_case(b) } else { a == b };
     match pattern.strip_suffix('*') {

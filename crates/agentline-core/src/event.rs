@@ -1,35 +1,35 @@
-//! The one list of things that happen in a run. It doubles as the documentation of `--output events`.
+//! The events of a run. This file also documents `--output events`.
 
 use crate::{Change, ChangeSource, Millis, Outcome, Surface, ToolKind, ToolStatus, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// An event with its place in the run: what `--output events` prints, one per line.
+/// An event with its position in the run, as printed by `--output events`, one per line.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Record {
-    /// Counts the events of a run, from 1.
+    /// The number of the event in the run, from 1.
     pub seq: u32,
-    /// Milliseconds since the run began.
+    /// Milliseconds since the start of the run.
     pub at_ms: Millis,
-    /// Where it came from.
+    /// The origin of the event.
     pub from: Origin,
-    /// Which line of that stream, from 1.
+    /// The line number in that stream, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
-    /// What happened.
+    /// The event itself.
     #[serde(flatten)]
     pub event: Event,
 }
 
 impl Record {
-    /// An event in its place.
+    /// Creates a record of an event.
     #[must_use]
     pub fn new(seq: u32, at_ms: Millis, from: Origin, line: Option<u64>, event: Event) -> Self {
         Self { seq, at_ms, from, line, event }
     }
 
-    /// The outcome in its place: after the event with this number and time.
+    /// Creates the final record, with the outcome, after the event with this number and time.
     #[must_use]
     pub fn last((seq, at_ms): (u32, Millis), outcome: Box<Outcome>) -> Self {
         let at_ms = at_ms.max(outcome.duration_ms);
@@ -37,7 +37,7 @@ impl Record {
     }
 }
 
-/// Where an event came from.
+/// The origin of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -48,20 +48,20 @@ pub enum Origin {
     Stderr,
     /// A line of the session file that the agent wrote.
     SessionFile,
-    /// What was found on the disk.
+    /// The state of the disk.
     Disk,
     /// agentline itself.
     Agentline,
 }
 
-/// One thing that happened in a run.
+/// One event of a run.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Event {
-    /// The agent is up and has begun; always the first event of a run that began.
+    /// The agent has started working on the run. Warnings, for example, may precede it.
     Started(Box<Started>),
-    /// A piece of the answer, as it is written.
+    /// A piece of the answer, as it is generated.
     Text {
         /// The piece.
         text: String,
@@ -71,132 +71,132 @@ pub enum Event {
         /// The piece.
         text: String,
     },
-    /// The model wants a tool. It may still be refused.
+    /// The model requests a tool. The call may still be refused.
     ToolUse(Box<ToolUse>),
-    /// A tool call ended; each `tool_use` has exactly one.
+    /// A tool call ended. Each `tool_use` has exactly one result.
     ToolResult {
-        /// Which call.
+        /// The id of the call.
         tool_use_id: String,
-        /// How it ended.
+        /// The status of the call.
         status: ToolStatus,
-        /// What it gave back, as far as the surface shows it.
+        /// The output of the tool, as far as the surface shows it.
         content: Option<String>,
-        /// Whether the agent did not get what it wanted.
+        /// Whether the call failed, was refused or was cancelled.
         is_error: bool,
-        /// Why it was refused.
+        /// Why the call was refused.
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// A file changed, as the disk shows it; these come when the run is over.
+    /// A file changed, according to the disk; emitted at the end of the run.
     FileChange {
-        /// Relative to the workspace when inside it.
+        /// The path; relative to the workspace if inside it.
         path: String,
-        /// What happened to it.
+        /// The kind of the change.
         change: Change,
-        /// Who did it.
+        /// The source of the change.
         source: ChangeSource,
-        /// The call that reported it.
+        /// The id of the tool call that reported the change.
         tool_use_id: Option<String>,
-        /// Whether the disk agrees.
+        /// Whether the disk confirms the change.
         verified: bool,
     },
-    /// A question of permission and what was decided.
+    /// A permission request and its decision.
     Permission {
-        /// Which call.
+        /// The id of the call.
         tool_use_id: String,
-        /// Its canonical name.
+        /// The canonical name of the tool.
         tool: String,
-        /// What was asked.
+        /// The arguments of the request.
         request: Option<Box<RawValue>>,
         /// `allow` or `deny`.
         decision: &'static str,
         /// Who decided.
         by: String,
-        /// Why.
+        /// The reason of the decision.
         reason: Option<String>,
-        /// The rule behind it.
+        /// The rule that decided.
         #[serde(skip_serializing_if = "Option::is_none")]
         rule: Option<String>,
     },
-    /// A piece of the answer that is not text, such as an image, as the agent gave it.
+    /// A part of the answer that is not text, such as an image, as the agent sent it.
     Content {
         /// The block.
         block: Box<RawValue>,
     },
-    /// The agent's plan, whole each time.
+    /// The agent's complete current plan.
     Plan {
-        /// Its entries, as the agent gave them.
+        /// The entries, as the agent sent them.
         entries: Box<RawValue>,
     },
     /// The commands that the agent offers.
     Commands {
-        /// As the agent gave them.
+        /// The commands, as the agent sent them.
         commands: Box<RawValue>,
     },
-    /// The session is in this mode now.
+    /// The session changed to this mode.
     Mode {
-        /// The agent's own id of it.
+        /// The agent's own id of the mode.
         mode: String,
     },
     /// The options of the session changed.
     ConfigOption {
-        /// As the agent gave them.
+        /// The options, as the agent sent them.
         options: Box<RawValue>,
     },
-    /// The agent said something about the session, such as its title.
+    /// The agent reported information about the session, such as its title.
     SessionInfo {
-        /// As the agent gave it.
+        /// The information, as the agent sent it.
         info: Box<RawValue>,
     },
-    /// The counts so far.
+    /// The token counts so far.
     Usage(Box<Usage>),
-    /// Something that the caller should know.
+    /// A warning for the caller.
     Warning {
-        /// A stable word.
+        /// A stable code.
         code: String,
-        /// A sentence.
+        /// The message.
         message: String,
     },
-    /// A line that could not be read; the run went on.
+    /// A line that could not be parsed; the run continues.
     Unreadable {
-        /// Its beginning.
+        /// The start of the line.
         sample: String,
-        /// Its length in bytes.
+        /// The length of the line in bytes.
         length: u64,
     },
-    /// Something the agent said that has no place in this list, passed on as it came.
+    /// A message of the agent that no other event covers, passed on unchanged.
     Agent {
-        /// The agent's own words.
+        /// The original message.
         raw: Box<RawValue>,
     },
-    /// The end, always last.
+    /// The result of the run; always the last event.
     Outcome {
-        /// All that the run came to.
+        /// The complete outcome.
         outcome: Box<Outcome>,
     },
 }
 
-/// The agent is up.
+/// The agent has started working on a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Started {
     /// The id of this run.
     pub run_id: String,
-    /// Which agent.
+    /// The id of the agent.
     pub agent: String,
-    /// Its version.
+    /// The version of the agent.
     pub agent_version: Option<String>,
-    /// Over which surface.
+    /// The surface in use.
     pub surface: Option<Surface>,
-    /// Which model, as far as the agent says.
+    /// The model, as far as the agent reports it.
     pub model: Option<String>,
-    /// The agent's own session.
+    /// The agent's own session id.
     pub session_id: Option<String>,
     /// The workspace.
     pub cwd: String,
     /// The caller's name for this prompt.
     pub name: Option<String>,
-    /// The models that the agent offers, told where a session is only opened.
+    /// The models that the agent offers; set only for runs that just open a session.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<ModelInfo>,
 }
@@ -205,14 +205,14 @@ pub struct Started {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ModelInfo {
-    /// What it is asked for by.
+    /// The id used to select the model.
     pub id: String,
-    /// What people call it.
+    /// The display name.
     pub name: String,
 }
 
 impl ModelInfo {
-    /// A model; without a name its id is one.
+    /// Creates a model; its name defaults to its id.
     #[must_use]
     pub fn new(id: impl Into<String>, name: Option<String>) -> Self {
         let id = id.into();
@@ -220,7 +220,7 @@ impl ModelInfo {
     }
 }
 
-/// The model wants a tool.
+/// A tool call requested by the model.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolUse {
@@ -228,22 +228,22 @@ pub struct ToolUse {
     pub id: String,
     /// The canonical name.
     pub name: String,
-    /// The agent's own name.
+    /// The agent's own name of the tool.
     pub native_name: String,
     /// The arguments in canonical form.
     pub input: Option<Box<RawValue>>,
-    /// The arguments as the agent gave them.
+    /// The arguments as the agent sent them.
     pub raw_input: Option<Box<RawValue>>,
-    /// What it does to the world.
+    /// The kind of the tool.
     #[serde(skip)]
     pub kind: ToolKind,
-    /// The file that it would write.
+    /// The file that the call would write.
     #[serde(skip)]
     pub path: Option<String>,
 }
 
 impl ToolUse {
-    /// A call of a tool.
+    /// Creates a tool call.
     #[must_use]
     pub fn new(
         id: impl Into<String>,
@@ -256,7 +256,7 @@ impl ToolUse {
 }
 
 impl Event {
-    /// The word that stands under `type` in its JSON.
+    /// Returns the value of `type` in the event's JSON.
     #[must_use]
     pub fn type_word(&self) -> &'static str {
         match self {
@@ -281,13 +281,13 @@ impl Event {
         }
     }
 
-    /// A warning.
+    /// Creates a warning.
     #[must_use]
     pub fn warning(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Warning { code: code.into(), message: message.into() }
     }
 
-    /// The end of a tool call.
+    /// Creates the result of a tool call.
     #[must_use]
     pub fn tool_result(id: impl Into<String>, status: ToolStatus, content: Option<String>) -> Self {
         Self::ToolResult {
@@ -299,7 +299,7 @@ impl Event {
         }
     }
 
-    /// A tool call that was refused.
+    /// Creates the result of a refused tool call.
     #[must_use]
     pub fn refused(id: impl Into<String>, reason: impl Into<String>, content: Option<String>) -> Self {
         Self::ToolResult {
@@ -311,7 +311,7 @@ impl Event {
         }
     }
 
-    /// The agent's own words, when they are JSON; anything else is told as text of a JSON string.
+    /// Creates an event from a message of the agent; text that is not JSON becomes a JSON string.
     #[must_use]
     pub fn agent(raw: &str) -> Self {
         let raw = serde_json::from_str::<Box<RawValue>>(raw)
@@ -320,14 +320,14 @@ impl Event {
         Self::Agent { raw }
     }
 
-    /// A line that could not be read.
+    /// Creates an event for a line that could not be parsed.
     #[must_use]
     pub fn unreadable(text: &str, length: u64) -> Self {
         Self::Unreadable { sample: sample(text), length }
     }
 }
 
-/// The beginning of a text, short enough for a log.
+/// Returns the start of a text, short enough for a log.
 #[must_use]
 pub fn sample(text: &str) -> String {
     const MOST: usize = 200;

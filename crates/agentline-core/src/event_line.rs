@@ -1,4 +1,4 @@
-//! Reads an event back from the line that `--output events` prints.
+//! Parses events from the lines printed by `--output events`.
 
 use crate::{Event, Millis, Origin, Record};
 use serde::{Deserialize, de::DeserializeOwned};
@@ -16,7 +16,7 @@ struct Head<'a> {
     kind: Cow<'a, str>,
 }
 
-/// One struct a kind of event: a tagged enum would take raw values apart and put them together differently.
+/// Uses one struct per kind of event, since a tagged enum would reformat raw values.
 macro_rules! bodies {
     ($line:expr, $kind:expr; $($word:literal => $event:ident { $($field:ident : $type:ty),* };)*) => {
         match $kind {
@@ -32,7 +32,7 @@ macro_rules! bodies {
 }
 
 impl Record {
-    /// Reads an event from its line; `None` where it is none.
+    /// Parses an event from its line; returns `None` if the line is not an event.
     ///
     /// ```
     /// use agentline_core::{Event, Record};

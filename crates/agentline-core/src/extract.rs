@@ -1,17 +1,17 @@
-//! Finds the JSON value in an answer that was meant to be one: in a fenced block, bare, or with words around it.
+//! Finds the JSON value in an answer: in a fenced block, bare, or surrounded by prose.
 //!
-//! One pass over the text, whatever it holds: a hostile answer costs no more time than a long one.
+//! The search takes linear time, so a hostile answer costs no more than any other of its length.
 
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::ops::Range;
 
-/// No answer has more values in it that are worth a look.
+/// The maximum number of candidates per answer.
 const MOST_CANDIDATES: usize = 32;
-/// `serde_json` reads no deeper.
+/// The nesting limit of `serde_json`.
 const DEEPEST: usize = 127;
 
-/// The JSON value that a text most likely means: the first of [`json_candidates`].
+/// Returns the JSON value that a text most likely means: the first of [`json_candidates`].
 ///
 /// ```
 /// let answer = "Here you are:\n```json\n{\"primes\": [2, 3]}\n```\nAnything else?";
@@ -23,7 +23,7 @@ pub fn extract_json(text: &str) -> Option<Value> {
     json_candidates(text).into_iter().next()
 }
 
-/// The same, exactly as it is written.
+/// Returns the text of the JSON value that a text most likely means, exactly as written.
 #[must_use]
 pub fn extract_json_text(text: &str) -> Option<&str> {
     let whole = bare(text);
@@ -33,8 +33,10 @@ pub fn extract_json_text(text: &str) -> Option<&str> {
     spans(text).into_iter().map(|span| bare(&text[span])).find(|inner| is_json(inner))
 }
 
-/// All JSON values that a text may mean, the most likely first: the whole text; fenced blocks that say `json`, the last
-/// one first; other fenced blocks, the last one first; then objects and arrays between words, the longest one first.
+/// Returns all JSON values that a text may mean, most likely first.
+///
+/// The order is: the whole text; fenced blocks marked `json`, last one first; other fenced blocks, last one first;
+/// objects and arrays in prose, longest one first.
 #[must_use]
 pub fn json_candidates(text: &str) -> Vec<Value> {
     if let Some(value) = parsed(text) {
@@ -43,14 +45,14 @@ pub fn json_candidates(text: &str) -> Vec<Value> {
     spans(text).into_iter().filter_map(|span| parsed(&text[span])).take(MOST_CANDIDATES).collect()
 }
 
-/// Where values may stand, the most likely first.
+/// Returns the ranges that may contain values, most likely first.
 fn spans(text: &str) -> Vec<Range<usize>> {
     let mut fenced = fences(text);
     fenced.reverse();
     fenced.sort_by_key(|fence| !fence.says_json);
     let mut bare = containers(text);
     bare.sort_by_key(|span| std::cmp::Reverse((span.len(), span.start)));
-    // What lies in a block is found twice; the second find changes nothing but the work of whoever checks it.
+    // A value that fills a block is found twice; skip the duplicate to avoid checking it again.
     let blocks: Vec<Range<usize>> =
         fenced.into_iter().map(|fence| fence.inner).take(MOST_CANDIDATES).collect();
     let is_new = |span: &Range<usize>| !blocks.iter().any(|k| text[k.clone()].trim() == &text[span.clone()]);
@@ -66,12 +68,12 @@ fn is_json(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-/// Without what may stand around a value.
+/// Strips a byte order mark and whitespace around a value.
 fn bare(text: &str) -> &str {
     text.trim_start_matches('\u{feff}').trim()
 }
 
-/// A block between two lines of three backquotes or tildes, or from such a line to the end.
+/// A block between two lines of three backticks or tildes, or from such a line to the end.
 struct Fence {
     inner: Range<usize>,
     says_json: bool,
@@ -89,7 +91,7 @@ fn fences(text: &str) -> Vec<Fence> {
                 let mark = ["```", "~~~"].into_iter().find(|mark| line.starts_with(mark));
                 if let Some(mark) = mark {
                     let word = line.trim_start_matches(['`', '~']).trim().to_ascii_lowercase();
-                    // A block that opens and closes in one line is found as bare JSON.
+                    // A block that opens and closes on one line is found as bare JSON.
                     if !word.contains(mark) {
                         let says_json = word.starts_with("json");
                         open = Some((mark, Fence { inner: next..text.len(), says_json }));
@@ -110,7 +112,7 @@ fn fences(text: &str) -> Vec<Fence> {
     found
 }
 
-/// Where objects and arrays stand that are not part of larger ones.
+/// Returns the ranges of objects and arrays that are not part of larger ones.
 fn containers(text: &str) -> Vec<Range<usize>> {
     let mut scan = Scan { text, at: 0, open: Vec::new(), next: Next::Value, string: None, whole: Vec::new() };
     while let Some(open) = memchr::memchr2(b'{', b'[', &text.as_bytes()[scan.at..]) {
@@ -120,7 +122,7 @@ fn containers(text: &str) -> Vec<Range<usize>> {
     scan.whole
 }
 
-/// What may come next.
+/// The token expected next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     Value,
@@ -131,21 +133,21 @@ enum Next {
     CommaOrEnd,
 }
 
-/// Reads on from one bracket as long as it is JSON. Inner values that are whole survive when the outer one breaks off.
+/// Parses from one bracket as long as the text is JSON. Complete inner values are kept if the outer one breaks off.
 struct Scan<'a> {
     text: &'a str,
     at: usize,
-    /// Brackets that are open: where, and whether of an object.
+    /// The open brackets: the position, and whether it opens an object.
     open: Vec<(usize, bool)>,
     next: Next,
-    /// Where the last token began, if it was a string.
+    /// The start of the last token, if it was a string.
     string: Option<usize>,
     whole: Vec<Range<usize>>,
 }
 
 impl Scan<'_> {
-    /// Stops where to look for the next bracket: behind what was read, but a string after which it was no JSON any more
-    /// may have been none, so its inside is looked at again.
+    /// Parses a value and stops where to search for the next bracket: after the parsed text, or inside the last string
+    /// if parsing failed right after it, since that may not have been a string.
     fn run(&mut self) {
         self.open.clear();
         (self.next, self.string) = (Next::Value, None);
@@ -157,7 +159,7 @@ impl Scan<'_> {
         self.at = self.string.map_or(self.at, |start| start + 1);
     }
 
-    /// Takes one token, if it is one that may stand here.
+    /// Consumes one token if it is valid at this position.
     fn token(&mut self) -> Option<()> {
         let bytes = self.text.as_bytes();
         self.at += bytes[self.at..].iter().take_while(|b| b.is_ascii_whitespace()).count();
@@ -209,7 +211,7 @@ impl Scan<'_> {
         Some(())
     }
 
-    /// Where a string ends that begins here.
+    /// Returns the end of the string that starts here.
     fn end_of_string(&self) -> Option<usize> {
         let bytes = self.text.as_bytes();
         let mut at = self.at + 1;
@@ -333,7 +335,7 @@ mod tests {
             let text = flood.repeat(million / flood.len()) + " {\"a\": \"the end\"}";
             let begun = Instant::now();
             let found = json_candidates(&text);
-            // Each takes a fraction of a second; a pass for each bracket would take hours.
+            // Each takes a fraction of a second; one pass per bracket would take hours.
             assert!(begun.elapsed() < Duration::from_secs(20), "{flood}: {:?}", begun.elapsed());
             assert!(found.len() <= MOST_CANDIDATES);
         }

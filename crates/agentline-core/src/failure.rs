@@ -1,96 +1,96 @@
-//! Why a run failed, in stable words. Each agent's folder has the table that leads from its texts and codes to these.
+//! Failures of a run as stable kinds. Each agent's directory has a table that maps its texts and codes to these.
 
 use serde::{Deserialize, Serialize};
 
-/// The stable word for a failure.
+/// The stable kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Kind {
-    /// The agent ended without its final word.
+    /// The agent exited without a result.
     NoResult,
-    /// The agent was killed or fell over.
+    /// The agent crashed or was killed.
     Crashed,
     /// The model's service failed.
     ApiError,
     /// The model's service could not be reached.
     Network,
-    /// The agent's own settings are broken.
+    /// The agent's own settings are invalid.
     Settings,
-    /// The agent refused its input.
+    /// The agent rejected its input.
     Input,
     /// The agent's sandbox failed.
     Sandbox,
     /// An MCP server failed.
     Mcp,
-    /// A tool failed in a way that ended the run.
+    /// A tool error ended the run.
     Tool,
-    /// The prompt does not fit into the model's window.
+    /// The prompt exceeds the context window of the model.
     ContextOverflow,
-    /// The agent noticed that it repeats itself.
+    /// The agent detected that it repeats itself.
     Loop,
     /// The model does not exist.
     UnknownModel,
-    /// The rules could not be given to the agent.
+    /// The permission rules could not be passed to the agent.
     Policy,
-    /// The session to go on with is not there.
+    /// The session to resume does not exist.
     SessionNotFound,
-    /// The model answered nothing.
+    /// The model returned no answer.
     Empty,
-    /// The answer was blocked, or broken off by the model's service.
+    /// The model's service blocked or truncated the answer.
     Blocked,
-    /// The agent's own turn limit.
+    /// The agent reached its own turn limit.
     AgentTurns,
-    /// Our limits.
+    /// The run exceeded `max_turns`.
     MaxTurns,
-    /// Our limits.
+    /// The run exceeded `max_tool_calls`.
     MaxToolCalls,
-    /// Our limits.
+    /// The run exceeded `max_tokens`.
     MaxTokens,
-    /// Our limits.
+    /// The run exceeded `max_output_tokens`.
     MaxOutputTokens,
-    /// Our limits.
+    /// The run exceeded `max_cost`.
     MaxCost,
-    /// The agent was sent on as often as it may be.
+    /// The agent was re-prompted `max_rounds` times without success.
     MaxRounds,
-    /// The folder is not trusted.
+    /// The workspace is not trusted.
     Untrusted,
-    /// Quota or load.
+    /// A quota is exhausted, or the service is overloaded.
     RateLimited,
-    /// No sign-in, or one that was refused.
+    /// Credentials are missing or were rejected.
     NotAuthenticated,
-    /// The program is not here.
+    /// The agent's program was not found.
     NotInstalled,
-    /// It could not be started.
+    /// The agent's program could not be started.
     Spawn,
-    /// Our clocks.
+    /// The agent showed no activity within the idle timeout.
     TimeoutIdle,
-    /// Our clocks.
+    /// The run exceeded its timeout.
     TimeoutRun,
-    /// Our clocks.
+    /// The agent did not answer within the startup timeout.
     TimeoutStartup,
-    /// The caller stopped it.
+    /// The caller cancelled the run.
     Cancelled,
-    /// The value does not fit the schema.
+    /// The value does not match the schema.
     InvalidOutput,
 }
 
-/// In which part of a run something went wrong.
+/// The part of a run in which a failure occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Phase {
-    /// Before the model was asked.
+    /// Before the model was called.
     Request,
-    /// While or after it answered.
+    /// While or after the model answered.
     Response,
     /// In a tool.
     Tool,
-    /// A limit or a deadline.
+    /// A limit or a timeout.
     Budget,
 }
 
-/// One row a kind: its word's phase, whether trying again can help, and how telling it is beside another.
+/// For each kind: its phase, whether a retry can help, and its weight compared with other failures of the run.
 const TABLE: &[(Kind, Phase, bool, u8)] = &[
     (Kind::NoResult, Phase::Response, true, 0),
     (Kind::Crashed, Phase::Response, true, 1),
@@ -132,19 +132,19 @@ impl Kind {
         TABLE.iter().find(|r| r.0 == self).map_or((Phase::Response, false, 0), |r| (r.1, r.2, r.3))
     }
 
-    /// In which part of a run it happens.
+    /// Returns the part of a run in which the failure occurs.
     #[must_use]
     pub fn phase(self) -> Phase {
         self.row().0
     }
 
-    /// Whether trying the same again can help.
+    /// Returns whether an unchanged retry can help.
     #[must_use]
     pub fn retryable(self) -> bool {
         self.row().1
     }
 
-    /// How much this says beside another failure of the same run: the higher one is told.
+    /// Returns the weight compared with other failures of the run: the failure with the highest weight is reported.
     #[must_use]
     pub fn weight(self) -> u8 {
         self.row().2
@@ -155,24 +155,24 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Failure {
-    /// The stable word.
+    /// The stable kind.
     pub kind: Kind,
-    /// The HTTP status behind it.
+    /// The HTTP status, if there is one.
     pub status: Option<u16>,
-    /// What the agent said.
+    /// The agent's message.
     pub message: String,
-    /// What to type next.
+    /// A hint on what to do next.
     pub hint: Option<String>,
 }
 
 impl Failure {
-    /// A failure with what was said.
+    /// Creates a failure with a message.
     #[must_use]
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self { kind, status: None, message: message.into(), hint: None }
     }
 
-    /// What an HTTP status means, whoever sent it.
+    /// Creates a failure from an HTTP status.
     #[must_use]
     pub fn http(status: u16, message: impl Into<String>) -> Self {
         let kind = match status {
@@ -184,21 +184,21 @@ impl Failure {
         Self { status: Some(status), ..Self::new(kind, message) }
     }
 
-    /// A file that safety rests on was changed while the agent ran; `change` says which one, and how.
+    /// Creates a failure for a protected file that changed while the agent ran; `change` says which file and how.
     #[must_use]
     pub fn tampered(change: &str) -> Self {
         Self::new(Kind::Settings, format!("the agent's settings changed while it ran: {change}"))
             .hint("find out which tool call did that: rules may not have been in force since")
     }
 
-    /// Adds what to type next.
+    /// Sets the hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The more telling of two; the first where they tell as much.
+    /// Returns the failure with the higher weight, or `self` if both are equal.
     #[must_use]
     pub fn or_more_telling(self, other: Self) -> Self {
         if other.kind.weight() > self.kind.weight() { other } else { self }

@@ -1,12 +1,12 @@
-//! What to type next, for every kind of failure.
+//! Default hints for each kind of failure.
 
 use crate::Kind;
 
-/// What to type next when a run came to nothing because something was refused.
+/// The hint for a run that achieved nothing because a tool was refused.
 pub(crate) const PERMIT: &str =
     "look at `denied`; permit it by `--allow`, or pass another `--permission-mode`";
 
-/// What to type next when the agent's own table has no better word.
+/// Returns the default hint for a kind, used if the agent's own table has none.
 pub(crate) fn hint(kind: Kind, sign_in: Option<&str>) -> Option<String> {
     Some(match kind {
         Kind::NotAuthenticated => sign_in?.to_owned(),

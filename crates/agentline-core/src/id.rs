@@ -1,17 +1,18 @@
-//! Small names that everything shares: moments, runs, questions, surfaces.
+//! Small shared types: times, ids, surfaces and versions.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Milliseconds since the connection began. The shell hands them in; the core has no clock.
+/// Milliseconds since the start of the connection. The shell passes them in; the core has no clock.
 pub type Millis = u64;
 
-/// Which run of a connection something belongs to.
+/// The id of a run within a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RunId(pub u32);
 
-/// Which question something answers. It is a function of the run, so that one run can be cut out of a shared tape.
+/// The id of a request to the host. It is derived from the run, so that a single run can be extracted from a shared
+/// tape.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AskId(pub u32);
@@ -21,7 +22,7 @@ pub struct AskId(pub u32);
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Surface {
-    /// One object when the run ends.
+    /// A single JSON object at the end of the run.
     Json,
     /// One line per event.
     #[default]
@@ -31,10 +32,10 @@ pub enum Surface {
 }
 
 impl Surface {
-    /// All surfaces, in the order in which help texts name them.
+    /// All surfaces, in the order used by help texts.
     pub const ALL: &[Self] = &[Self::Json, Self::StreamJson, Self::Acp];
 
-    /// The word for it in flags, files and outputs.
+    /// Returns the name used in flags, files and outputs.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -44,7 +45,7 @@ impl Surface {
         }
     }
 
-    /// Reads the word; `stream_json` is accepted too.
+    /// Parses a name; `stream_json` is accepted too.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|s| s.name() == word.replace('_', "-"))
@@ -57,13 +58,13 @@ impl fmt::Display for Surface {
     }
 }
 
-/// A version of an agent, compared number by number. Anything behind a `-` is ignored. As JSON it is the text.
+/// A version of an agent, compared numerically. Suffixes after `-`, `+` or a space are ignored. It serializes as text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Version(pub u32, pub u32, pub u32);
 
 impl Version {
-    /// Reads `1.2.3`, `v1.2`, `0.61.0-nightly.1`.
+    /// Parses versions such as `1.2.3`, `v1.2` and `0.61.0-nightly.1`.
     ///
     /// ```
     /// use agentline_core::Version;

@@ -1,4 +1,4 @@
-//! All that can happen to a connection. The tape is the list of these.
+//! The inputs of a connection. A tape is a list of these.
 
 use crate::{
     AskId, DiskChange, Failure, Limits, McpServer, Millis, Notice, PriceTable, Proof, RunId, Surface, Tokens,
@@ -7,81 +7,81 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
-/// Something happened, and when.
+/// An input with its time.
 #[derive(Clone, Debug)]
 pub struct Input<'a> {
-    /// When, since the connection began.
+    /// The time since the start of the connection.
     pub at: Millis,
-    /// What.
+    /// The kind of input.
     pub what: What<'a>,
 }
 
-/// What can happen to a connection.
+/// The kinds of input of a connection.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum What<'a> {
-    /// The process runs.
+    /// The process has started.
     Up,
-    /// A whole line came.
+    /// A complete line arrived.
     Line {
-        /// From where.
+        /// The stream of the line.
         stream: Stream,
-        /// The line, without its end.
+        /// The line without its line ending.
         text: Cow<'a, str>,
     },
-    /// A line came that is longer than the cap; the rest goes on.
+    /// A line arrived that exceeds the length limit; later lines are unaffected.
     TooLong {
-        /// From where.
+        /// The stream of the line.
         stream: Stream,
-        /// Its beginning.
+        /// The start of the line.
         text: Cow<'a, str>,
-        /// Its whole length in bytes.
+        /// The length of the whole line in bytes.
         length: u64,
     },
-    /// Bytes came, but no whole line yet.
+    /// Bytes arrived, but no complete line yet.
     Pulse {
-        /// From where.
+        /// The stream of the bytes.
         stream: Stream,
     },
-    /// The agent has closed its standard output and lives on: it can say nothing any more.
+    /// The agent closed its standard output but still runs, so it can report nothing more.
     Mute,
-    /// A run begins.
+    /// A run starts.
     Prompt {
-        /// Its number.
+        /// The id of the run.
         run: RunId,
-        /// What it wants.
+        /// The specification of the run.
         order: Box<Order>,
     },
-    /// The host answered a question.
+    /// The host answered a request.
     Answer {
-        /// Which one.
+        /// The id of the request.
         ask: AskId,
-        /// With what.
+        /// The answer.
         answer: Answer,
     },
-    /// The caller wants a run stopped.
+    /// The caller cancels a run.
     Cancel {
-        /// Which one.
+        /// The id of the run.
         run: RunId,
-        /// By which signal: 2 or 15.
+        /// The signal: 2 or 15.
         signal: i32,
     },
-    /// The caller should know something about a run.
+    /// A warning for the caller of a run.
     Notice {
-        /// Which run.
+        /// The id of the run.
         run: RunId,
-        /// What.
+        /// The warning.
         notice: Notice,
     },
-    /// No more runs: say goodbye and stop.
+    /// No more runs follow: the process is closed after the current ones.
     Retire,
-    /// Time passed.
+    /// Time has passed.
     Tick,
-    /// The process ended and everything it wrote has been handed in.
+    /// The process has exited, and all of its output has been passed in.
     Exit(Exit),
 }
 
-/// Where a line came from.
+/// The origin of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -90,98 +90,98 @@ pub enum Stream {
     Stdout,
     /// The agent's standard error.
     Stderr,
-    /// Something beside the process that belongs to one run.
+    /// A side file or service that belongs to one run.
     Side(RunId, Side),
 }
 
-/// What lies beside the process.
+/// A source of lines beside the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Side {
     /// The session file that the agent writes.
     SessionFile,
-    /// The host's own tools.
+    /// The tools served by the host.
     ToolHost,
 }
 
-/// How a process ended.
+/// The exit status of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Exit {
-    /// By itself.
+    /// An exit code.
     Code(i32),
-    /// By a signal.
+    /// A signal.
     Signal(i32),
-    /// Nobody knows.
+    /// Unknown.
     Lost,
 }
 
-/// What one run wants.
+/// The specification of one run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Order {
-    /// The words that go to the agent.
+    /// The prompt for the agent.
     pub prompt: String,
-    /// In which session.
+    /// The session to use.
     pub session: Want,
-    /// Who runs what where: told in events and outcome.
+    /// The identity of the run, reported in events and outcome.
     pub who: Who,
-    /// How long each wait may take.
+    /// The timeouts.
     pub clocks: Clocks,
-    /// What stops it.
+    /// The limits.
     pub limits: Limits,
-    /// Whether the disk is looked at when it is over.
+    /// Whether the workspace is compared at the end.
     pub settle: bool,
     /// Whether the session file is followed.
     pub follow: bool,
-    /// What the session had used before.
+    /// The tokens that the session used before this run.
     pub before: Tokens,
-    /// What a million tokens cost: a long table, which all runs share.
+    /// The token prices: a long table, which all runs share.
     #[serde(with = "shared")]
     pub prices: Arc<PriceTable>,
-    /// How the agent shows that it holds the rules that it was given.
+    /// How the agent confirms that the given rules are in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
-    /// Files of the workspace that configure the agent. It must confirm that it ignores them before the run begins.
+    /// Files of the workspace that configure the agent, which must confirm that it ignores them before the run starts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub must_ignore: Vec<String>,
-    /// Files that go with the prompt.
+    /// Files sent with the prompt.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
-    /// MCP servers that the session is opened with, by name.
+    /// MCP servers to open the session with, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub servers: BTreeMap<String, McpServer>,
-    /// The mode that the session shall be in.
+    /// The mode of the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<ModeWish>,
-    /// The model that the session shall use, where the surface sets it for each session.
+    /// The model of the session, if the surface sets it per session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelWish>,
-    /// What the session is opened with beyond the protocol, as JSON.
+    /// Extensions of the protocol for opening the session, as JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<String>,
-    /// The workspace as the session is opened with it, where that is another spelling of the same directory.
+    /// The workspace path for opening the session, if it is another spelling of the same directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_cwd: Option<String>,
     /// Tools of the host that the agent must have listed before it is prompted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hosted: Vec<String>,
-    /// The host judges each answer before the run is over, and may send the agent on.
+    /// Whether the host reviews each answer before the run ends, and may re-prompt the agent.
     pub review: bool,
-    /// Nothing is prompted: the run is over when its session is open.
+    /// Whether the run only opens a session, without a prompt.
     pub only_open: bool,
-    /// Nobody will use the session after this run, so that an agent that can close it is told to.
+    /// Whether this is the last run of the session, which an agent that supports it is then asked to close.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ends_session: bool,
-    /// The answer is to hold a JSON value, which is what the run is for.
+    /// Whether the purpose of the run is a JSON value, to be extracted from the answer.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub extract_json: bool,
 }
 
-/// What is shared is written as if it were not.
+/// Serializes a shared value like the value itself.
 mod shared {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use std::sync::Arc;
@@ -197,115 +197,115 @@ mod shared {
     }
 }
 
-/// A file that goes with a prompt.
+/// A file sent with a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Attachment {
-    /// Where it came from, as a `file:` address.
+    /// The origin, as a `file:` URL.
     pub uri: String,
-    /// What it is, such as `image/png`.
+    /// The media type, such as `image/png`.
     pub mime: String,
-    /// Its content.
+    /// The content.
     pub content: AttachmentContent,
 }
 
 impl Attachment {
-    /// A file with its address, type and content.
+    /// Creates an attachment.
     #[must_use]
     pub fn new(uri: impl Into<String>, mime: impl Into<String>, content: AttachmentContent) -> Self {
         Self { uri: uri.into(), mime: mime.into(), content }
     }
 }
 
-/// What an attached file holds.
+/// The content of an attached file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AttachmentContent {
     /// Text.
     Text(String),
-    /// Bytes, in base64.
+    /// Bytes, encoded as base64.
     Base64(String),
 }
 
-/// The mode that a session shall be in.
+/// The mode requested for a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ModeWish {
-    /// The agent's own id of it.
+    /// The agent's own id of the mode.
     pub id: String,
-    /// Without it the agent would be free to do more than was asked, so the run must not go on.
+    /// Whether the run must fail without the mode, because the agent could then do more than requested.
     pub must: bool,
 }
 
 impl ModeWish {
-    /// A mode, and whether the run may go on without it.
+    /// Creates a requested mode; `must` says whether the run fails without it.
     #[must_use]
     pub fn new(id: impl Into<String>, must: bool) -> Self {
         Self { id: id.into(), must }
     }
 }
 
-/// The model that a session shall use.
+/// The model requested for a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ModelWish {
-    /// The agent's own id of it.
+    /// The agent's own id of the model.
     pub id: String,
-    /// One outside the agent's list fails the run; otherwise it is a warning.
+    /// Whether a model outside the agent's list fails the run instead of causing a warning.
     pub strict: bool,
 }
 
 impl ModelWish {
-    /// A model, and whether it must be in the agent's list.
+    /// Creates a requested model; `strict` says whether it must be in the agent's list.
     #[must_use]
     pub fn new(id: impl Into<String>, strict: bool) -> Self {
         Self { id: id.into(), strict }
     }
 }
 
-/// Who runs what where.
+/// The identity of a run: agent, surface, workspace and names.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Who {
-    /// The id of this run.
+    /// The id of the run.
     pub run_id: String,
-    /// Which agent.
+    /// The id of the agent.
     pub agent: String,
-    /// Its version.
+    /// The version of the agent.
     pub agent_version: Option<String>,
-    /// Over which surface.
+    /// The surface in use.
     pub surface: Option<Surface>,
-    /// The model that was asked for.
+    /// The requested model.
     pub model: Option<String>,
     /// The workspace.
     pub cwd: String,
     /// The caller's name for this prompt.
     pub name: Option<String>,
-    /// What to type when the sign-in is missing or refused.
+    /// The hint for missing or rejected credentials.
     pub sign_in_hint: Option<String>,
-    /// Where the tape is written.
+    /// The path of the tape.
     pub tape: Option<String>,
 }
 
-/// In which session a run wants to be.
+/// The session that a run uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Want {
-    /// A new one.
+    /// A new session.
     #[default]
     New,
-    /// A new one with this id.
+    /// A new session with this id.
     Named(String),
-    /// One that is open on this connection.
+    /// A session that is open on this connection.
     Open(String),
-    /// One that is stored.
+    /// A stored session.
     Load(String),
 }
 
-/// How long each wait may take, in milliseconds.
+/// The timeouts of a run, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -316,22 +316,22 @@ pub struct Clocks {
     pub idle: Millis,
     /// Silence while a tool runs.
     pub idle_tool: Millis,
-    /// The whole run, waiting for the host's answers left out.
+    /// The whole run, without the time spent waiting for the host.
     pub run: Millis,
-    /// Until the host has answered a question.
+    /// Until the host answers a request.
     pub answer: Millis,
-    /// Silence after the answer before a turn is over.
+    /// Silence after the answer before a turn ends.
     pub quiet: Millis,
-    /// Until a process that said its last word has ended.
+    /// Until a process exits after it has reported its result.
     pub linger: Millis,
-    /// One step of the closing ladder.
+    /// One step of the shutdown ladder.
     pub rung: Millis,
-    /// How long an agent may go on retrying.
+    /// How long an agent may keep retrying a request.
     pub patience: Millis,
-    /// The whole run, waiting for the host included: the caller's deadline.
+    /// The whole run, including the time spent waiting for the host: the caller's deadline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Millis>,
-    /// How much of the run's time had passed before its prompt: it was prepared meanwhile.
+    /// The time of the run spent on preparation before the prompt.
     #[serde(skip_serializing_if = "is_zero")]
     pub spent: Millis,
 }
@@ -359,138 +359,138 @@ impl Default for Clocks {
     }
 }
 
-/// A question to the host.
+/// A request to the host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Ask {
-    /// May this tool run?
+    /// Decide whether a tool may run.
     Permission(Box<PermissionAsk>),
     /// Read a file for the agent.
     ReadFile {
-        /// Which.
+        /// The path of the file.
         path: String,
-        /// From this line, counted from 1.
+        /// The first line to read, counted from 1.
         line: Option<u64>,
-        /// This many lines.
+        /// The maximum number of lines.
         limit: Option<u64>,
     },
     /// Write a file for the agent.
     WriteFile {
-        /// Which.
+        /// The path of the file.
         path: String,
-        /// With what.
+        /// The new content.
         text: String,
     },
-    /// The agent has ended its turn well: is that what was wanted?
+    /// Review the answer of a successful turn.
     Review {
         /// The text of the last turn.
         text: String,
-        /// The value that the agent handed in by the tool for it, as JSON.
+        /// The value that the agent submitted through the tool for structured output, as JSON.
         value: Option<String>,
     },
-    /// The run is over: drain its side files into lines, compare the workspace, then answer.
+    /// Finish a run: read its side files to their end, compare the workspace, then answer.
     Settle {
-        /// Paths that tools reported, which are looked at wherever they lie.
+        /// Paths that tools reported, to be checked even outside the workspace.
         reported: Vec<String>,
     },
 }
 
-/// A tool that the agent wants to use, with what is to be judged.
+/// A tool call that needs permission.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct PermissionAsk {
     /// The agent's id of the call.
     pub tool_use_id: String,
-    /// Canonical name.
+    /// The canonical name of the tool.
     pub tool: String,
-    /// The agent's own name.
+    /// The agent's own name of the tool.
     pub native_tool: String,
-    /// What the agent calls this use of it.
+    /// The agent's title for the call.
     pub title: String,
-    /// What it does to the world.
+    /// The kind of the tool.
     pub kind: ToolKind,
-    /// Its arguments.
+    /// The arguments.
     pub input: Option<Box<serde_json::value::RawValue>>,
-    /// The command that it would run.
+    /// The command that the call would run.
     pub command: Option<String>,
-    /// The files that it would touch, as the agent spells them.
+    /// The files that the call would touch, as the agent spells them.
     pub paths: Vec<String>,
-    /// What it would change.
+    /// The changes that the call would make.
     pub diffs: Vec<Diff>,
-    /// The MCP server whose tool it is.
+    /// The MCP server that provides the tool.
     pub server: Option<String>,
 }
 
-/// A change of one file that is to be judged.
+/// A proposed change of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Diff {
-    /// Which file.
+    /// The path of the file.
     pub path: String,
-    /// What it holds; `None` for a new one.
+    /// The current content; `None` for a new file.
     pub old: Option<String>,
-    /// What it would hold.
+    /// The proposed content.
     pub new: String,
 }
 
-/// The host's answer.
+/// The host's answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Answer {
-    /// Whether a tool may run.
+    /// The decision on a tool call or file access.
     Ruled(Ruling),
-    /// Here is the text.
+    /// The text of a file.
     Text(String),
-    /// It is done.
+    /// The operation succeeded.
     Done,
-    /// It could not be done.
+    /// The operation failed.
     Error(String),
-    /// The answer is what was wanted, with this value (JSON) where one was asked for.
+    /// The answer is accepted, with this value (JSON) if one was requested.
     Accept {
         /// The value.
         value: Option<String>,
     },
-    /// Not yet: the agent is sent on with these words.
+    /// The answer is not accepted yet: re-prompt the agent with this text.
     Again(String),
-    /// It is not what was wanted, and that is the end of it.
+    /// The answer is rejected and the run fails.
     Reject(Failure),
-    /// What is different on the disk.
+    /// The changes on disk.
     Settled(Disk),
 }
 
-/// Whether a tool may run, who said so and why.
+/// A permission decision, with its source and reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Ruling {
-    /// It may.
+    /// Whether the call is allowed.
     pub allow: bool,
     /// Who decided: `mode`, `rule`, `callback`, `terminal`, `clock`, `agentline`.
     pub by: String,
-    /// Why: a stable word where it was refused, such as `rule`, `outside_workspace`, `mode`.
+    /// The reason; for a denial a stable word such as `rule`, `outside_workspace` or `mode`.
     pub reason: Option<String>,
-    /// The rule behind it, as it was written.
+    /// The rule that decided, as written.
     pub rule: Option<String>,
 }
 
 impl Ruling {
-    /// It may run.
+    /// Allows the call.
     #[must_use]
     pub fn allow(by: impl Into<String>) -> Self {
         Self { allow: true, by: by.into(), ..Self::default() }
     }
 
-    /// It may not run.
+    /// Denies the call.
     #[must_use]
     pub fn deny(by: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { by: by.into(), reason: Some(reason.into()), ..Self::default() }
     }
 
-    /// Names the rule behind it.
+    /// Sets the rule that decided.
     #[must_use]
     pub fn rule(mut self, rule: impl Into<String>) -> Self {
         self.rule = Some(rule.into());
@@ -498,20 +498,20 @@ impl Ruling {
     }
 }
 
-/// What the shell found on the disk when a run was over.
+/// The state of the disk at the end of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Disk {
-    /// The differences.
+    /// The changes.
     pub changes: Vec<DiskChange>,
-    /// How the disk spells the paths that tools reported, where links or `..` make a difference.
+    /// Canonical spellings of the paths that tools reported, where links or `..` make a difference.
     pub spelled: BTreeMap<String, String>,
-    /// Another run was active in the same workspace, so nobody can say who did what.
+    /// Whether another run was active in the same workspace, so that changes cannot be attributed.
     pub shared: bool,
-    /// The disk could not be compared at all.
+    /// Whether the workspace could not be compared.
     pub unknown: bool,
-    /// A file that safety rests on, such as the agent's rules, was changed while the agent ran: which one, and how.
+    /// Which protected file, such as the agent's rules, changed while the agent ran, and how.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tampered: Option<String>,
 }

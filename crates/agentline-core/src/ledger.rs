@@ -1,4 +1,4 @@
-//! Which files a run changed: what tools said, confirmed by their results, set against the disk.
+//! Tracks which files a run changed: compares the reports of tools, confirmed by their results, with the disk.
 
 use crate::{Change, ChangeSource, Disk, FileRow, ToolFact, ToolKind, ToolStatus, ToolUse};
 use std::{
@@ -6,7 +6,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// A tool said that it would write this file.
+/// A file that a tool call is expected to write.
 #[derive(Clone, Debug)]
 struct Claim {
     id: String,
@@ -17,17 +17,17 @@ struct Claim {
     removed: Option<u64>,
 }
 
-/// A call that may write files.
+/// A tool call that may write files.
 #[derive(Debug)]
 struct Call {
     tool: String,
     kind: ToolKind,
     claims: Vec<Claim>,
-    /// Its result confirmed it.
+    /// Whether its result confirmed the call.
     confirmed: bool,
 }
 
-/// Collects claims while a run goes on, and settles them at its end.
+/// Collects claims during a run, and compares them with the disk at its end.
 #[derive(Default, Debug)]
 pub(crate) struct Ledger {
     calls: BTreeMap<String, Call>,
@@ -57,7 +57,7 @@ impl Ledger {
         }
     }
 
-    /// A later fact about a call. A call that was stopped confirms nothing, whatever its result said.
+    /// Applies a later fact about a call. A cancelled call confirms nothing, regardless of its result.
     pub(crate) fn learn(&mut self, fact: &ToolFact) {
         if fact.cancelled {
             self.confirmed.retain(|c| c.id != fact.id);
@@ -71,7 +71,7 @@ impl Ledger {
         }
     }
 
-    /// A call is said to write these files.
+    /// Records the files that a call is expected to write.
     fn claim(&mut self, id: &str, paths: &[String]) {
         let Some(call) = self.calls.get_mut(id) else { return };
         let claims = if call.confirmed { &mut self.confirmed } else { &mut call.claims };
@@ -89,12 +89,12 @@ impl Ledger {
         }
     }
 
-    /// Paths that tools reported, for the shell to look at wherever they lie.
+    /// Returns the paths that tools reported, to be checked even outside the workspace.
     pub(crate) fn reported(&self) -> Vec<String> {
         self.confirmed.iter().map(|c| c.path.clone()).collect()
     }
 
-    /// The truth as far as it can be known.
+    /// Returns the changed files, based on the disk and the confirmed claims.
     pub(crate) fn settle(&self, cwd: &str, disk: Option<&Disk>) -> Vec<FileRow> {
         let cwd = Path::new(cwd);
         let mut rows: BTreeMap<String, FileRow> = BTreeMap::new();
@@ -145,8 +145,9 @@ fn row(path: &str, change: Change, source: ChangeSource, claimed: Option<&Vec<&C
     }
 }
 
-/// The path as the contract wants it: relative with `/` when inside the workspace, absolute otherwise. Compared as
-/// paths, never as text; `.` and `..` are resolved without looking at the disk.
+/// Normalizes a path: relative with `/` if inside the workspace, absolute otherwise.
+///
+/// The comparison is by path component, and `.` and `..` are resolved without accessing the disk.
 pub(crate) fn within(cwd: &Path, path: &str) -> String {
     let absolute = cwd.join(path);
     let mut clean = PathBuf::new();

@@ -1,4 +1,4 @@
-//! The core of agentline: lines in; events, questions and frames out. No I/O, no clock, no runtime.
+//! The core of agentline: turns lines into events, requests and frames, without I/O, clock or runtime.
 //!
 //! ```text
 //! bytes ─▶ line ─▶ Input ─▶ Connection ─▶ Output ─▶ events, frames, questions, outcome
@@ -6,9 +6,9 @@
 //!                    Dialogue ─┘  └─ Run: clocks, limits, ledger, usage, verdict
 //! ```
 //!
-//! A [`Connection`] is one live agent process as a state machine; a [`Dialogue`] translates one surface of one agent
-//! and lives in that agent's folder under [`agents`]; a tape is the list of [`Input`]s. The crate `agentline` is the
-//! shell around it.
+//! A [`Connection`] is one agent process as a state machine. A [`Dialogue`] translates one surface of one agent; it is
+//! defined in that agent's directory under [`agents`]. A tape is the list of [`Input`]s. The crate `agentline` is the
+//! shell around the core.
 
 mod acp;
 mod agent;

@@ -1,48 +1,50 @@
-//! Bytes to lines. Any split of the bytes gives the same lines, and no bytes make it fail.
+//! Splits bytes into lines. The lines do not depend on how the bytes are chunked, and no input causes an error.
 
 use std::borrow::Cow;
 
-/// Cuts a stream of bytes into lines: LF or CRLF, a BOM at the start, a last line without an end, a cap on the length.
+/// Splits a stream of bytes into lines.
+///
+/// Handles LF and CRLF, a BOM at the start, a last line without a line ending, and a length limit.
 #[derive(Debug)]
 pub struct LineSplitter {
     part: Vec<u8>,
-    /// Length of the line in `part`, also of what was beyond the cap and is not kept.
+    /// The length of the line in `part`, including bytes beyond the limit that are not kept.
     length: u64,
     cap: usize,
     at_start: bool,
 }
 
-/// What a splitter hands out.
+/// An item emitted by a splitter.
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Piece<'a> {
-    /// A whole line. Bytes that are not UTF-8 are replaced by U+FFFD.
+    /// A complete line. Invalid UTF-8 is replaced with U+FFFD.
     Line(Cow<'a, str>),
-    /// A line longer than the cap.
+    /// A line longer than the limit.
     TooLong {
-        /// Its beginning.
+        /// The start of the line.
         text: Cow<'a, str>,
-        /// Its length in bytes.
+        /// The length of the line in bytes.
         length: u64,
     },
 }
 
-/// How much of a line that is too long is kept for a look at it.
+/// The number of bytes kept of a line that is too long.
 const SAMPLE: usize = 4096;
-/// A buffer that grew beyond this is given back after its line.
+/// The capacity above which a buffer is released after its line.
 const KEPT_BUFFER: usize = 1 << 20;
 
 impl LineSplitter {
-    /// Lines longer than `cap` bytes are handed out as [`Piece::TooLong`].
+    /// Creates a splitter that emits lines longer than `cap` bytes as [`Piece::TooLong`].
     #[must_use]
     pub fn new(cap: usize) -> Self {
         Self { part: Vec::new(), length: 0, cap, at_start: true }
     }
 
-    /// Takes bytes and hands out every line that they complete.
+    /// Processes bytes and emits every line that they complete.
     pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(Piece<'_>)) {
         loop {
-            // A run of blank lines costs little more than its bytes.
+            // Handle runs of empty lines cheaply.
             while let [b'\n', rest @ ..] = bytes
                 && self.length == 0
             {
@@ -63,14 +65,14 @@ impl LineSplitter {
         self.keep(bytes);
     }
 
-    /// The stream is over; its last line may have no end.
+    /// Ends the stream and emits the last line if it has no line ending.
     pub fn finish(&mut self, mut each: impl FnMut(Piece<'_>)) {
         if self.length > 0 {
             self.give(&mut each);
         }
     }
 
-    /// How many bytes of an unfinished line have come.
+    /// Returns the number of bytes received of an incomplete line.
     #[must_use]
     pub fn partial(&self) -> u64 {
         self.length
@@ -79,7 +81,7 @@ impl LineSplitter {
     fn keep(&mut self, bytes: &[u8]) {
         self.length += bytes.len() as u64;
         if self.length > self.cap as u64 {
-            // The line will be reported, not read: its beginning is enough.
+            // The line is only reported, so its start is enough.
             let room = SAMPLE.min(self.cap).saturating_sub(self.part.len());
             self.part.truncate(SAMPLE);
             self.part.shrink_to(SAMPLE);
@@ -106,7 +108,7 @@ fn hand_out(at_start: &mut bool, bytes: &[u8], length: u64, cap: usize, each: &m
     let too_long = length > cap as u64;
     let bytes =
         if too_long { &bytes[..bytes.len().min(SAMPLE)] } else { bytes.strip_suffix(b"\r").unwrap_or(bytes) };
-    // Nearly every line is UTF-8, and checking is twice as fast as replacing.
+    // Nearly every line is valid UTF-8, and validating is twice as fast as replacing.
     let text = std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
     each(if too_long { Piece::TooLong { text, length } } else { Piece::Line(text) });
 }

@@ -1,8 +1,8 @@
-//! Hides secrets on a tape, also those that an agent spread over several lines a few letters at a time.
+//! Redacts secrets on a tape, including those that an agent streamed in pieces over several lines.
 //!
-//! A line is held back while one of its strings ends with enough letters of a secret to tell something. When later lines
-//! complete it, the pieces are taken out of the lines before and the mark stands in the last one. Fewer letters stay, as in
-//! the events.
+//! A line is held back while one of its strings ends with a revealing part of a secret. When later lines complete the
+//! secret, its parts are removed from the earlier lines, and the mark replaces the last part. Shorter prefixes stay, as
+//! in the events.
 
 use crate::{
     redact::{Folded, Followed, Scanner, whole_characters},
@@ -10,23 +10,23 @@ use crate::{
 };
 use std::{collections::VecDeque, ops::Range};
 
-/// Lines are held back no longer than this, and no more beginnings are watched than this.
+/// The maximum number of lines held back, and of partial matches tracked.
 const MOST_HELD: usize = 256;
-/// Of beginnings that are alike, so many are watched: an agent tells the same text on several channels.
+/// The maximum number of equal partial matches tracked: an agent may send the same text on several channels.
 const MOST_ALIKE: usize = 8;
-/// Where the channel stands in a line at the latest.
+/// The number of bytes at the start of a line that are searched for the channel.
 const LATEST_CHANNEL: usize = 64;
-/// What stands between strings is not one if it has nothing else.
+/// Text between two strings that consists only of these characters is not itself a string.
 const PUNCTUATION: [char; 7] = [':', ',', '{', '}', '[', ']', ' '];
-/// Strings that are nested deeper are not told apart.
+/// The maximum nesting depth at which fields are distinguished.
 const DEEPEST: usize = 32;
 
-/// Hides secrets in a stream of lines.
+/// Redacts secrets in a stream of lines.
 #[derive(Debug, Default)]
 pub struct LineVeil {
     veil: Veil,
     held: VecDeque<Held>,
-    /// The number of the first line that is held.
+    /// The number of the first held line.
     first: usize,
     begun: VecDeque<Begun>,
 }
@@ -34,33 +34,33 @@ pub struct LineVeil {
 #[derive(Debug)]
 struct Held {
     text: String,
-    /// Parts that are to be replaced, in any order.
+    /// Ranges to replace, in any order.
     edits: Vec<(Range<usize>, &'static str)>,
 }
 
-/// A secret of which the beginning was seen.
+/// A partial match of a secret.
 #[derive(Clone, Debug)]
 struct Begun {
-    /// How far it was seen.
+    /// The state of the match.
     state: u32,
-    /// Where it was seen last.
+    /// The field in which the match continues.
     field: Field,
-    /// How many letters it began with.
+    /// The number of bytes matched in the first string.
     letters: usize,
-    /// Where it began: the number of the line and the place in it.
+    /// The start of the match: the line number and the position in the line.
     start: (usize, usize),
-    /// The parts to take out: those that end with enough of it to tell something.
+    /// The ranges to remove: those after which a revealing part of the secret has been seen.
     places: Vec<(usize, Range<usize>)>,
 }
 
 impl LineVeil {
-    /// Hides what this veil hides.
+    /// Creates a redactor for the secrets of a veil.
     #[must_use]
     pub fn new(veil: Veil) -> Self {
         Self { veil, ..Self::default() }
     }
 
-    /// Takes a line and hands out every line that is safe.
+    /// Processes a line and emits every line that is safe.
     pub fn push(&mut self, line: &str, mut each: impl FnMut(&str)) {
         let number = self.first + self.held.len();
         self.held.push_back(Held { text: self.veil.text(line).into_owned(), edits: Vec::new() });
@@ -73,7 +73,7 @@ impl LineVeil {
         self.give(oldest.unwrap_or(number + 1), &mut each);
     }
 
-    /// Hands out what is still held.
+    /// Emits all lines still held.
     pub fn finish(&mut self, mut each: impl FnMut(&str)) {
         self.begun.clear();
         self.give(usize::MAX, &mut each);
@@ -92,7 +92,7 @@ impl LineVeil {
         }
     }
 
-    /// Looks for beginnings and continuations of secrets in the strings of the newest line.
+    /// Searches the strings of the newest line for starts and continuations of secrets.
     fn watch(&mut self, number: usize) {
         if self.veil.is_empty() {
             return;
@@ -118,7 +118,7 @@ impl LineVeil {
         }
     }
 
-    /// Watches a beginning. Of many that are alike, only the last ones can be meant.
+    /// Tracks a partial match. Of many equal ones, only the latest are kept.
     fn begin(&mut self, begun: Begun) {
         let is_like = |older: &Begun| older.state == begun.state && older.field == begun.field;
         if self.begun.iter().filter(|older| is_like(older)).count() >= MOST_ALIKE
@@ -129,7 +129,7 @@ impl LineVeil {
         self.begun.push_back(begun);
     }
 
-    /// Looks for what has begun in earlier lines and goes on in this string.
+    /// Continues partial matches of earlier lines in this string.
     fn go_on(
         &self,
         folded: &Folded,
@@ -139,10 +139,10 @@ impl LineVeil {
         more: &mut Vec<Begun>,
     ) {
         let (mut whole, mut longer) = (Vec::new(), Vec::new());
-        // What was begun last goes on here. An older beginning that would fit as well was told twice, or was only a likeness;
-        // it counts when it has become long enough to tell something.
+        // The latest partial match takes precedence. An older one that also fits is a repetition or a coincidence, and
+        // counts only once it is long enough to be revealing.
         for begun in self.begun.iter().rev().filter(|begun| begun.field == string.opened_in) {
-            // Hundreds of beginnings may be watched, and nearly none goes on: only one that does is copied.
+            // Hundreds of partial matches may be tracked and almost none continues, so only those that do are cloned.
             let (state, end) = match self.veil.patterns().follow(begun.state, folded) {
                 None => continue,
                 Some(Followed::Whole(end)) => (None, string.place.start + end),
@@ -164,10 +164,10 @@ impl LineVeil {
         more.extend(longer.into_iter().rev());
     }
 
-    /// What may begin at the end of a string.
+    /// Returns the secrets that may start at the end of a string.
     fn beginnings(&self, piece: &str, number: usize, string: &JsonString) -> Vec<Begun> {
         let patterns = self.veil.patterns();
-        // A letter takes no more than eight bytes in the spellings that agents use.
+        // A character takes at most eight bytes in the encodings that agents use.
         let from = piece.len().saturating_sub(8 * patterns.longest());
         let from = whole_characters(piece, from..piece.len()).start;
         let mut scanner = Scanner::default();
@@ -195,35 +195,35 @@ impl LineVeil {
                 held.edits.push((place.clone(), with));
             }
         }
-        // An agent may tell the rest once more; a beginning of a few letters is more likely to be another word by then.
+        // An agent may repeat the rest, but a short prefix is then more likely to belong to another word.
         if begun.letters < TELLING_PART {
             self.begun.retain(|b| b.start != begun.start);
         }
     }
 }
 
-/// Text between two quotation marks, with the fields of which they open and close the value. Quotation marks inside of a
-/// string divide it too, and the whole of it counts as well.
+/// The text between two quotes, with the fields whose values the quotes open and close.
+///
+/// Quotes inside a string split it into parts; the whole string is included as well.
 struct JsonString {
     place: Range<usize>,
     opened_in: Field,
     closed_in: Field,
 }
 
-/// The name of a field and of the channel, as a number. A secret goes on in a string of the same field as the one that it
-/// began in, on the same channel.
+/// A hash of a field name and the channel. A secret continues only in a string of the same field on the same channel.
 type Field = u64;
 
-/// A string that no quotation mark has closed so far.
+/// A string that is not closed yet.
 struct OpenString {
     depth: usize,
     start: usize,
-    /// Whether there is a quotation mark inside of it.
+    /// Whether the string contains a quote.
     is_divided: bool,
 }
 
-/// What stands between quotation marks and is not the name of a field, however many backslashes stand before these: a line
-/// on a tape is JSON in JSON, and each level has its own fields.
+/// Returns the strings in a line that are not field names, at any level of escaping: a line on a tape is JSON within
+/// JSON, and each level has its own fields.
 fn strings(text: &str) -> Vec<JsonString> {
     let (mut found, mut from, mut opening) = (Vec::new(), 0, 0);
     let mut open: Vec<OpenString> = Vec::new();
@@ -252,18 +252,18 @@ fn strings(text: &str) -> Vec<JsonString> {
     found
 }
 
-/// How deep a quotation mark with so many backslashes is nested. Each level doubles the backslashes and adds one; those of
-/// the text itself come in front of them, and are a multiple of twice as many.
+/// Returns the nesting depth of a quote with this many backslashes. Each level doubles the backslashes and adds one.
+/// Backslashes of the text itself precede them, and their number is a multiple of twice that of the level.
 fn depth(backslashes: usize) -> usize {
     backslashes.trailing_ones() as usize
 }
 
-/// How many backslashes belong to a quotation mark at this depth.
+/// Returns the number of backslashes that belong to a quote at this depth.
 fn delimiter(depth: usize) -> usize {
     (1 << depth) - 1
 }
 
-/// Opens or closes a string at a quotation mark. Returns the string that it closes.
+/// Opens or closes a string at a quote. Returns the string that it closes.
 fn close(open: &mut Vec<OpenString>, depth: usize, after: usize) -> Option<OpenString> {
     while open.pop_if(|inner| inner.depth > depth).is_some() {}
     let closed = open.pop_if(|string| string.depth == depth);
@@ -277,14 +277,14 @@ fn close(open: &mut Vec<OpenString>, depth: usize, after: usize) -> Option<OpenS
     None
 }
 
-/// The channel of a line of a tape, as a number.
+/// Returns a hash of the channel of a line on a tape.
 fn channel_number(line: &str) -> Field {
     let name = memchr::memmem::find(&line.as_bytes()[..line.len().min(LATEST_CHANNEL)], b"\"ch\":\"")
         .map(|at| &line[at + 6..]);
     name.and_then(|name| name.split('"').next()).map_or(0, name_number)
 }
 
-/// FNV-1a.
+/// Returns the FNV-1a hash of a name.
 fn name_number(name: &str) -> Field {
     name.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
@@ -343,7 +343,7 @@ mod tests {
                 let lines = [delta(&pieces[0]), side(&pieces[0]), tool, delta(&pieces[1]), side(&pieces[1])];
                 let hidden = hide_in(secret, &lines);
                 let told: Vec<String> = hidden.iter().map(|line| content(line)).collect();
-                // Up to three letters stay, as in the events.
+                // Up to three characters stay, as in the events.
                 let begins = format!("it is {}", if cut < TELLING_PART { &secret[..cut] } else { "" });
                 assert_eq!(told, [&begins, &begins, "", "[redacted] it was", "[redacted] it was"], "{cut}");
                 let fields = |line: &String| line.matches("\\\":").count();
@@ -386,7 +386,7 @@ mod tests {
             cuts in proptest::collection::vec(0usize..40, 0..24),
             is_nested: bool,
         ) {
-            // What is left without the signs must be long enough to be looked for.
+            // Without the escape characters, the rest must be long enough to be redacted.
             let letters = |text: &str| text.replace(['"', '\\'], "").to_lowercase();
             prop_assume!(letters(&secret).len() >= 8);
             let told = tell(&secret, &cuts, is_nested);
@@ -402,7 +402,7 @@ mod tests {
         assert!(!told.contains("gsxx") && !told.contains("+%%"), "{told}");
     }
 
-    /// Streams a secret in pieces and returns what a reader of the tape puts together.
+    /// Streams a secret in pieces and returns the text that a reader of the tape puts together.
     fn tell(secret: &str, cuts: &[usize], is_nested: bool) -> String {
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| *cut.min(&secret.len())).collect();
         cuts.sort_unstable();
@@ -447,7 +447,7 @@ mod tests {
             for cuts in pairs.chain([every.clone()]) {
                 for is_nested in [false, true] {
                     let told = tell(&secret, &cuts, is_nested);
-                    // A piece that is nothing but a line break or a backslash stays.
+                    // A piece that is only a line break or a backslash stays.
                     let told = told.replace("\\n", "").replace('\\', "");
                     assert_eq!(told, "[redacted]", "{secret} {cuts:?}");
                 }

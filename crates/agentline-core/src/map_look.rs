@@ -1,4 +1,4 @@
-//! A file system in a map, for tests.
+//! An in-memory file system for tests.
 
 use crate::Look;
 use std::{
@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Files and links by their paths; folders are where files are.
+/// Files and links by path; directories exist implicitly.
 #[derive(Default)]
 pub(crate) struct MapLook {
     files: BTreeMap<PathBuf, String>,
@@ -17,19 +17,19 @@ pub(crate) struct MapLook {
 }
 
 impl MapLook {
-    /// A file that may be started, too.
+    /// Adds an executable file.
     pub(crate) fn file(mut self, path: &str, text: &str) -> Self {
         self.files.insert(path.into(), text.into());
         self
     }
 
-    /// A file that may not be started.
+    /// Adds a file that is not executable.
     pub(crate) fn plain(mut self, path: &str, text: &str) -> Self {
         self.plain.insert(path.into());
         self.file(path, text)
     }
 
-    /// A file that is there but cannot be read.
+    /// Adds a file that exists but cannot be read.
     pub(crate) fn unreadable(mut self, path: &str) -> Self {
         self.unreadable.insert(path.into());
         self.file(path, "")
@@ -40,7 +40,7 @@ impl MapLook {
         self
     }
 
-    /// An npm package with a program, linked from `bin` as npm does it.
+    /// Adds an npm package with a program that is linked from `bin`, as npm does it.
     pub(crate) fn package(self, modules: &str, bin: &str, version: &str) -> Self {
         let package = format!("{modules}/@google/gemini-cli");
         let script = format!("{package}/bundle/gemini.js");

@@ -1,4 +1,4 @@
-//! A finished message in the form of Claude's API, whichever agent spoke, live or saved.
+//! A complete message in the format of Claude's API, for any agent, live or saved.
 
 use crate::{Millis, Origin, RawJson, Tokens, ToolStatus, ToolUse};
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
@@ -13,73 +13,73 @@ pub use block::{Block, BlockDiff, Content, ImageSource};
 pub(crate) use block::{Said, image_block};
 pub(crate) use counts::{ClaudeCounts, UnifiedCounts};
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Role {
     /// The model.
     Assistant,
-    /// The person, or the tools on their side of the conversation.
+    /// The user, or the tools on the user's side of the conversation.
     User,
     /// The agent itself: a notice, a warning, an error.
     System,
 }
 
-/// The two ways to tell a conversation.
+/// The two formats of a conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum View {
-    /// One message a record, each tool beside its result; tokens as agentline counts them.
+    /// One message per record, each tool call next to its result, with token counts as agentline defines them.
     #[default]
     Unified,
-    /// As Claude tells it: results in messages of the user, every field of its API, tokens as Claude counts them.
+    /// As in Claude's API: results in user messages, every field present, token counts as Claude defines them.
     Claude,
 }
 
-/// A finished message. It borrows from the session that it shows; [`into_owned`](Message::into_owned) lets it go.
+/// A complete message. It borrows from its session; [`into_owned`](Message::into_owned) copies the borrowed data.
 ///
-/// As JSON, in either view: `id`, `type` (`message`, on the assistant's as in Claude's API), `role`, `model`, `content`,
-/// `stop_reason`, `usage`, `timestamp` (milliseconds since 1970), `tool` (the agent's id) and `_original`.
+/// Its JSON has in both views: `id`, `type` (`message`, for the assistant as in Claude's API), `role`, `model`,
+/// `content`, `stop_reason`, `usage`, `timestamp` (milliseconds since 1970), `tool` (the agent's id) and `_original`.
 ///
 /// | `usage` | `unified` | `claude` |
 /// |---|---|---|
-/// | `input_tokens` | cached ones included | cached ones excluded |
-/// | `cache_read_input_tokens` | those of the input that were cached | the same |
-/// | `cache_creation_input_tokens` | those of the input that were written to the cache | the same |
-/// | `output_tokens` | thoughts apart | thoughts included |
-/// | `reasoning_tokens` | thoughts | `output_tokens_details.thinking_tokens` |
-/// | `total_tokens` | all together | absent |
-/// | not known | absent | 0, because Claude's types want a number |
+/// | `input_tokens` | includes cached tokens | excludes cached tokens |
+/// | `cache_read_input_tokens` | input tokens read from the cache | same |
+/// | `cache_creation_input_tokens` | input tokens written to the cache | same |
+/// | `output_tokens` | excludes reasoning | includes reasoning |
+/// | `reasoning_tokens` | reasoning tokens | `output_tokens_details.thinking_tokens` |
+/// | `total_tokens` | sum of all tokens | absent |
+/// | unknown values | absent | 0, because Claude's types require a number |
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Message<'a> {
-    /// In which form it is written.
+    /// The format of the message.
     pub view: View,
-    /// The agent's id of it, or one made from its place; results have none in the form of Claude.
+    /// The agent's id of the message, or one derived from its position; results in the Claude format have none.
     pub id: Option<Cow<'a, str>>,
-    /// Who speaks.
+    /// The author.
     pub role: Role,
-    /// The model, where it is known.
+    /// The model, if known.
     pub model: Option<Cow<'a, str>>,
-    /// What was said.
+    /// The content.
     pub content: Content<'a>,
     /// Why the model stopped.
     pub stop_reason: Option<Cow<'a, str>>,
-    /// Tokens of the requests that it took.
+    /// The tokens of the requests for this message.
     pub usage: Option<Tokens>,
-    /// When, in milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     pub timestamp: Option<Millis>,
     /// The agent's id.
     pub tool: Cow<'a, str>,
-    /// It belongs to a side chain: work of a sub-agent, told in the same file.
+    /// Whether the message belongs to a side chain: the work of a sub-agent in the same file.
     pub sidechain: bool,
-    /// The way back to the agent's own words.
+    /// The source of the message in the agent's own format.
     pub original: Option<Original>,
 }
 
 impl<'a> Message<'a> {
-    /// A message that says nothing yet.
+    /// Creates an empty message.
     #[must_use]
     pub fn new(view: View, role: Role, tool: impl Into<Cow<'a, str>>) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The blocks; none where the content is plain text.
+    /// Returns the blocks; empty if the content is plain text.
     #[must_use]
     pub fn blocks(&self) -> &[Block<'a>] {
         match &self.content {
@@ -106,7 +106,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The same, with a copy of all that it borrowed.
+    /// Converts the message to one that owns all its data.
     #[must_use]
     pub fn into_owned(self) -> Message<'static> {
         Message {
@@ -175,24 +175,24 @@ impl Serialize for Message<'_> {
     }
 }
 
-/// What stands for the model where nobody said it and Claude's types want a name.
+/// The model name for unknown models, because Claude's types require one.
 pub(crate) const UNKNOWN_MODEL: &str = "unknown";
 
-/// The way back to the agent's own words.
+/// The source of a message in the agent's own format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum Original {
     /// Lines of one of the agent's streams, as on a tape.
     Lines(Lines),
-    /// The one record that it was made from.
+    /// The record that the message was created from.
     Record(RawJson),
-    /// The records that it was made from.
+    /// The records that the message was created from.
     Records(Vec<RawJson>),
 }
 
 impl Original {
-    /// These records; `None` when there are none.
+    /// Creates a source from records; `None` if there are none.
     #[must_use]
     pub fn records(mut records: Vec<RawJson>) -> Option<Self> {
         match records.len() {
@@ -202,11 +202,11 @@ impl Original {
     }
 }
 
-/// Lines of one of the agent's streams.
+/// A range of lines of one of the agent's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Lines {
-    /// Which stream.
+    /// The stream.
     pub from: Origin,
     /// The first line, from 1.
     pub first_line: u64,
@@ -215,19 +215,19 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// One line of a stream.
+    /// Creates a range of one line.
     #[must_use]
     pub fn one(from: Origin, line: u64) -> Self {
         Self { from, first_line: line, last_line: line }
     }
 }
 
-/// The marker of a call that was stopped or refused rather than done or failed.
+/// Returns the status of a call if it was cancelled or denied, for the `status` field of its result.
 pub(crate) fn marker(status: ToolStatus) -> Option<ToolStatus> {
     matches!(status, ToolStatus::Cancelled | ToolStatus::Denied).then_some(status)
 }
 
-/// The block of a call. The agent's own name and arguments are there where they are not the same.
+/// Creates the block of a call. It includes the agent's own name and arguments only if they differ.
 pub(crate) fn tool_use(call: &ToolUse) -> Block<'_> {
     let raw = call.raw_input.as_deref();
     let input = call.input.as_deref().or(raw);

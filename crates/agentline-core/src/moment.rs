@@ -1,8 +1,8 @@
-//! Moments in time as people and files write them, as seconds since 1970. The core has no clock; it only reads.
+//! Parses and formats points in time, as seconds or milliseconds since 1970. The core has no clock.
 
 use crate::Millis;
 
-/// Reads RFC 3339, such as `2026-11-15T13:00:00Z` or `2026-11-15 14:00:00.5+01:00`, as seconds since 1970.
+/// Parses RFC 3339, such as `2026-11-15T13:00:00Z` or `2026-11-15 14:00:00.5+01:00`, as seconds since 1970.
 pub(crate) fn rfc3339(text: &str) -> Option<f64> {
     let (date, rest) = (text.get(..10)?, text.get(10..)?);
     let rest = rest.strip_prefix(['T', 't', ' '])?;
@@ -29,13 +29,13 @@ pub(crate) fn rfc3339(text: &str) -> Option<f64> {
     Some(whole + second)
 }
 
-/// Reads RFC 3339 as milliseconds since 1970.
+/// Parses RFC 3339 as milliseconds since 1970.
 pub(crate) fn millis(text: &str) -> Option<Millis> {
     let millis = (rfc3339(text)? * 1000.0).round();
     (millis >= 0.0).then_some(millis as Millis)
 }
 
-/// Reads a minute as `2026-11-15T13-05`, in UTC, as milliseconds since 1970.
+/// Parses a minute in UTC, such as `2026-11-15T13-05`, as milliseconds since 1970.
 pub(crate) fn minute(text: &str) -> Option<Millis> {
     let (date, time) = text.split_once('T')?;
     let (hour, minute) = time.split_once('-')?;
@@ -43,16 +43,16 @@ pub(crate) fn minute(text: &str) -> Option<Millis> {
     Millis::try_from(minutes * 60_000).ok()
 }
 
-/// The minute of a moment in milliseconds since 1970, in UTC, as [`minute`] reads it.
+/// Formats the minute of a time in milliseconds since 1970, in UTC, as [`minute`] parses it.
 pub(crate) fn as_minute(at: Millis) -> String {
     let minutes = at / 60_000;
     let day = i64::try_from(minutes / (24 * 60)).unwrap_or(i64::MAX >> 1);
     format!("{}T{:02}-{:02}", date(day), minutes / 60 % 24, minutes % 60)
 }
 
-/// The date of a day since 1970, such as `2026-11-15`.
+/// Formats a number of days since 1970 as a date, such as `2026-11-15`.
 pub(crate) fn date(day: i64) -> String {
-    // Years are counted from March of the year 0, so that a leap day is the last of its year.
+    // Years are counted from March of the year 0, so that a leap day is the last day of its year.
     let days = day + 719_468;
     let era = days.div_euclid(146_097);
     let of_era = days.rem_euclid(146_097);
@@ -65,7 +65,7 @@ pub(crate) fn date(day: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// Days from 1970 to a date of the form `2026-11-15`.
+/// Returns the number of days from 1970 to a date of the form `2026-11-15`.
 fn days(date: &str) -> Option<i64> {
     let [year, month, day] = <[&str; 3]>::try_from(date.split('-').collect::<Vec<_>>()).ok()?;
     if year.len() != 4 {
@@ -82,7 +82,7 @@ fn days(date: &str) -> Option<i64> {
     let before = year - 1;
     let of_years = 365 * before + before / 4 - before / 100 + before / 400;
     let of_months: i64 = lengths.iter().take(usize::try_from(month).ok()? - 1).sum();
-    // 719,162 days lie before 1970 began.
+    // There are 719,162 days before 1970.
     Some(of_years + of_months + day - 1 - 719_162)
 }
 

@@ -1,6 +1,6 @@
-//! Names of settings and variables: one name in all its spellings, and which names carry secrets.
+//! Names of settings and variables: normalizes spellings, and recognizes names of secrets.
 
-/// Parts of a name that make its value a secret.
+/// Parts of a name that mark its value as a secret.
 const SECRET_PARTS: &[&str] = &[
     "apikey",
     "auth",
@@ -26,14 +26,14 @@ const SECRET_PARTS: &[&str] = &[
     "tokens",
 ];
 
-/// Ends of parts written as one word, as in `GITHUBTOKEN`.
+/// Endings of parts written as one word, as in `GITHUBTOKEN`.
 const SECRET_ENDINGS: &[&str] =
     &["token", "secret", "password", "passwd", "apikey", "accesskey", "secretkey", "privatekey"];
 
-/// Names that hold such a part and yet tell where something is, or that it exists, not what it is.
+/// Names with such a part whose value is a location or a similar harmless fact.
 const HARMLESS: &[&str] = &["pwd", "oldpwd", "ssh_auth_sock", "xauthority", "google_application_credentials"];
 
-/// Whether a variable, header or flag of this name carries a secret.
+/// Returns whether a variable, header or flag of this name contains a secret.
 ///
 /// ```
 /// use agentline_core::looks_secret;
@@ -48,7 +48,7 @@ pub fn looks_secret(name: &str) -> bool {
     !HARMLESS.contains(&name.as_str()) && name.split('_').any(is_secret)
 }
 
-/// `useVertexAI`, `use-vertex-ai` and `USE_VERTEX_AI` are all `use_vertex_ai`.
+/// Converts a name to snake case: `useVertexAI`, `use-vertex-ai` and `USE_VERTEX_AI` become `use_vertex_ai`.
 pub(crate) fn snake_case(name: &str) -> String {
     let letters: Vec<char> = name.chars().collect();
     let mut snake = String::with_capacity(name.len() + 4);

@@ -1,4 +1,4 @@
-//! All that a run came to. This is what `--output json` prints.
+//! The outcome of a run, as printed by `--output json`.
 
 use crate::{
     CacheMark, CostSource, Failure, FileRow, Kind, Millis, Notice, Phase, Surface, Usage, Verdict, Who,
@@ -6,72 +6,72 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The name of this format; fields may be added, none is ever renamed or removed.
+/// The name of this format. Fields may be added, but are never renamed or removed.
 pub const OUTCOME_SCHEMA: &str = "agentline.outcome/1";
 
-/// All that a run came to.
+/// The outcome of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// The format's name.
+    /// The name of the format.
     #[serde(skip_deserializing, default = "schema")]
     pub schema: &'static str,
-    /// The id of this run.
+    /// The id of the run.
     pub run_id: String,
-    /// Which agent.
+    /// The id of the agent.
     pub agent: String,
-    /// Its version, where it could be read.
+    /// The version of the agent, if it could be read.
     pub agent_version: Option<String>,
-    /// Over which surface.
+    /// The surface used.
     pub surface: Option<Surface>,
-    /// Which model, as far as the agent said.
+    /// The model, as far as the agent reported it.
     pub model: Option<String>,
-    /// The agent's own session.
+    /// The agent's own session id.
     pub session_id: Option<String>,
     /// The workspace.
     pub cwd: String,
     /// The caller's name for this prompt.
     pub name: Option<String>,
-    /// Whether it worked.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What went wrong.
+    /// The error, if any.
     pub error: Option<RunError>,
-    /// The text of the last turn that has any.
+    /// The text of the last turn that has text.
     pub text: String,
-    /// The structured value, where one was asked for.
+    /// The structured value, if one was requested.
     pub output: Option<Box<RawValue>>,
-    /// Which files really changed.
+    /// The files that changed.
     pub files: Vec<FileRow>,
-    /// Which tools were refused or not offered.
+    /// The tools that were refused or not offered.
     pub denied: Vec<Denial>,
-    /// Tokens.
+    /// The token usage.
     pub usage: Usage,
-    /// US dollars; null where a model's price is not known.
+    /// The cost in US dollars; null if the price of a model is unknown.
     pub cost_usd: Option<f64>,
-    /// Whose word that is: the dated price table's or the agent's own.
+    /// The source of the cost: the dated price table or the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_source: Option<CostSource>,
-    /// Turns of the model.
+    /// The number of model turns.
     pub turns: u32,
-    /// Calls of tools.
+    /// The number of tool calls.
     pub tool_calls: u32,
-    /// Why the last turn ended, where the surface can know.
+    /// Why the last turn ended, if the surface reports it.
     pub stop_reason: Option<String>,
-    /// From the start of the agent to the outcome.
+    /// The time from the start of the run to the outcome.
     pub duration_ms: Millis,
-    /// Until the first event.
+    /// The time until the first event.
     pub first_event_ms: Option<Millis>,
-    /// What the caller should know.
+    /// The warnings for the caller.
     pub warnings: Vec<Notice>,
-    /// Lines that could not be read.
+    /// The number of lines that could not be parsed.
     pub unreadable_lines: u32,
-    /// The agent's exit code; null where a signal ended it.
+    /// The agent's exit code; null if a signal ended it.
     pub agent_exit_code: Option<i32>,
-    /// The end of the agent's standard error, known noise left out.
+    /// The tail of the agent's standard error, without known noise.
     pub stderr_tail: String,
-    /// Where the tape was written.
+    /// The path of the tape.
     pub tape: Option<String>,
-    /// What the cache had to do with it, where it was asked for.
+    /// The cache status, if the cache was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheMark>,
 }
@@ -81,7 +81,7 @@ fn schema() -> &'static str {
 }
 
 impl Outcome {
-    /// The outcome of a run that could not begin.
+    /// Creates the outcome of a run that could not start.
     #[must_use]
     pub fn not_begun(who: &Who, verdict: Verdict, failure: Failure) -> Self {
         Self {
@@ -117,36 +117,36 @@ impl Outcome {
         }
     }
 
-    /// Whether the agent finished and answered, and nothing that it tried was refused.
+    /// Returns whether the agent finished and answered, and no tool call was refused.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.verdict == Verdict::Done
     }
 }
 
-/// What went wrong, for programs (`kind`, `phase`) and for people (`message`, `hint`).
+/// An error, for programs (`kind`, `phase`) and users (`message`, `hint`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RunError {
-    /// A stable word.
+    /// The stable kind.
     pub kind: Kind,
-    /// In which part of the run.
+    /// The part of the run in which the error occurred.
     pub phase: Phase,
-    /// What happened.
+    /// A description of the error.
     pub message: String,
-    /// What to type next.
+    /// A hint on what to do next.
     pub hint: Option<String>,
-    /// The end of the agent's standard error.
+    /// The tail of the agent's standard error.
     pub stderr_tail: String,
-    /// Whether trying again can help.
+    /// Whether a retry can help.
     pub retryable: bool,
-    /// How long the service asked to be left in peace, in milliseconds, where it said so.
+    /// How long the service asked to wait before a retry, in milliseconds, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }
 
 impl RunError {
-    /// What went wrong, with the end of the agent's standard error.
+    /// Creates an error from a failure and the tail of the agent's standard error.
     #[must_use]
     pub fn new(failure: Failure, stderr_tail: String) -> Self {
         let mut retryable = failure.kind.retryable() && !refused_for_good(failure.status);
@@ -167,12 +167,13 @@ impl RunError {
     }
 }
 
-/// A service that finds a request wrong finds it wrong again; one that is slow or busy does not.
+/// Returns whether a retry would be refused again: true for client errors, except timeouts, conflicts and rate limits.
 fn refused_for_good(status: Option<u16>) -> bool {
     status.is_some_and(|s| (400..500).contains(&s) && !matches!(s, 408 | 409 | 425 | 429))
 }
 
-/// How services say that a quota is used up for longer than anybody waits. One that names a time to wait means that.
+/// Phrases by which services report an exhausted quota that a retry would not outlast. A stated retry delay takes
+/// precedence.
 const USED_UP: &[&str] = &[
     "daily quota",
     "daily limit",
@@ -190,8 +191,8 @@ fn is_used_up(message: &str) -> bool {
     USED_UP.iter().any(|words| message.contains(words))
 }
 
-/// The last time that a text asks to wait before another try, as services say it: `Please retry in 2.5s.`, `retry after 30
-/// seconds`, `"retryDelay": "41s"`.
+/// Returns the last retry delay in a text, in milliseconds, such as `Please retry in 2.5s.`, `retry after 30 seconds`
+/// or `"retryDelay": "41s"`.
 fn asked_to_wait(text: &str) -> Option<u64> {
     let mut found = None;
     for (i, _) in text.match_indices(['r', 'R']) {
@@ -230,13 +231,13 @@ fn asked_to_wait(text: &str) -> Option<u64> {
 pub struct Denial {
     /// The canonical name.
     pub tool: String,
-    /// The agent's own name.
+    /// The agent's own name of the tool.
     pub native_tool: String,
-    /// Which call.
+    /// The id of the call.
     pub tool_use_id: String,
-    /// Why.
+    /// The reason of the denial.
     pub reason: String,
-    /// The rule that refused it, where it is known.
+    /// The rule that refused the call, if known.
     pub rule: Option<String>,
 }
 

@@ -1,39 +1,39 @@
-//! All that a connection wants done or told.
+//! The outputs of a connection.
 
 use crate::{Ask, AskId, Outcome, Record, RunId, Side};
 
-/// What the shell must do or hand on.
+/// An action or report for the shell.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Output {
-    /// Something happened in a run.
+    /// An event of a run.
     Event(RunId, Record),
-    /// The host is asked.
+    /// A request to the host.
     Ask(RunId, AskId, Ask),
-    /// The question is void: the run was stopped or the clock ran out.
+    /// A request is obsolete: the run was stopped or the timeout expired.
     Withdraw(AskId),
-    /// Bytes for the agent's standard input.
+    /// A frame for the agent's standard input.
     Frame(String),
-    /// Lines of this are wanted from now on; the text names it (a session id).
+    /// Deliver the lines of a side file from now on; the text identifies it (a session id).
     Follow(RunId, Side, String),
-    /// A step of the closing ladder.
+    /// A step of the shutdown ladder.
     Close(Rung),
-    /// The agent is up and answers.
+    /// The agent is ready for prompts.
     Ready,
     /// A run is over; this is its last output.
     Done(RunId, Box<Outcome>),
 }
 
-/// The closing ladder, gentlest first.
+/// The steps of the shutdown ladder, gentlest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Rung {
     /// Close standard input.
     CloseStdin,
-    /// Ask politely.
+    /// Send an interrupt signal.
     Interrupt,
-    /// Ask firmly.
+    /// Send a termination signal.
     Terminate,
-    /// Kill the whole tree.
+    /// Kill the whole process tree.
     Kill,
 }

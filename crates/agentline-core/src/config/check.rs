@@ -1,4 +1,4 @@
-//! Names what is wrong with a setting: its key as the user wrote it, its value, where it stands and the way out.
+//! Reports invalid settings: the key as the user wrote it, its value, its location and a hint.
 
 use super::{
     keys::Key,
@@ -11,23 +11,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Everything that was found while reading the layers.
+/// The findings of reading the layers.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     pub(super) problems: Vec<Problem>,
     pub(super) notices: Vec<Notice>,
-    /// The workspace is no longer what the user trusted.
+    /// A notice that the workspace has changed since the user trusted it.
     pub(super) trust_lost: Option<Notice>,
 }
 
 impl Findings {
-    /// Notes a problem; the setting has no value then.
+    /// Records a problem and returns `None`, as the setting then has no value.
     pub(super) fn refuse<T>(&mut self, problem: Problem) -> Option<T> {
         self.problems.push(problem);
         None
     }
 
-    /// Warns that a key is not known, with the one that was probably meant.
+    /// Warns about an unknown key and suggests the key that was probably meant.
     pub(super) fn unknown(&mut self, key: &str, source: &str, meant: Option<String>) {
         let source = one_line(source);
         let meant = meant.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
@@ -38,21 +38,21 @@ impl Findings {
     }
 }
 
-/// One value that somebody gave for a key.
+/// A value given for a key.
 #[derive(Clone)]
 pub(super) struct Given<'a> {
-    /// The key's path as it was spelled, which messages begin with: `timeout_ms`, `agents.gemini.program`.
+    /// The path of the key as spelled, which starts messages: `timeout_ms`, `agents.gemini.program`.
     pub(super) name: String,
     pub(super) value: &'a Value,
     pub(super) layer: &'a Layer,
     pub(super) lines: &'a BTreeMap<String, usize>,
     pub(super) key: &'static Key,
-    /// The value is the text of a variable, so that numbers, booleans and lists are read from it.
+    /// Whether the value is the text of a variable, from which numbers, booleans and lists are parsed.
     pub(super) is_loose: bool,
 }
 
 impl<'a> Given<'a> {
-    /// A value inside of this one.
+    /// Returns a value nested in this one.
     pub(super) fn part<'b>(&self, name: &str, value: &'b Value) -> Given<'b>
     where
         'a: 'b,
@@ -60,13 +60,13 @@ impl<'a> Given<'a> {
         Given { name: format!("{}.{name}", self.name), value, is_loose: false, ..self.clone() }
     }
 
-    /// This value must be something else: `max_turns must be a whole number, got: str`.
+    /// Returns a problem with the type of the value: `max_turns must be a whole number, got: str`.
     pub(super) fn must_be(&self, what: &str) -> Problem {
         self.problem(format!("{} must be {what}, got: {}", self.name, type_name(self.value)))
             .value(self.shown())
     }
 
-    /// This word is none of those that are known.
+    /// Returns a problem for a word that is not one of `words`.
     pub(super) fn must_be_one_of(&self, words: &[&str]) -> Problem {
         let mut sorted = words.to_vec();
         sorted.sort_unstable();
@@ -83,12 +83,12 @@ impl<'a> Given<'a> {
         })
     }
 
-    /// Something is wrong with this value.
+    /// Returns a problem with this value.
     pub(super) fn problem(&self, message: impl Into<String>) -> Problem {
         Problem::new(self.label(), message).source(self.source())
     }
 
-    /// The value as a message may show it.
+    /// Returns the value as messages show it: shortened, with secrets redacted.
     pub(super) fn shown(&self) -> String {
         let is_inside_secret = self.name.split('.').any(|part| matches!(part, "env" | "headers"));
         match self.value {
@@ -98,7 +98,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// Where it stands: the layer, with the line where it has one.
+    /// Returns the location: the layer, with the line number if known.
     pub(super) fn source(&self) -> String {
         match self.lines.get(&self.name) {
             Some(line) => format!("{}:{line}", self.layer.name),
@@ -106,7 +106,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// A path as this layer means it: relative to the file that it stands in.
+    /// Resolves a path relative to the base directory of the layer, expanding `~`.
     pub(super) fn path(&self, text: &str) -> PathBuf {
         let rest = text.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with(['/', '\\']));
         match (rest, &self.layer.home, &self.layer.base) {
@@ -117,7 +117,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// The key as the user wrote it: a flag, a variable, a key.
+    /// Returns the key as the user wrote it: a flag, a variable or a key.
     pub(super) fn label(&self) -> String {
         match self.layer.kind {
             LayerKind::Flags => self.key.flag.map_or_else(|| self.name.clone(), |flag| format!("--{flag}")),
@@ -130,14 +130,14 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Two names of one key say different things in one layer.
+/// Returns a problem for two names of one key with different values in one layer.
 pub(super) fn disagreement(one: &Given<'_>, other: &Given<'_>) -> Problem {
     let (a, b) = (one.label(), other.label());
     one.problem(format!("`{a}` and `{b}` say different things: `{}` and `{}`", one.shown(), other.shown()))
         .hint(format!("keep one of the two: they set the same thing, `{}`", one.key.name))
 }
 
-/// The name of a value's type, in the words of the provider's documents.
+/// Returns the Python name of a value's type, as the provider's documentation uses it.
 pub(super) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "NoneType",
@@ -150,7 +150,7 @@ pub(super) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// A value as it would be written down, with words in single quotes.
+/// Formats a value as it is written, with text in single quotes.
 fn repr(value: &Value) -> String {
     match value {
         Value::String(word) if word.contains('\'') => shorten(&format!("{word:?}")),

@@ -1,10 +1,10 @@
-//! The table of keys in the documentation.
+//! The table of keys for the documentation.
 
 use super::{Config, KEYS};
 use serde_json::Value;
 use std::fmt::Write;
 
-/// The keys as a Markdown table: names, flag, value, default, use in an untrusted workspace, and meaning.
+/// Returns the keys as a Markdown table: names, flag, value, default, use in an untrusted workspace, and meaning.
 #[must_use]
 pub fn key_table() -> String {
     let defaults = Config::blank();

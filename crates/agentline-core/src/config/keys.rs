@@ -1,4 +1,4 @@
-//! The one table of settings: names, other names, flag, kind, example, and the place that each of them sets.
+//! The table of settings: name, aliases, flag, kind, example, and the field that each one sets.
 
 use super::{
     AgentSettings, Config,
@@ -24,23 +24,23 @@ use std::{
 /// One setting.
 #[non_exhaustive]
 pub struct Key {
-    /// Its name in files, maps and batch lines; `camelCase` of it is accepted too.
+    /// The name in files, maps and batch lines; its `camelCase` form is accepted too.
     pub name: &'static str,
-    /// Other names for the same thing.
+    /// Other accepted names.
     pub aliases: &'static [&'static str],
-    /// Its long flag, where it has one.
+    /// The long flag, if it has one.
     pub flag: Option<&'static str>,
-    /// What it does, in a sentence.
+    /// A one-sentence description.
     pub doc: &'static str,
-    /// A value, as TOML.
+    /// An example value, as TOML.
     pub example: &'static str,
-    /// Only the ACP surface uses it.
+    /// Whether only the ACP surface uses the setting.
     pub is_for_acp: bool,
-    /// What it may do in the `agentline.toml` of a workspace that the user does not trust in full.
+    /// What the key may do in the `agentline.toml` of a workspace that the user does not trust in full.
     pub untrusted: UntrustedUse,
-    /// Problems never show its values.
+    /// Whether problems hide its values.
     pub(super) is_secret: bool,
-    /// Its entries are settings of their own down to this depth, and layers add to them.
+    /// The depth down to which entries of the table are settings of their own, which layers merge.
     pub(super) depth: usize,
     kind: &'static str,
     pub(super) set: fn(&mut Config, &Given<'_>, &mut Findings) -> Option<()>,
@@ -51,25 +51,25 @@ pub struct Key {
 
 /// What a key may do in the `agentline.toml` of a workspace that the user does not trust in full.
 ///
-/// A new key is ignored there until its row in the table of keys says otherwise.
+/// New keys are ignored there unless their row in the table of keys says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UntrustedUse {
-    /// Nothing: the key is not even parsed.
+    /// The key is ignored without being parsed.
     #[default]
     Ignore,
-    /// Counts as in any other file.
+    /// The key is applied as in any other file.
     Accept,
-    /// Counts if it lowers the value of the layers below, where no value means no limit.
+    /// The key is applied if it lowers the value of the layers below, where no value means no limit.
     Lower,
-    /// Adds its rules to those of all other layers and replaces none.
+    /// The rules are added to those of all other layers and replace none.
     Add,
-    /// Counts if it is stricter than the value of the layers below.
+    /// The key is applied if it is stricter than the value of the layers below.
     Stricter,
 }
 
 impl UntrustedUse {
-    /// The word for it in the documentation; nothing for a key that is ignored.
+    /// Returns the label for the documentation; empty for a key that is ignored.
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Ignore => "",
@@ -81,14 +81,14 @@ impl UntrustedUse {
     }
 }
 
-/// What became of a value that may only restrict another.
+/// The result of applying a value that may only restrict another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Restriction {
-    /// It restricts more than the value before, and replaced it or was added to it.
+    /// The new value is more restrictive, and replaced the previous one or was added to it.
     Applied,
-    /// It is the value that was there before.
+    /// The new value equals the previous one.
     Unchanged,
-    /// It would have allowed more.
+    /// The new value would have allowed more.
     Refused,
 }
 
@@ -105,7 +105,7 @@ impl Restriction {
         }
     }
 
-    /// The same for limits, where nothing means no limit.
+    /// Replaces a limit if the new one is lower, where `None` means no limit.
     fn lower_limit<T: PartialOrd + Clone>(value: &mut Option<T>, by: &Option<T>) -> Self {
         match (value.as_mut(), by) {
             (Some(value), Some(by)) => Self::lower(value, by),
@@ -120,13 +120,13 @@ impl Restriction {
 }
 
 impl Key {
-    /// Its environment variable.
+    /// Returns the name of the environment variable.
     #[must_use]
     pub fn variable(&self) -> String {
         format!("{VARIABLES}{}", self.name.to_uppercase())
     }
 
-    /// What its value may be, in words.
+    /// Describes the accepted values.
     #[must_use]
     pub fn takes(&self) -> &'static str {
         read::KINDS.iter().find(|(kind, _)| *kind == self.kind).map_or("text", |(_, words)| words)
@@ -146,12 +146,12 @@ pub fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name || key.aliases.iter().any(|alias| snake_case(alias) == name))
 }
 
-/// Every name that is accepted.
+/// Returns all accepted names.
 pub(super) fn names() -> Vec<&'static str> {
     KEYS.iter().flat_map(|key| [key.name].into_iter().chain(key.aliases.iter().copied())).collect()
 }
 
-/// The place of a setting in the configuration: how it is shown, and how a higher layer's value goes over a lower one's.
+/// A type that a setting can have: how it is shown, and how a value of a higher layer overrides a lower one.
 pub(super) trait Place: Clone + Serialize {
     fn show(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
@@ -159,7 +159,7 @@ pub(super) trait Place: Clone + Serialize {
     fn overlay(&mut self, above: &Self) {
         *self = above.clone();
     }
-    /// Applies a value from an untrusted layer as far as it restricts this one. Types without an order refuse all.
+    /// Applies a value of an untrusted layer if it restricts this one. Types without an order refuse every value.
     fn restrict(&mut self, by: &Self) -> Restriction {
         let _ = by;
         Restriction::Refused
@@ -203,7 +203,7 @@ impl Place for Option<f64> {
     }
 }
 
-/// A list of rules: others are added, none is taken away.
+/// For lists of rules, restricting means adding rules.
 impl Place for Vec<String> {
     fn restrict(&mut self, by: &Self) -> Restriction {
         let mut known: HashSet<&str> = self.iter().map(String::as_str).collect();
@@ -295,7 +295,7 @@ impl Place for PriceTable {
     }
 }
 
-/// A row reads: `name (other names) --flag = reader "example" => place { exceptions } "sentence";`
+/// The form of a row: `name (aliases) Some("flag"), module::reader "example" => field { exceptions } "doc";`.
 macro_rules! keys {
     ($($name:ident ($($alias:literal),*) $flag:expr, $from:ident::$reader:ident $example:literal
         => $($place:ident).+ { $($field:ident : $value:expr),* } $doc:literal;)*) => {
@@ -319,7 +319,7 @@ macro_rules! keys {
     };
 }
 
-/// What most rows have in common.
+/// The values that most rows share.
 const PLAIN: Key = Key {
     name: "",
     aliases: &[],

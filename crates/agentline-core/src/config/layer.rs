@@ -1,73 +1,76 @@
-//! One place that settings come from: a file's text, the environment, the flags, or a map of the caller.
+//! One source of settings: the text of a file, the environment, the flags, or a map of the caller.
 
 use super::check::Findings;
 use crate::{Notice, Problem};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, path::PathBuf};
 
-/// Settings from one place. Layers are given lowest first; the built-in one stands below all of them.
+/// Settings from one source.
+///
+/// Layers are passed lowest first, on top of the built-in one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Layer {
-    /// What problems and `config show` call it: a path, `environment`, `flag`.
+    /// The name used in problems and `config show`: a path, `environment` or `flag`.
     pub name: String,
     pub(super) kind: LayerKind,
     body: Body,
     pub(super) base: Option<PathBuf>,
     pub(super) home: Option<PathBuf>,
     pub(super) is_of_workspace: bool,
-    /// Why nothing of it counts without full trust.
+    /// The notice to show if the layer is ignored for lack of full trust.
     pub(super) unless_trusted: Option<Box<Notice>>,
 }
 
-/// What a layer is, which decides how its values are spelled and named.
+/// The kind of a layer, which determines how its values are spelled and named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LayerKind {
-    /// Keys under their own names, typed values.
+    /// Typed values under the names of the keys.
     Table,
-    /// Text only: lists are split at commas, numbers and booleans are read.
+    /// Text only: lists are split at commas, and numbers and booleans are parsed.
     Environment,
-    /// Typed values that the user wrote as flags.
+    /// Typed values from command-line flags.
     Flags,
 }
 
 #[derive(Clone, Debug)]
 enum Body {
     Text(String),
-    /// The text of a file that holds prices alone.
+    /// The text of a file that contains only prices.
     Prices(String),
     Table(Map<String, Value>),
     Broken(Problem),
-    /// The user trusted the workspace with `agentline trust`.
+    /// The user trusts the workspace, as stored by `agentline trust`.
     Trusted,
-    /// The user trusted the workspace, and it is no longer what was trusted.
+    /// The user trusted the workspace, but it has changed since.
     TrustLost(Notice),
 }
 
-/// How the names of our variables begin.
+/// The prefix of agentline's environment variables.
 pub(super) const VARIABLES: &str = "AGENTLINE_";
 
-/// The name of the layer that holds what `agentline trust` stored.
+/// The name of the layer with the trust stored by `agentline trust`.
 pub(super) const STORED_TRUST: &str = "agentline trust";
 
-/// Variables with our prefix that are not settings.
+/// Variables with the prefix that are not settings.
 const NOT_SETTINGS: &[&str] = &["AGENTLINE_CONFIG", "AGENTLINE_REAL_AGENTS"];
 
 impl Layer {
-    /// The text of a TOML file.
+    /// Creates a layer from the text of a TOML file.
     #[must_use]
     pub fn file(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self::of(name.into(), LayerKind::Table, Body::Text(text.into()))
     }
 
-    /// The text of a TOML file that holds prices and nothing else: `[models."ID"]`, or `[prices.models."ID"]` as a file of
-    /// settings has it.
+    /// Creates a layer from the text of a TOML file that contains only prices.
+    ///
+    /// The rows are `[models."ID"]`, or `[prices.models."ID"]` as in a settings file.
     #[must_use]
     pub fn prices(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self::of(name.into(), LayerKind::Table, Body::Prices(text.into()))
     }
 
-    /// The `AGENTLINE_…` variables among these; empty ones count as not set.
+    /// Creates a layer from the `AGENTLINE_…` variables among `variables`; empty ones count as unset.
     #[must_use]
     pub fn environment<N: AsRef<str>, V: Into<String>>(variables: impl IntoIterator<Item = (N, V)>) -> Self {
         let table = variables
@@ -82,68 +85,71 @@ impl Layer {
         Self::of("environment".into(), LayerKind::Environment, Body::Table(table))
     }
 
-    /// What the user wrote as flags, under the names of the keys.
+    /// Creates a layer from command-line flags, under the names of the keys.
     #[must_use]
     pub fn flags(table: Map<String, Value>) -> Self {
         Self::of("flag".into(), LayerKind::Flags, Body::Table(table))
     }
 
-    /// A map of a program: a provider's configuration, a line of a batch.
+    /// Creates a layer from a map of a program, such as a provider's configuration or a batch line.
     #[must_use]
     pub fn map(name: impl Into<String>, table: Map<String, Value>) -> Self {
         Self::of(name.into(), LayerKind::Table, Body::Table(table))
     }
 
-    /// A place that could not be read; the problem is told with all others.
+    /// Creates a layer for a source that could not be read; the problem is reported with all others.
     #[must_use]
     pub fn broken(name: impl Into<String>, problem: Problem) -> Self {
         Self::of(name.into(), LayerKind::Table, Body::Broken(problem))
     }
 
-    /// The user trusts the workspace in full, as `agentline trust` stored it. It replaces the default of `trust` and
-    /// nothing else, so it must be the lowest layer.
+    /// Creates a layer that trusts the workspace in full, as stored by `agentline trust`.
+    ///
+    /// It replaces only the default of `trust`, so it must be the lowest layer.
     #[must_use]
     pub fn trusted() -> Self {
         Self::of(STORED_TRUST.into(), LayerKind::Table, Body::Trusted)
     }
 
-    /// The user trusted the workspace, and it is no longer what was trusted. The notice is shown unless another layer
-    /// sets `trust`.
+    /// Creates a layer for a workspace that has changed since the user trusted it.
+    ///
+    /// The notice is shown unless another layer sets `trust`.
     #[must_use]
     pub fn trust_lost(notice: Notice) -> Self {
         Self::of(STORED_TRUST.into(), LayerKind::Table, Body::TrustLost(notice))
     }
 
-    /// Relative paths in this layer start from here: the folder of the file.
+    /// Sets the directory that relative paths in this layer start from: that of the file.
     #[must_use]
     pub fn base(mut self, folder: impl Into<PathBuf>) -> Self {
         self.base = Some(folder.into());
         self
     }
 
-    /// What `~` at the start of a path means in this layer.
+    /// Sets the directory that `~` at the start of a path means in this layer.
     #[must_use]
     pub fn home(mut self, folder: impl Into<PathBuf>) -> Self {
         self.home = Some(folder.into());
         self
     }
 
-    /// This layer came with the workspace, and so from whoever wrote that: it may choose and restrict, and counts in full
-    /// only when the user trusts the workspace in full.
+    /// Marks the layer as part of the workspace.
+    ///
+    /// Its author may not be the user, so it may only choose and restrict unless the user trusts the workspace in full.
     #[must_use]
     pub fn of_workspace(mut self) -> Self {
         self.is_of_workspace = true;
         self
     }
 
-    /// Without full trust nothing of this layer counts, and the notice says why.
+    /// Ignores the whole layer unless the workspace is trusted in full; the notice explains why.
     #[must_use]
     pub fn only_trusted(mut self, notice: Notice) -> Self {
         self.unless_trusted = Some(Box::new(notice));
         self
     }
 
-    /// Whether it is the text of a file.
+    /// Returns whether the layer is the text of a file.
     pub(super) fn is_file(&self) -> bool {
         matches!(self.body, Body::Text(_) | Body::Prices(_))
     }
@@ -152,7 +158,7 @@ impl Layer {
         Self { name, kind, body, base: None, home: None, is_of_workspace: false, unless_trusted: None }
     }
 
-    /// The keys and values; nothing when the text cannot be read, which is then among the findings.
+    /// Returns the keys and values; empty if the text cannot be parsed, which is then one of the findings.
     pub(super) fn open(&self, findings: &mut Findings) -> Opened {
         match &self.body {
             Body::Table(table) => Opened { table: table.clone(), lines: BTreeMap::new() },
@@ -188,7 +194,7 @@ impl Layer {
     }
 }
 
-/// A layer's settings, and on which line each of them stands where they came from a text.
+/// The settings of a layer, with the line number of each if they come from a text.
 #[derive(Default)]
 pub(super) struct Opened {
     pub(super) table: Map<String, Value>,
@@ -203,7 +209,7 @@ fn json(value: toml::Value) -> Value {
     match value {
         toml::Value::String(text) => text.into(),
         toml::Value::Integer(number) => number.into(),
-        // JSON has no `nan` and `inf`; as words they are refused where a number is wanted.
+        // JSON has no `nan` and `inf`; as text, they are rejected where a number is expected.
         toml::Value::Float(number) => {
             serde_json::Number::from_f64(number).map_or_else(|| number.to_string().into(), Value::Number)
         }
@@ -214,10 +220,11 @@ fn json(value: toml::Value) -> Value {
     }
 }
 
-/// No more faults of one text are reported.
+/// The maximum number of syntax errors reported per text.
 const MAX_FAULTS: usize = 20;
 
-/// What is wrong with the text itself, with line and column; of each line only the first fault, for others follow from it.
+/// Returns the syntax errors of a text with line and column. Only the first error of each line is reported, since
+/// others tend to follow from it.
 fn syntax_problems(name: &str, text: &str) -> Vec<Problem> {
     let (_, errors) = toml::de::DeTable::parse_recoverable(text);
     let index = LineIndex::new(text);
@@ -238,7 +245,7 @@ fn syntax_problems(name: &str, text: &str) -> Vec<Problem> {
     faults.into_values().collect()
 }
 
-/// Where the lines of a text begin, so that many places in it are found in no more time than one.
+/// The offsets of the lines of a text, to convert many positions efficiently.
 struct LineIndex<'a> {
     text: &'a str,
     starts: Vec<usize>,
@@ -250,19 +257,19 @@ impl<'a> LineIndex<'a> {
         Self { text, starts: std::iter::once(0).chain(newlines).collect() }
     }
 
-    /// The line of a byte, counted from one.
+    /// Returns the line of a byte offset, counted from one.
     fn line(&self, at: usize) -> usize {
         self.starts.partition_point(|start| *start <= at)
     }
 
-    /// The column of a byte in its line, counted from one.
+    /// Returns the column of a byte offset in its line, counted from one.
     fn column(&self, at: usize) -> usize {
         let start = self.starts[self.line(at) - 1];
         self.text.get(start..at).map_or(0, |before| before.chars().count()) + 1
     }
 }
 
-/// The line of every key, by its path (`agents.gemini.program`).
+/// Returns the line of every key, by its path (`agents.gemini.program`).
 fn lines(text: &str) -> BTreeMap<String, usize> {
     fn note(
         lines: &mut BTreeMap<String, usize>,

@@ -1,4 +1,4 @@
-//! Reads single values: what is a list, a time, a mode. Each reader returns the value or notes what is wrong.
+//! Readers for single values, such as lists, times and modes. Each returns the value or records a problem.
 
 use super::{
     check::{Findings, Given},
@@ -11,13 +11,13 @@ use crate::{
 use serde_json::Value;
 use std::{path::PathBuf, time::Duration};
 
-/// No time is longer: clocks add times, and the largest numbers are past what they can hold.
+/// The longest accepted time. Timeouts are added to times, and much larger values would overflow.
 const LONGEST_TIME: Duration = Duration::from_secs(100 * 366 * 86_400);
 
-/// The last second of the year 9999: no calendar of ours goes further.
+/// The last second of the year 9999, the latest accepted point in time.
 pub(crate) const LAST_MOMENT: f64 = 253_402_300_799.0;
 
-/// What the readers accept, in words for the documentation, by the reader's name.
+/// Descriptions of the accepted values for the documentation, by name of the reader.
 pub(super) const KINDS: &[(&str, &str)] = &[
     ("text", "text"),
     ("word", "text"),
@@ -47,7 +47,7 @@ pub(super) const KINDS: &[(&str, &str)] = &[
     ("program", "program name, or path"),
 ];
 
-/// How many seconds a bare number counts for, and how to write the time.
+/// Returns the unit of a bare number in seconds, and the hint on how to write a time.
 fn unit(given: &Given<'_>) -> (f64, &'static str) {
     if snake_case(&given.name).ends_with("_ms") {
         (0.001, "write milliseconds, or a time such as `500ms`, `10m`, `1h30m`")
@@ -56,7 +56,7 @@ fn unit(given: &Given<'_>) -> (f64, &'static str) {
     }
 }
 
-/// Any text.
+/// Reads any text without NUL bytes.
 pub(super) fn text(given: &Given<'_>, findings: &mut Findings) -> Option<String> {
     match given.value {
         Value::String(text) if text.contains('\0') => {
@@ -67,7 +67,7 @@ pub(super) fn text(given: &Given<'_>, findings: &mut Findings) -> Option<String>
     }
 }
 
-/// Text that says something.
+/// Reads a non-empty text.
 pub(super) fn word(given: &Given<'_>, findings: &mut Findings) -> Option<String> {
     let text = text(given, findings)?;
     if text.trim().is_empty() {
@@ -80,17 +80,17 @@ pub(super) fn word(given: &Given<'_>, findings: &mut Findings) -> Option<String>
     Some(text)
 }
 
-/// A path, from the folder of the file that it stands in.
+/// Reads a path, relative to the base directory of the layer.
 pub(super) fn path(given: &Given<'_>, findings: &mut Findings) -> Option<PathBuf> {
     word(given, findings).map(|text| given.path(&text))
 }
 
-/// A list of paths.
+/// Reads a list of paths.
 pub(super) fn paths(given: &Given<'_>, findings: &mut Findings) -> Option<Vec<PathBuf>> {
     Some(words(given, findings)?.iter().map(|text| given.path(text)).collect())
 }
 
-/// A list of words. From a variable it may be split at commas; elsewhere a list is a list.
+/// Reads a list of texts. A variable may also contain a comma-separated list; other layers need a real list.
 pub(super) fn words(given: &Given<'_>, findings: &mut Findings) -> Option<Vec<String>> {
     let from_variable = given.is_loose.then(|| given.value.as_str()).flatten();
     let unpacked =
@@ -110,11 +110,11 @@ pub(super) fn words(given: &Given<'_>, findings: &mut Findings) -> Option<Vec<St
     }
 }
 
-/// Names of variables, which hold no `=`.
+/// Reads names of variables, which contain no `=`.
 pub(super) fn variable_names(given: &Given<'_>, findings: &mut Findings) -> Option<Vec<String>> {
     let names = words(given, findings)?;
     if names.iter().any(|name| name.contains('=')) {
-        // What stands behind the `=` may be a secret, so the value is not shown.
+        // The text after the `=` may be a secret, so the value is not shown.
         let problem = given.problem("takes names of variables alone, and one holds a `=`");
         return findings
             .refuse(problem.hint("write the name to pass your variable on, or `env` to set another value"));
@@ -122,7 +122,7 @@ pub(super) fn variable_names(given: &Given<'_>, findings: &mut Findings) -> Opti
     Some(names)
 }
 
-/// A boolean; from a variable also `1`, `yes`, `on` and their opposites.
+/// Reads a boolean; a variable may also contain `1`, `yes`, `on` or their opposites.
 pub(super) fn flag(given: &Given<'_>, findings: &mut Findings) -> Option<bool> {
     let read = match given.value {
         Value::Bool(flag) => Some(*flag),
@@ -145,7 +145,7 @@ fn truth(word: &str) -> Option<bool> {
     }
 }
 
-/// A clock: never zero, for it would run out before anything could happen.
+/// Reads a timeout, which must not be zero because it would expire immediately.
 pub(super) fn clock(given: &Given<'_>, findings: &mut Findings) -> Option<Duration> {
     match time(given, findings)? {
         Some(time) if time > Duration::ZERO => Some(time),
@@ -155,7 +155,7 @@ pub(super) fn clock(given: &Given<'_>, findings: &mut Findings) -> Option<Durati
     }
 }
 
-/// A time that may be zero.
+/// Reads a time that may be zero.
 pub(super) fn pause(given: &Given<'_>, findings: &mut Findings) -> Option<Duration> {
     match time(given, findings)? {
         Some(time) => Some(time),
@@ -165,7 +165,7 @@ pub(super) fn pause(given: &Given<'_>, findings: &mut Findings) -> Option<Durati
     }
 }
 
-/// A time as a number or as words; `None` inside says that it is negative.
+/// Reads a time given as a number or text; the inner `None` means that it is negative.
 fn time(given: &Given<'_>, findings: &mut Findings) -> Option<Option<Duration>> {
     let (unit, way_out) = unit(given);
     let number = match given.value {
@@ -194,7 +194,7 @@ fn time(given: &Given<'_>, findings: &mut Findings) -> Option<Option<Duration>> 
     }
 }
 
-/// A moment: RFC 3339, or seconds since 1970.
+/// Reads a point in time: RFC 3339, or seconds since 1970.
 pub(super) fn moment(given: &Given<'_>, findings: &mut Findings) -> Option<f64> {
     let read = match given.value {
         Value::Number(number) => number.as_f64(),
@@ -218,10 +218,10 @@ pub(super) fn moment(given: &Given<'_>, findings: &mut Findings) -> Option<f64> 
     }
 }
 
-/// A whole number.
+/// Reads a whole number.
 pub(super) fn count(given: &Given<'_>, findings: &mut Findings) -> Option<u64> {
     let number = match given.value {
-        // Some JSON writers have only one kind of number.
+        // Some JSON writers emit all numbers as floats.
         Value::Number(number) => number.as_u64().or_else(|| {
             number.as_f64().filter(|n| n.fract() == 0.0 && (0.0..=9e15).contains(n)).map(|n| n as u64)
         }),
@@ -240,12 +240,12 @@ pub(super) fn count(given: &Given<'_>, findings: &mut Findings) -> Option<u64> {
     }
 }
 
-/// A whole number that fits into 32 bits.
+/// Reads a whole number that fits into 32 bits.
 pub(super) fn small_count(given: &Given<'_>, findings: &mut Findings) -> Option<u32> {
     narrow(count(given, findings)?, given, findings)
 }
 
-/// A number of bytes, at least one.
+/// Reads a number of bytes, at least one.
 pub(super) fn size(given: &Given<'_>, findings: &mut Findings) -> Option<usize> {
     match narrow(count(given, findings)?, given, findings)? {
         0 => findings.refuse(given.problem(format!("{} must be > 0", given.name)).value(given.shown())),
@@ -259,7 +259,7 @@ fn narrow<T: TryFrom<u64>>(number: u64, given: &Given<'_>, findings: &mut Findin
     })
 }
 
-/// An amount of US dollars.
+/// Reads an amount of US dollars.
 pub(super) fn dollars(given: &Given<'_>, findings: &mut Findings) -> Option<f64> {
     let number = match given.value {
         Value::Number(number) => number.as_f64(),
@@ -277,7 +277,7 @@ pub(super) fn dollars(given: &Given<'_>, findings: &mut Findings) -> Option<f64>
     }
 }
 
-/// A word of a list of words.
+/// Reads one of a fixed set of words.
 fn choice<T>(
     given: &Given<'_>,
     findings: &mut Findings,
@@ -290,7 +290,7 @@ fn choice<T>(
     }
 }
 
-/// A surface; `auto` is none in particular.
+/// Reads a surface; `auto` reads as `None`.
 pub(super) fn surface(given: &Given<'_>, findings: &mut Findings) -> Option<Option<Surface>> {
     let words: Vec<&str> = ["auto"].into_iter().chain(Surface::ALL.iter().map(|s| s.name())).collect();
     choice(
@@ -301,14 +301,14 @@ pub(super) fn surface(given: &Given<'_>, findings: &mut Findings) -> Option<Opti
     )
 }
 
-/// What the agent may do without asking. A bad `approval_mode` is answered in the words of Gemini, which the key is from.
+/// Reads a permission mode. For the Gemini key `approval_mode`, the problem lists Gemini's names of the modes.
 pub(super) fn mode(given: &Given<'_>, findings: &mut Findings) -> Option<PermissionMode> {
     let is_gemini_key = snake_case(&given.name) == "approval_mode";
     let words = if is_gemini_key { &["default", "auto_edit", "yolo", "plan"] } else { PermissionMode::NAMES };
     choice(given, findings, words, PermissionMode::parse)
 }
 
-/// On top of the agent's own instructions, or instead of them.
+/// Reads whether a system prompt extends or replaces the agent's own instructions.
 pub(super) fn system_mode(given: &Given<'_>, findings: &mut Findings) -> Option<SystemMode> {
     choice(given, findings, &["append", "replace"], |word| match word {
         "append" => Some(SystemMode::Append),
@@ -317,7 +317,7 @@ pub(super) fn system_mode(given: &Given<'_>, findings: &mut Findings) -> Option<
     })
 }
 
-/// What a model outside the agent's list means.
+/// Reads how to handle a model that is not in the agent's list.
 pub(super) fn validation(given: &Given<'_>, findings: &mut Findings) -> Option<ModelValidation> {
     choice(given, findings, &["warn", "strict"], |word| match word {
         "warn" | "lenient" => Some(ModelValidation::Warn),
@@ -326,7 +326,7 @@ pub(super) fn validation(given: &Given<'_>, findings: &mut Findings) -> Option<M
     })
 }
 
-/// How far the workspace is trusted.
+/// Reads the trust level of the workspace.
 pub(super) fn trust(given: &Given<'_>, findings: &mut Findings) -> Option<Trust> {
     choice(given, findings, &["run", "full", "no"], |word| match word {
         "run" => Some(Trust::Run),
@@ -336,12 +336,12 @@ pub(super) fn trust(given: &Given<'_>, findings: &mut Findings) -> Option<Trust>
     })
 }
 
-/// Whether agents get a pid namespace.
+/// Reads whether agents run in a pid namespace.
 pub(super) fn isolation(given: &Given<'_>, findings: &mut Findings) -> Option<Isolation> {
     choice(given, findings, &Isolation::ALL.map(Isolation::name), Isolation::from_name)
 }
 
-/// A sandbox: a boolean, or the name of the program that makes it. Which programs there are is a fact of the agent.
+/// Reads a sandbox: a boolean, or the name of the program that creates it. The agent decides which programs are valid.
 pub(super) fn sandbox(given: &Given<'_>, findings: &mut Findings) -> Option<Sandbox> {
     let switch = |on| if on { Sandbox::On } else { Sandbox::Off };
     if let Value::Bool(on) = given.value {

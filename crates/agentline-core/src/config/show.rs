@@ -1,4 +1,4 @@
-//! Shows the settings that are in force, each with its source and without its secrets.
+//! Shows the effective settings, each with its source and with secrets redacted.
 
 use super::{BUILT_IN, Config, KEYS};
 use crate::{MARK, looks_secret};
@@ -9,23 +9,23 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Row {
-    /// The key; entries of tables have a row each (`env.NODE_ENV`).
+    /// The key; each entry of a table has its own row (`env.NODE_ENV`).
     pub key: String,
-    /// The value without its secrets; null when it is not set.
+    /// The redacted value; null if it is not set.
     pub value: Value,
-    /// The layer that it came from.
+    /// The layer that the value comes from.
     pub source: String,
 }
 
 impl Config {
-    /// Every setting in the order of the documentation.
+    /// Returns every setting, in the order of the documentation.
     #[must_use]
     pub fn show(&self) -> Vec<Row> {
         let rows = |key: &super::Key| {
             let (is_secret, depth) = (key.is_secret, key.depth);
             leaves(key.name, &(key.get)(self), depth).into_iter().filter_map(move |(name, value)| {
                 let origin = self.origins.get(&name);
-                // Of the tables only what somebody wrote is shown: `agentline prices` has the built-in rows.
+                // Tables show only entries that a layer sets; `agentline prices` shows the built-in rows.
                 if depth > 0 && origin.is_none() {
                     return None;
                 }
@@ -37,7 +37,7 @@ impl Config {
     }
 }
 
-/// The settings inside of a value, down to this depth, with their names.
+/// Returns the settings inside a value down to a depth, with their names.
 pub(super) fn leaves(name: &str, value: &Value, depth: usize) -> Vec<(String, Value)> {
     match value {
         Value::Object(table) if depth > 0 => {
@@ -58,7 +58,7 @@ fn last_part(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
 }
 
-/// The value of this name with every secret in it replaced.
+/// Redacts every secret in the value of the setting `name`.
 pub(crate) fn redacted(name: &str, value: Value) -> Value {
     match value {
         Value::Object(table) if name == "headers" => {
@@ -77,7 +77,7 @@ pub(crate) fn redacted(name: &str, value: Value) -> Value {
     }
 }
 
-/// Arguments without what follows a flag such as `--api-key`.
+/// Redacts the values of flags such as `--api-key` in a list of arguments.
 fn redacted_arguments(words: Vec<Value>) -> Vec<Value> {
     let mut is_after_secret_flag = false;
     words
@@ -99,7 +99,7 @@ fn redacted_arguments(words: Vec<Value>) -> Vec<Value> {
         .collect()
 }
 
-/// Scheme and host: what comes before the host or behind it may be a key.
+/// Redacts everything but the scheme and host of a URL, since user info, path and query may contain a key.
 fn redacted_url(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());

@@ -1,4 +1,4 @@
-//! Reads the settings that are tables: variables, MCP servers, agents, prices.
+//! Readers for settings that are tables: variables, MCP servers, agents, prices.
 
 use super::{
     check::{Findings, Given},
@@ -10,30 +10,30 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, path::PathBuf};
 
-/// What the configuration says about one agent.
+/// The settings of one agent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct AgentSettings {
-    /// The program to start instead of the one that is found.
+    /// The program to start instead of the detected one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<PathBuf>,
-    /// Arguments over ACP, instead of those that we know; for an agent with a `command`, what follows it.
+    /// The arguments over ACP, instead of the built-in ones; for an agent with a `command`, the arguments after it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub args: Option<Vec<String>>,
-    /// Variables added to the agent's environment, below those of the run.
+    /// Variables added to the agent's environment; those of the run take precedence.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// The surface to use when a run does not name one.
+    /// The surface to use if a run does not name one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub surface: Option<Surface>,
-    /// The program, and its first arguments, of an agent that we do not know.
+    /// The program, and its first arguments, of an agent that agentline does not know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
 }
 
 impl AgentSettings {
-    /// Lets what another layer says stand above this.
+    /// Overrides these settings with those of a higher layer.
     pub(super) fn overlay(&mut self, above: &Self) {
         let above = above.clone();
         self.program = above.program.or_else(|| self.program.take());
@@ -50,13 +50,13 @@ const PRICE_KEYS: &[&str] = &["input", "output", "cached", "cache_write", "cache
 const LONG_PRICE_KEYS: &[&str] = &["above", "input", "output", "cached", "cache_write", "cache_write_long"];
 const PRICES_KEYS: &[&str] = &["models", "as_of"];
 
-/// Variables, as a table or as a list of `NAME=VALUE`.
+/// Reads variables, given as a table or as a list of `NAME=VALUE`.
 pub(super) fn variables(given: &Given<'_>, findings: &mut Findings) -> Option<BTreeMap<String, String>> {
     match &*unpacked(given) {
         Value::Object(table) => every(table, |name, value| {
             let part = given.part(name, value);
             match value {
-                // Numbers and booleans are what people write there; a variable is text all the same.
+                // Numbers and booleans are common here and become text.
                 Value::Number(_) | Value::Bool(_) => Some((name.to_owned(), value.to_string())),
                 _ => Some((name.to_owned(), read::text(&part, findings)?)),
             }
@@ -66,7 +66,7 @@ pub(super) fn variables(given: &Given<'_>, findings: &mut Findings) -> Option<BT
     }
 }
 
-/// MCP servers, as a table by name or as a list of `name=URL` and `name=command args…`.
+/// Reads MCP servers, given as a table by name or as a list of `name=URL` and `name=command args…`.
 pub(super) fn servers(given: &Given<'_>, findings: &mut Findings) -> Option<BTreeMap<String, McpServer>> {
     match &*unpacked(given) {
         Value::Object(table) => every(table, |name, value| {
@@ -107,7 +107,7 @@ fn server(name: &str, given: &Given<'_>, findings: &mut Findings) -> Option<McpS
     }
 }
 
-/// What is said about agents, by their ids.
+/// Reads the settings of agents, by id.
 pub(super) fn agents(given: &Given<'_>, findings: &mut Findings) -> Option<BTreeMap<String, AgentSettings>> {
     let table = unpacked(given);
     let Value::Object(table) = &*table else {
@@ -143,7 +143,7 @@ pub(super) fn agents(given: &Given<'_>, findings: &mut Findings) -> Option<BTree
     Some(by_id)
 }
 
-/// A command: its program alone, or with its first arguments.
+/// Reads a command: a program alone, or with its first arguments.
 fn command(given: &Given<'_>, findings: &mut Findings) -> Option<Vec<String>> {
     let mut words = match given.value {
         Value::String(_) => vec![read::word(given, findings)?],
@@ -159,19 +159,19 @@ fn command(given: &Given<'_>, findings: &mut Findings) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// A program: a bare name is looked for on PATH, anything else is a path.
+/// Reads a program: a bare name is searched on PATH, anything else is a path.
 pub(super) fn program(given: &Given<'_>, findings: &mut Findings) -> Option<PathBuf> {
     let text = read::word(given, findings)?;
     let is_bare = !text.contains(['/', '\\']) && text != "~";
     Some(if is_bare { text.into() } else { given.path(&text) })
 }
 
-/// The id of an agent that was named by its id or an alias; a name that we do not know stays as it is.
+/// Returns the id of an agent given its id or alias; an unknown name is returned unchanged.
 pub(super) fn agent_id(name: &str) -> String {
     agents::find(name).map_or_else(|_| name.to_owned(), |agent| agent.card().id.to_owned())
 }
 
-/// Rows of the price table.
+/// Reads the rows of a price table.
 pub(super) fn prices(given: &Given<'_>, findings: &mut Findings) -> Option<PriceTable> {
     let table = unpacked(given);
     let Value::Object(table) = &*table else {
@@ -221,7 +221,7 @@ fn price(given: &Given<'_>, findings: &mut Findings) -> Option<Price> {
     Some(Price { long: long?, ..rates(given, &parts, findings)? })
 }
 
-/// What every price has, also that of long prompts.
+/// Reads the rates that all prices have, including those for long prompts.
 fn rates(given: &Given<'_>, parts: &Parts<'_, '_>, findings: &mut Findings) -> Option<Price> {
     let mut dollars = |key: &str| parts.read(key, findings, read::dollars);
     let (input, output, cached) = (dollars("input"), dollars("output"), dollars("cached"));
@@ -243,7 +243,7 @@ fn rates(given: &Given<'_>, parts: &Parts<'_, '_>, findings: &mut Findings) -> O
     }
 }
 
-/// The keys of a table whose keys are known; others were warned about.
+/// The entries of a table with known keys; unknown keys cause a warning.
 struct Parts<'a, 'b> {
     given: &'b Given<'a>,
     table: &'b Map<String, Value>,
@@ -264,7 +264,7 @@ impl<'a, 'b> Parts<'a, 'b> {
         Self { given, table }
     }
 
-    /// `Some(None)` when the key is not there, `None` when it is and something is wrong with it.
+    /// Returns `Some(None)` if the key is absent, and `None` if its value is invalid.
     fn read<T>(
         &self,
         key: &str,
@@ -278,7 +278,7 @@ impl<'a, 'b> Parts<'a, 'b> {
     }
 }
 
-/// Reads every entry, so that all problems are found, and gives up only then.
+/// Reads every entry, so that all problems are found, and returns `None` if any is invalid.
 fn every<T>(
     table: &Map<String, Value>,
     mut read: impl FnMut(&str, &Value) -> Option<(String, T)>,
@@ -307,7 +307,7 @@ fn each_word<T>(
     entries.into_iter().collect()
 }
 
-/// The value of a table key: as it stands, or what the text of a variable stands for.
+/// Returns the value of a table key; the text of a variable is parsed as JSON or as a comma-separated list.
 fn unpacked<'a>(given: &Given<'a>) -> std::borrow::Cow<'a, Value> {
     match given.value {
         Value::String(text) if given.is_loose => {

@@ -1,4 +1,4 @@
-//! What the layers come to: order, names, places, and the built-in defaults.
+//! Tests of merging layers: order, names, locations, and the built-in defaults.
 
 mod adapter;
 mod messages;
@@ -9,7 +9,7 @@ use crate::{McpServer, Sandbox, Surface, Trust};
 use serde_json::json;
 use std::time::Duration;
 
-/// A map out of the literal of an object.
+/// Returns the map of an object literal.
 fn map(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
@@ -26,13 +26,13 @@ fn from_json(value: Value) -> Config {
     Config::from_map(map(value.clone())).unwrap_or_else(|problems| panic!("{value}: {problems}"))
 }
 
-/// A key's example as a typed value.
+/// Returns the example of a key as a typed value.
 fn example(key: &Key) -> Value {
     let table: toml::Table = toml::from_str(&format!("x = {}", key.example)).unwrap();
     serde_json::to_value(&table["x"]).unwrap()
 }
 
-/// What was set, without what tells where it came from.
+/// Removes the origins and notices, to compare only the settings.
 fn settings(config: Config) -> Config {
     Config { origins: BTreeMap::new(), files: BTreeSet::new(), notices: Vec::new(), ..config }
 }
@@ -149,7 +149,7 @@ fn every_key_of_a_run_sets_the_field_of_its_name_and_no_other() {
 fn a_higher_layer_wins_for_every_key() {
     for key in KEYS {
         let value = map(json!({ key.name: example(key) }));
-        // Each layer in turn is the highest that has the key.
+        // Each layer in turn is the highest one with the key.
         let layers = |highest: usize| -> Vec<Layer> {
             (0..=highest).map(|i| Layer::map(format!("layer {i}"), value.clone())).collect()
         };

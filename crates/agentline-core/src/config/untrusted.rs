@@ -1,18 +1,18 @@
-//! Reads the file of a workspace that the user does not trust in full: it may choose and restrict, never widen.
+//! Applies the file of a workspace that the user does not trust in full: it may choose and restrict, but never widen.
 
 use super::{Config, Key, UntrustedUse, check::one_line, keys::Restriction, layer::Layer};
 use crate::Notice;
 
-/// The code of the warning about what the file of an untrusted workspace changed or asked for.
+/// The code of the warning about what the file of an untrusted workspace changed or tried to change.
 pub const WORKSPACE_CONFIG: &str = "workspace_config";
 
-/// What one untrusted layer changed, and what it asked for in vain.
+/// What one untrusted layer changed, and which of its keys were ignored.
 #[derive(Debug)]
 pub(super) struct UntrustedReport {
     layer: String,
     changed: Vec<&'static Key>,
     ignored: Vec<String>,
-    /// Rules that are added once all layers are read, so that no higher layer replaces them and they replace none.
+    /// Rules to add after all layers are read, so that they replace no rules and no higher layer replaces them.
     rules: Vec<(&'static Key, Config)>,
 }
 
@@ -21,17 +21,17 @@ impl UntrustedReport {
         Self { layer: one_line(&layer.name), changed: Vec::new(), ignored: Vec::new(), rules: Vec::new() }
     }
 
-    /// Notes a key that may not stand in such a file, or a value that would allow more.
+    /// Records a key that is not allowed in this layer, or a value that would allow more.
     pub(super) fn ignored(&mut self, spelled: &str) {
         self.ignored.push(spelled.to_owned());
     }
 
-    /// Notes a key that made a difference.
+    /// Records a key that changed the configuration.
     pub(super) fn changed(&mut self, key: &'static Key) {
         self.changed.push(key);
     }
 
-    /// Applies a value as far as its key permits it, and returns whether the setting is now this layer's.
+    /// Applies a value as far as its key permits, and returns whether the setting now comes from this layer.
     pub(super) fn apply(
         &mut self,
         config: &mut Config,
@@ -60,10 +60,10 @@ impl UntrustedReport {
         restriction == Restriction::Applied
     }
 
-    /// Adds the rules of this layer to what all layers came to.
+    /// Adds the rules of this layer to the merged configuration.
     ///
-    /// A specific `ask` rule outranks a general `deny` rule. So where the user refuses anything, a rule of this layer
-    /// that asks refuses instead.
+    /// A specific `ask` rule outranks a general `deny` rule. So if the user has any `deny` rules, the `ask` rules of
+    /// this layer become `deny` rules.
     pub(super) fn add_rules(&mut self, config: &mut Config, user_denies: bool) {
         for (mut key, mut said) in std::mem::take(&mut self.rules) {
             if user_denies
@@ -85,7 +85,7 @@ impl UntrustedReport {
         }
     }
 
-    /// The one warning about this layer, if it changed anything or asked for more than it may have.
+    /// Returns the warning about this layer, if it changed anything or had ignored keys.
     pub(super) fn notice(&self, config: &Config) -> Option<Notice> {
         let is_in_force = |key: &&&'static Key| {
             key.untrusted == UntrustedUse::Add

@@ -1,12 +1,12 @@
-//! Reads the short forms that people type: `10m`, `NAME=VALUE`, `docs=https://…`.
+//! Parsers for short forms that users type: `10m`, `NAME=VALUE`, `docs=https://…`.
 
 use crate::McpServer;
 use std::{collections::BTreeMap, time::Duration};
 
-/// What may follow a number in a time, in seconds.
+/// The units of a time, in seconds.
 const UNITS: &[(&str, f64)] = &[("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0)];
 
-/// Reads a time: `90` and `1.5` are seconds; `500ms`, `90s`, `10m`, `1h30m` and `2d` say their unit.
+/// Parses a time: `90` and `1.5` are seconds; `500ms`, `90s`, `10m`, `1h30m` and `2d` name their unit.
 ///
 /// ```
 /// use agentline_core::config::parse_duration;
@@ -16,12 +16,12 @@ const UNITS: &[(&str, f64)] = &[("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 36
 /// ```
 ///
 /// # Errors
-/// The sentence to show, when it is not a time.
+/// Returns a message for the user if the text is not a time.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     duration_in(text, 1.0)
 }
 
-/// The same, where a number without a unit counts in units of this many seconds.
+/// Parses a time in which a number without a unit counts in units of `unit` seconds.
 pub(super) fn duration_in(text: &str, unit: f64) -> Result<Duration, String> {
     let wrong =
         || format!("`{text}` is not a time; write seconds, or a time such as `10m`, `1h30m`, `500ms`");
@@ -46,7 +46,7 @@ pub(super) fn duration_in(text: &str, unit: f64) -> Result<Duration, String> {
     }
 }
 
-/// The shortest text that [`parse_duration`] reads back as the same time.
+/// Formats a time as a short text that [`parse_duration`] reads back.
 #[must_use]
 pub fn show_duration(time: Duration) -> String {
     if !time.subsec_nanos().is_multiple_of(1_000_000) {
@@ -58,10 +58,10 @@ pub fn show_duration(time: Duration) -> String {
     if text.is_empty() { "0s".into() } else { text }
 }
 
-/// Reads `NAME=VALUE`. The value may hold anything, and never appears in the error.
+/// Parses `NAME=VALUE`. The value may contain anything except NUL, and never appears in the error.
 ///
 /// # Errors
-/// The sentence to show, when there is no name or no `=`.
+/// Returns a message for the user if the name or the `=` is missing, or if the text contains a NUL byte.
 pub fn parse_env(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, _)) if name.is_empty() || name.contains('\0') => {
@@ -76,7 +76,7 @@ pub fn parse_env(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Reads `name=URL` or `name=command args…`, where quotes keep words together as in a shell.
+/// Parses `name=URL` or `name=command args…`, where quotes group words as in a shell.
 ///
 /// ```
 /// use agentline_core::{McpServer, config::parse_mcp};
@@ -86,7 +86,7 @@ pub fn parse_env(text: &str) -> Result<(String, String), String> {
 /// ```
 ///
 /// # Errors
-/// The sentence to show; it never holds what stands behind the `=`.
+/// Returns a message for the user, which never contains the text after the `=`.
 pub fn parse_mcp(text: &str) -> Result<(String, McpServer), String> {
     let form = "write `name=URL` or `name=command args…`";
     let (name, rest) = text.split_once('=').ok_or_else(|| format!("there is no `=`; {form}"))?;
@@ -117,7 +117,7 @@ pub fn parse_mcp(text: &str) -> Result<(String, McpServer), String> {
     Ok((name.into(), McpServer::Command { command, args: words.collect(), env: BTreeMap::new() }))
 }
 
-/// Splits a command as a shell would, without expanding anything; `None` when a quote is not closed.
+/// Splits a command as a shell would, without expansions. Returns `None` if a quote is not closed.
 fn shell_words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -155,7 +155,7 @@ fn shell_words(text: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// Splits the value of an environment variable at its commas, but not inside of parentheses: a rule may hold some.
+/// Splits the value of an environment variable at commas, except inside parentheses, since a rule may contain commas.
 pub(super) fn comma_list(text: &str) -> Vec<String> {
     let mut depth = 0_u32;
     text.split(|c: char| {

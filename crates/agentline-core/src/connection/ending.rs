@@ -1,4 +1,4 @@
-//! How runs and processes end: stops, limits, clocks, the closing ladder, and the last outputs of a run.
+//! The end of runs and processes: stops, limits, timeouts, the shutdown ladder, and the last outputs of a run.
 
 use super::{Connection, Here, Life, REVIEW_ASK, SETTLE_ASK};
 use crate::{
@@ -8,25 +8,25 @@ use crate::{
 };
 
 impl Connection {
-    /// The caller wants a run stopped. One that has said its last word keeps it, but is not waited for any longer.
+    /// Cancels a run. A run that already has a result keeps it, but ends without further waiting.
     pub(super) fn cancel(&mut self, id: RunId, signal: i32, here: Here, out: &mut Vec<Output>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         match run.stage {
             Stage::Ended(_) if self.talk.room() == Room::Once => self.close(here.at, out),
-            // The answer is there, but whether it is what was wanted shall not be asked any more.
+            // The answer is complete, but it is no longer reviewed.
             Stage::Ended(_) if run.wants_review() => run.seen.stop = Some(Stop::Cancel(signal)),
             Stage::Ended(_) => run.hurried = true,
-            // Its result is known; only the look at the disk is cut short.
+            // The result is known; only the comparison of the disk is cut short.
             Stage::Settling(_) => run.in_haste = true,
             _ => self.stop(id, Stop::Cancel(signal), here, out),
         }
     }
 
-    /// Stops a run: in the surface's own words where it has them, else by the ladder.
+    /// Stops a run: through the protocol if the surface supports it, otherwise by the shutdown ladder.
     pub(super) fn stop(&mut self, id: RunId, why: Stop, here: Here, out: &mut Vec<Output>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         if run.stage == Stage::Reviewing {
-            // The agent is idle: there is nothing to stop but our own waiting.
+            // The agent is idle, so only the pending review is withdrawn.
             run.seen.stop = Some(why);
             run.stage = Stage::Ended(here.at);
             run.hurried = true;
@@ -40,7 +40,7 @@ impl Connection {
         self.halt(id, here, out);
     }
 
-    /// The run must end now, for a reason that is already noted.
+    /// Ends the run now; the reason is already recorded.
     pub(super) fn halt(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.stage = Stage::Stopping(here.at + run.order.clocks.rung);
@@ -58,7 +58,7 @@ impl Connection {
         }
     }
 
-    /// Closes the process for the sake of one run, at once or when the others on it are over.
+    /// Closes the process because of one run: immediately, or after the other runs on it are finished.
     fn close_for(&mut self, id: RunId, at: Millis, out: &mut Vec<Output>) {
         let needs_it = |run: &Run| !matches!(run.stage, Stage::Settling(_) | Stage::Over);
         if self.runs.values().any(|run| run.id != id && needs_it(run)) {
@@ -68,7 +68,7 @@ impl Connection {
         }
     }
 
-    /// The agent can say nothing any more: nobody waits for it.
+    /// Handles a closed stdout: the agent can report nothing more, so the process is closed.
     pub(super) fn mute(&mut self, at: Millis, out: &mut Vec<Output>) {
         for run in self.runs.values_mut() {
             run.hint(Failure::new(Kind::Crashed, "the agent closed its output and lived on"));
@@ -76,7 +76,7 @@ impl Connection {
         self.close(at, out);
     }
 
-    /// Steps onto the ladder, once; whoever else wants the process gone joins it where it is.
+    /// Starts the shutdown ladder, once; later calls leave the current step unchanged.
     pub(super) fn close(&mut self, at: Millis, out: &mut Vec<Output>) {
         self.retiring = true;
         if matches!(self.life, Life::Starting(_) | Life::Ready) {
@@ -93,7 +93,7 @@ impl Connection {
         out.push(Output::Close(rung));
     }
 
-    /// Limits and clocks. An input that came in time counts before the clock does.
+    /// Checks limits and timeouts. An input that arrives in time is handled before the timeout is checked.
     pub(super) fn watch(&mut self, here: Here, out: &mut Vec<Output>) {
         self.watch_process(here.at, out);
         let due: Vec<(RunId, Option<Stop>, Option<Clock>)> = self
@@ -121,14 +121,14 @@ impl Connection {
                 Rung::CloseStdin => self.climb(Rung::Interrupt, at, out),
                 Rung::Interrupt => self.climb(Rung::Terminate, at, out),
                 Rung::Terminate => self.climb(Rung::Kill, at, out),
-                // Nobody told us of its end, so we say it.
+                // No exit was reported after the kill, so treat the process as lost.
                 Rung::Kill => self.exited(Exit::Lost),
             },
             _ => self.leave_when_empty(at, out),
         }
     }
 
-    /// Nobody is here, and nobody may come or it never came up: the process can go.
+    /// Closes the process if it has no runs and is either retiring or has exceeded its startup timeout.
     pub(super) fn leave_when_empty(&mut self, at: Millis, out: &mut Vec<Output>) {
         let overdue = matches!(self.life, Life::Starting(since) if at >= since + self.clocks.startup);
         if self.runs.is_empty() && (self.retiring || overdue) {
@@ -146,7 +146,7 @@ impl Connection {
                 self.withdraw_all(id, out);
                 self.talk.settled(id, &mut self.say);
             }
-            // Nobody answered: that is a no, not a hang.
+            // No answer in time counts as a denial, so the agent does not hang.
             Clock::Answer => {
                 for ask in run.asks.clone() {
                     out.push(Output::Withdraw(ask));
@@ -154,7 +154,8 @@ impl Connection {
                     self.answer(ask, &no, here, out);
                 }
             }
-            // It does not listen: on a shared process this run is given up, else the ladder is climbed.
+            // The agent ignores the cancellation: give up this run on a shared process, otherwise start the shutdown
+            // ladder.
             Clock::Cancel => {
                 if self.talk.room() != Room::Once {
                     run.stage = Stage::Ended(here.at);
@@ -171,7 +172,7 @@ impl Connection {
         }
     }
 
-    /// Runs that are over: settle, judge, hand out.
+    /// Ends runs that are over: reviews the answer, collects changes, and emits the outcome.
     pub(super) fn reap(&mut self, here: Here, out: &mut Vec<Output>) {
         let gone = self.life == Life::Gone;
         let once = self.talk.room() == Room::Once;
@@ -196,7 +197,7 @@ impl Connection {
         }
     }
 
-    /// Asks the host whether the answer is what was wanted.
+    /// Asks the host to review the answer.
     fn review(&mut self, id: RunId, out: &mut Vec<Output>) {
         self.finish_text(id, out);
         let Some(run) = self.runs.get_mut(&id) else { return };
@@ -211,7 +212,7 @@ impl Connection {
         out.push(Output::Ask(id, ask, question));
     }
 
-    /// The host has judged the answer.
+    /// Handles the host's review of the answer.
     pub(super) fn reviewed(&mut self, id: RunId, answer: &Answer, here: Here) {
         let Some(run) = self.runs.get_mut(&id).filter(|run| run.stage == Stage::Reviewing) else { return };
         match answer {
@@ -229,7 +230,7 @@ impl Connection {
         }
     }
 
-    /// Asks the shell to read side files to their end and to look at the disk.
+    /// Asks the shell to read side files to their end and to compare the workspace.
     fn settle(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
         self.finish_text(id, out);
         self.withdraw_all(id, out);
@@ -247,12 +248,12 @@ impl Connection {
         out.push(Output::Ask(id, ask, question));
     }
 
-    /// The last outputs of a run.
+    /// Emits the last outputs of a run.
     fn finish(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
         let here = Here { from: Origin::Agentline, line: None, ..here };
         self.route(here, out);
         self.finish_text(id, out);
-        // Every tool that was begun is closed once, by the agent or by us.
+        // Every started tool call is closed exactly once, here at the latest.
         let open = self.runs.get(&id).map(Run::open_tools).unwrap_or_default();
         for tool in open {
             self.emit(id, Event::tool_result(tool, ToolStatus::Cancelled, None), here, out);

@@ -1,4 +1,4 @@
-//! From what a dialogue told to the events of a run: our own facts put in, tools kept in pairs, secrets hidden.
+//! Turns reports of a dialogue into events of a run: fills in known facts, pairs tool calls, redacts secrets.
 
 use super::{Connection, Here};
 use crate::{
@@ -8,19 +8,19 @@ use crate::{
 use std::collections::VecDeque;
 
 impl Connection {
-    /// Takes an event of the agent and hands it on.
+    /// Handles an event of the agent and emits it.
     pub(super) fn event(&mut self, id: RunId, mut event: Event, here: Here, out: &mut Vec<Output>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         match &mut event {
             Event::Text { text } | Event::Thinking { text } if text.is_empty() => return,
-            // Text may hold half a secret whose other half is still to come.
+            // Text may contain part of a secret whose rest has not arrived yet.
             Event::Text { text } | Event::Thinking { text } => {
                 let text = std::mem::take(text);
                 return self.take_piece(id, matches!(event, Event::Thinking { .. }), text, here, out);
             }
             _ => {}
         }
-        // Hidden first, so that the same call has the same id wherever it is looked up.
+        // Redact first, so that a call has the same id in every lookup.
         self.veil.event(&mut event);
         match &mut event {
             Event::Started(_) if run.has_started() => event = again("started", &id.0.to_string()),
@@ -47,18 +47,18 @@ impl Connection {
                         run.book.start_from(*total);
                     }
                 }
-                // What the agent says of itself is the truth, also where its program told nothing.
+                // The version that the agent reports takes precedence over the detected one.
                 run.order.who.agent_version = version;
             }
             Event::ToolUse(tool) if run.is_open(&tool.id) => event = again("tool_use", &tool.id),
-            // A tool is closed once; what comes after is passed on, not counted.
+            // Only the first result closes a tool call; later ones are passed on but not counted.
             Event::ToolResult { tool_use_id, .. } if !run.is_open(tool_use_id) => {
                 event = again("tool_result", tool_use_id)
             }
             _ => {}
         }
         match event {
-            // These come in between and do not end the text that is held.
+            // These events do not end the text that is held back.
             Event::Warning { .. } | Event::Unreadable { .. } | Event::Usage(_) | Event::Agent { .. } => {
                 if !run.waiting.is_empty() {
                     let arrival = (here.at, here.from, here.line);
@@ -67,11 +67,11 @@ impl Connection {
             }
             _ => self.interrupt_text(id, out),
         }
-        // What our own order says of the run may hold a secret too.
+        // The facts from the order may contain a secret too.
         self.emit(id, event, here, out);
     }
 
-    /// Takes a piece of text or thought, and hands on what cannot be the beginning of a secret.
+    /// Handles a piece of text or thought, and emits the part that cannot be the start of a secret.
     fn take_piece(&mut self, id: RunId, is_thought: bool, text: String, here: Here, out: &mut Vec<Output>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.touch(here.at);
@@ -86,7 +86,7 @@ impl Connection {
         self.put_waiting(id, out);
     }
 
-    /// Tells what was held back in front of letters that may begin a secret, after a short silence.
+    /// Emits held-back text up to a possible start of a secret, after a short silence.
     pub(super) fn show_after_silence(&mut self, at: Millis, out: &mut Vec<Output>) {
         let due = |run: &&mut Run| run.held_deadline().is_some_and(|when| at >= when);
         let mut shown = Vec::new();
@@ -103,7 +103,7 @@ impl Connection {
         shown.into_iter().for_each(|id| self.put_waiting(id, out));
     }
 
-    /// Tells what was held back because it might have been a secret; what has begun may go on after the next event.
+    /// Emits held-back text before another event; a secret that has started may continue after that event.
     pub(super) fn interrupt_text(&mut self, id: RunId, out: &mut Vec<Output>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let patterns = self.veil.patterns();
@@ -111,7 +111,7 @@ impl Connection {
         self.put_held(id, thought, text, out);
     }
 
-    /// Tells what was held back; nothing follows.
+    /// Emits all held-back text; no more text follows.
     pub(super) fn finish_text(&mut self, id: RunId, out: &mut Vec<Output>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let patterns = self.veil.patterns();
@@ -127,7 +127,7 @@ impl Connection {
         self.put_waiting(id, out);
     }
 
-    /// Hands on what waits for nothing any more, each with the line that it came from.
+    /// Emits queued events whose redacted form is known, each with the line it came from.
     fn put_waiting(&mut self, id: RunId, out: &mut Vec<Output>) {
         let is_ready = |waiting: &Waiting| !matches!(waiting, Waiting::Piece { shown: None, .. });
         while let Some(run) = self.runs.get_mut(&id)
@@ -148,7 +148,7 @@ impl Connection {
         }
     }
 
-    /// Hides secrets in an event and hands it on.
+    /// Redacts secrets in an event and emits it.
     pub(super) fn emit(&mut self, id: RunId, mut event: Event, here: Here, out: &mut Vec<Output>) {
         self.veil.event(&mut event);
         self.put(id, event, here, out);
@@ -159,7 +159,7 @@ impl Connection {
         let (seq, since) = run.note(&event, here.at);
         if matches!(event, Event::Unreadable { .. }) {
             run.note_unreadable(here.from, here.line);
-            // Nonsense shows life where the agent talks, but not where it only complains.
+            // Unreadable lines count as activity, except on stderr.
             if here.from != Origin::Stderr {
                 run.touch(here.at);
             }
@@ -168,12 +168,12 @@ impl Connection {
     }
 }
 
-/// Whether this is a piece of thoughts, or of text, whose redacted form is not known.
+/// Returns whether this is a piece of the given kind (thoughts or text) whose redacted form is not known yet.
 fn is_held(waiting: &Waiting, thoughts: bool) -> bool {
     matches!(waiting, Waiting::Piece { is_thought, shown: None, .. } if *is_thought == thoughts)
 }
 
-/// Gives the first pieces that wait their redacted forms.
+/// Assigns redacted forms to the first waiting pieces.
 fn fill(waiting: &mut VecDeque<Waiting>, thoughts: bool, texts: Vec<String>) {
     let held = waiting.iter_mut().filter(|waiting| is_held(waiting, thoughts));
     for (waiting, text) in held.zip(texts) {
@@ -183,7 +183,7 @@ fn fill(waiting: &mut VecDeque<Waiting>, thoughts: bool, texts: Vec<String>) {
     }
 }
 
-/// Makes two pieces of one that waits.
+/// Splits a waiting piece in two.
 fn divide(waiting: &mut VecDeque<Waiting>, thoughts: bool, piece: usize) {
     let held = waiting.iter().enumerate().filter(|(_, waiting)| is_held(waiting, thoughts));
     if let Some((at, half)) = held.map(|(at, held)| (at, held.clone())).nth(piece) {

@@ -1,4 +1,4 @@
-//! The places where an agent's program may be, in the order in which they are looked at.
+//! The paths where an agent's program may be, in search order.
 
 use super::{Os, Search};
 use crate::{Card, Look, Version};
@@ -8,44 +8,44 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Why a path is looked at.
+/// The reason for checking a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Place {
-    /// The agent's own path variable names it.
+    /// Named by the agent's own path variable.
     PathVariable,
-    /// The configuration names it.
+    /// Named by the configuration.
     Configured,
-    /// A folder on PATH.
+    /// A directory on PATH.
     Path,
-    /// Where npm puts global programs.
+    /// A directory for global programs of npm.
     Npm,
-    /// A Node.js of nvm.
+    /// A Node.js version of nvm.
     Nvm,
-    /// A Node.js of fnm.
+    /// A Node.js version of fnm.
     Fnm,
     /// Volta.
     Volta,
     /// asdf.
     Asdf,
-    /// A Node.js of mise.
+    /// A Node.js version of mise.
     Mise,
-    /// A Node.js of n.
+    /// A Node.js version of n.
     N,
-    /// Where pnpm puts global programs.
+    /// A directory for global programs of pnpm.
     Pnpm,
-    /// Where yarn puts global programs.
+    /// A directory for global programs of yarn.
     Yarn,
-    /// Where bun puts global programs.
+    /// A directory for global programs of bun.
     Bun,
     /// Homebrew.
     Homebrew,
-    /// What npx fetched before.
+    /// A package in the npx cache.
     Npx,
     /// The project's own packages.
     NodeModules,
-    /// What we installed ourselves.
+    /// An installation in agentline's cache.
     Cache,
 }
 
@@ -81,8 +81,8 @@ const LINUX: &[Os] = &[Os::Linux];
 const WINDOWS: &[Os] = &[Os::Windows];
 const ALL: &[Os] = &[Os::Linux, Os::MacOs, Os::Windows];
 
-/// The usual folders. `~` is the home, `$NAME` a variable (without it the row is left out), `*` any name, the newest
-/// version first.
+/// The usual directories. `~` is the home directory, `$NAME` a variable (the row is skipped if it is unset), and `*`
+/// matches any name, newest version first.
 const USUAL: &[(Place, &[Os], &str)] = &[
     (Npm, UNIX, "$NPM_CONFIG_PREFIX/bin"),
     (Npm, UNIX, "~/.npm-global/bin"),
@@ -126,7 +126,7 @@ const USUAL: &[(Place, &[Os], &str)] = &[
     (Npx, WINDOWS, "$LOCALAPPDATA/npm-cache/_npx/*/node_modules/.bin"),
 ];
 
-/// Every path to look at, in order, with PATH first. A folder that several rows name is looked at once.
+/// Returns every path to check, in order, starting with PATH. Duplicate directories are checked once.
 pub(super) fn candidates(card: &Card, search: &Search<'_>, look: &dyn Look) -> Vec<(Place, PathBuf)> {
     let mut folders: Vec<(Place, PathBuf)> =
         path_folders(search).into_iter().map(|folder| (Place::Path, folder)).collect();
@@ -151,14 +151,15 @@ pub(super) fn candidates(card: &Card, search: &Search<'_>, look: &dyn Look) -> V
         .collect()
 }
 
-/// The folders on PATH. An empty entry means the working directory to a shell; we do not start programs from there.
+/// Returns the directories on PATH. Empty entries, which mean the working directory to a shell, are skipped for safety.
 pub(super) fn path_folders(search: &Search<'_>) -> Vec<PathBuf> {
     let separator = if search.os == Os::Windows { ';' } else { ':' };
     let path = search.variable("PATH").unwrap_or_default();
     path.split(separator).filter(|f| !f.is_empty()).map(|f| search.cwd.join(f.trim_matches('"'))).collect()
 }
 
-/// The usual folders that apply on this machine. A row with a `*` that matches nothing stays as it is written.
+/// Returns the usual directories for this machine. A pattern whose parent directory cannot be listed is kept as
+/// written.
 pub(super) fn usual(search: &Search<'_>, look: &dyn Look) -> Vec<(Place, PathBuf)> {
     let mut folders = Vec::new();
     if let Some(prefix) = npmrc_prefix(search, look) {
@@ -172,7 +173,7 @@ pub(super) fn usual(search: &Search<'_>, look: &dyn Look) -> Vec<(Place, PathBuf
     folders
 }
 
-/// The file names that a program may have in a folder.
+/// Returns the file names that a program may have in a directory.
 pub(super) fn names_in(folder: &Path, program: &str, search: &Search<'_>) -> Vec<PathBuf> {
     if search.os != Os::Windows {
         return vec![folder.join(program)];
@@ -183,12 +184,12 @@ pub(super) fn names_in(folder: &Path, program: &str, search: &Search<'_>) -> Vec
         .map(str::to_ascii_lowercase)
         .filter(|e| [".com", ".exe", ".bat", ".cmd"].contains(&e.as_str()))
         .map(|e| folder.join(format!("{program}{e}")));
-    // The shims that only PowerShell and Git's shell can start still lead to the script.
+    // Shims that only PowerShell or a POSIX shell can start still lead to the script.
     with_extension.chain([folder.join(format!("{program}.ps1")), folder.join(program)]).collect()
 }
 
 impl Search<'_> {
-    /// A variable that is not empty. Windows does not care about case.
+    /// Returns a non-empty variable. On Windows, names are case-insensitive.
     fn variable(&self, name: &str) -> Option<&str> {
         let same = |k: &str| k == name || (self.os == Os::Windows && k.eq_ignore_ascii_case(name));
         let exact = self.env.get(name);
@@ -231,7 +232,7 @@ fn root(first: &str, search: &Search<'_>) -> Option<PathBuf> {
     }
 }
 
-/// The prefix for global packages that the user's npm configuration names.
+/// Returns the prefix for global packages from the user's npm configuration.
 fn npmrc_prefix(search: &Search<'_>, look: &dyn Look) -> Option<PathBuf> {
     let text = look.text(&search.home.join(".npmrc"))?;
     let value = text.lines().find_map(|line| {
@@ -242,7 +243,7 @@ fn npmrc_prefix(search: &Search<'_>, look: &dyn Look) -> Option<PathBuf> {
     Some(inside.map_or_else(|| PathBuf::from(&value), |rest| search.home.join(rest)))
 }
 
-/// Sorts names by the version in them; names without one come last.
+/// Sorts names by the version in them, newest first; names without a version are last.
 fn newest_first(names: &mut [String], version: impl Fn(&String) -> &str) {
     names.sort_by(|a, b| {
         let key = |n| Version::parse(version(n));

@@ -1,10 +1,10 @@
-//! Reads the small start scripts that package managers write in place of links, to find the script that they start.
+//! Parses the start scripts (shims) that package managers create instead of links, to find the script they start.
 
-/// The path of the JavaScript that a shim starts, as parts relative to the shim's folder.
+/// Returns the path of the JavaScript that a shim starts, as components relative to the directory of the shim.
 ///
-/// npm, pnpm and yarn write three forms each: `cmd` (`%~dp0` or `%dp0%`), PowerShell and sh (`$basedir`). All of them
-/// name the script in quotes behind a word for their own folder; pnpm also knows absolute paths, which are left alone
-/// because the relative one stands beside them.
+/// npm, pnpm and yarn write three forms: `cmd` (`%~dp0` or `%dp0%`), PowerShell and sh (`$basedir`). All of them quote
+/// the script after a variable for their own directory. Absolute paths of pnpm are ignored, because the relative path
+/// is next to them.
 pub(super) fn script(text: &str) -> Option<Vec<String>> {
     const FOLDER_WORDS: &[&str] = &["%~dp0", "%dp0%", "$basedir", "${basedir}", "$PSScriptRoot"];
     text.lines().filter(|line| !is_comment(line)).find_map(|line| {
@@ -35,7 +35,7 @@ mod tests {
 
     const SCRIPT: &[&str] = &["node_modules", "@google", "gemini-cli", "bundle", "gemini.js"];
 
-    /// Shims in the forms that the package managers write.
+    /// Shims in the forms that package managers write.
     const SAMPLES: &[(&str, &str)] = &[
         (
             "npm cmd",

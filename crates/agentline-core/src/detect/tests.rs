@@ -1,4 +1,4 @@
-//! Where programs are found on made-up machines.
+//! Tests of detection on simulated machines.
 
 use super::{Found, Os, Place, Search, find, find_tool};
 use crate::{Card, Version, agents, map_look::MapLook};
@@ -22,14 +22,14 @@ fn search(env: &BTreeMap<String, String>) -> Search<'_> {
     search
 }
 
-/// Which place won, with the path that is started and its version.
+/// Returns the selected place, with the path to start and its version.
 fn won(found: &Found) -> Option<(Place, PathBuf, Option<Version>)> {
     let program = found.program.clone()?;
     let place = found.looked.iter().find(|l| l.found)?.place;
     Some((place, program.path, program.version))
 }
 
-/// Each row alone is found; of two rows the upper one wins.
+/// Each row is found on its own; of two rows, the upper one wins.
 #[test]
 fn places_are_taken_in_order() {
     let rows: &[(Place, &str, &str)] = &[
@@ -134,7 +134,7 @@ fn a_configured_program_is_a_path_or_a_name() {
     };
     assert_eq!(won(&with("gemini-next")).unwrap().1, Path::new("/opt/gemini-next"));
     assert_eq!(won(&with("tools/g")).unwrap().1, Path::new("/w/p/tools/g"));
-    // It stands above the agent's variable: who names a program gets that one or an error.
+    // The configured program takes precedence over the agent's variable, and is used or causes an error.
     let variable = self::env(&[("PATH", "/bin:/opt"), ("GEMINI_CLI_PATH", "/bin/gemini")]);
     let missing = Search { configured: Some(Path::new("/opt/none")), ..search(&variable) };
     let found = find(card(), &missing, &look);
@@ -154,7 +154,7 @@ fn a_script_outside_of_path_gets_its_own_node() {
     assert_eq!(program.args, ["/m/@google/gemini-cli/bundle/gemini.js"]);
     assert_eq!(program.version, Some(Version(0, 61, 0)));
 
-    // The same node serves a program on PATH when PATH has none.
+    // The same `node` runs a program on PATH if PATH has none.
     let look = look.package("/q", "/bin/gemini", "0.61.0");
     let program = find(card(), &search(&env), &look).program.unwrap();
     assert_eq!((program.path, program.args.len()), (Path::new(bin).join("node"), 1));
@@ -206,7 +206,7 @@ fn npm_configuration_names_the_prefix() {
     assert_eq!(won(&find(card(), &search(&env), &look)).unwrap().1, Path::new("/home/u/packages/bin/gemini"));
 }
 
-/// Shims of Windows are resolved on every system, since only text is read.
+/// Windows shims are resolved on every system, since only text is read.
 #[test]
 fn windows_shims_become_node_and_script() {
     let env =
@@ -234,11 +234,11 @@ fn windows_shims_become_node_and_script() {
         );
     }
 
-    // A node beside the shim is the one that the shim itself would take.
+    // A `node` next to the shim is the one that the shim itself would use.
     let look = package().file("/roaming/npm/gemini.cmd", cmd).file("/roaming/npm/node.exe", "");
     assert_eq!(find(card(), &windows, &look).program.unwrap().path, Path::new("/roaming/npm/node.exe"));
 
-    // The shell shim comes first in some listings, yet Windows cannot start it; an executable needs no node.
+    // The shell shim may be listed first, but Windows cannot start it; an executable needs no `node`.
     let look =
         MapLook::default().file("/tools/gemini", "#!/bin/sh\necho hi\n").file("/node/gemini.exe", "MZ");
     let found = find(card(), &windows, &look);

@@ -1,4 +1,4 @@
-//! The pieces of a message.
+//! The content blocks of a message.
 
 use super::{Role, owned};
 use crate::ToolStatus;
@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer, ser::SerializeSeq as _};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
-/// What was said: blocks, or plain text where there are none.
+/// The content of a message: blocks, or plain text.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
@@ -18,7 +18,7 @@ pub enum Content<'a> {
 }
 
 impl Content<'_> {
-    /// The same, with a copy of all that it borrowed.
+    /// Converts the content to one that owns all its data.
     #[must_use]
     pub fn into_owned(self) -> Content<'static> {
         match self {
@@ -28,34 +28,34 @@ impl Content<'_> {
     }
 }
 
-/// One finished piece of a message.
+/// One complete block of a message.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Block<'a> {
     /// Reasoning.
     Thinking {
-        /// The whole of it.
+        /// The complete text.
         thinking: Cow<'a, str>,
-        /// The maker's proof; empty where there is none, because Claude's types want one.
+        /// The provider's signature; empty if there is none, because Claude's types require one.
         signature: Cow<'a, str>,
     },
     /// Part of the answer or of the prompt.
     Text {
-        /// The whole of it.
+        /// The complete text.
         text: Cow<'a, str>,
     },
     /// An image.
     Image {
-        /// Where it is.
+        /// The source of the image.
         source: ImageSource<'a>,
     },
     /// A document, such as a PDF.
     Document {
-        /// Where it is.
+        /// The source of the document.
         source: ImageSource<'a>,
     },
-    /// The model wants a tool.
+    /// A tool call by the model.
     ToolUse {
         /// The agent's id of the call.
         id: Cow<'a, str>,
@@ -63,32 +63,32 @@ pub enum Block<'a> {
         name: Cow<'a, str>,
         /// The arguments in canonical form.
         input: Cow<'a, RawValue>,
-        /// The agent's own name, where that is another.
+        /// The agent's own name, if it differs.
         #[serde(skip_serializing_if = "Option::is_none")]
         native_name: Option<Cow<'a, str>>,
-        /// The arguments as the agent gave them, where they were changed.
+        /// The arguments as the agent sent them, if they differ.
         #[serde(skip_serializing_if = "Option::is_none")]
         raw_input: Option<Cow<'a, RawValue>>,
     },
-    /// What the tool gave back.
+    /// The result of a tool call.
     ToolResult {
-        /// Which call.
+        /// The id of the call.
         tool_use_id: Cow<'a, str>,
-        /// What it gave back, as far as the surface shows it.
+        /// The output of the tool, as far as the surface shows it.
         content: Content<'a>,
-        /// Whether the agent did not get what it wanted.
+        /// Whether the call failed, was refused or was cancelled.
         is_error: bool,
-        /// `cancelled` or `denied`, where it was stopped or refused.
+        /// `cancelled` or `denied`, if the call was stopped or refused.
         #[serde(skip_serializing_if = "Option::is_none")]
         status: Option<ToolStatus>,
-        /// The change of a file, where the agent told it.
+        /// The change of a file, if the agent reported it.
         #[serde(skip_serializing_if = "Option::is_none")]
         diff: Option<BlockDiff<'a>>,
     },
 }
 
 impl Block<'_> {
-    /// Whose message it belongs to when the model or a tool said it.
+    /// Returns the role of the message that the block belongs to, if a model or a tool created it.
     #[must_use]
     pub fn role(&self) -> Role {
         match self {
@@ -97,7 +97,7 @@ impl Block<'_> {
         }
     }
 
-    /// The same, with a copy of all that it borrowed.
+    /// Converts the block to one that owns all its data.
     #[must_use]
     pub fn into_owned(self) -> Block<'static> {
         match self {
@@ -125,21 +125,21 @@ impl Block<'_> {
     }
 }
 
-/// Where an image or a document is.
+/// The source of an image or document.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ImageSource<'a> {
-    /// Here.
+    /// Embedded data.
     Base64 {
-        /// Such as `image/png`.
+        /// The media type, such as `image/png`.
         media_type: Cow<'a, str>,
-        /// The content.
+        /// The base64 data.
         data: Cow<'a, str>,
     },
-    /// Elsewhere.
+    /// A URL.
     Url {
-        /// Its address.
+        /// The URL.
         url: Cow<'a, str>,
     },
 }
@@ -155,7 +155,7 @@ impl ImageSource<'_> {
     }
 }
 
-/// The block of an image or another file: what Claude has no block for is named in words.
+/// Creates the block of an image or another file. Types that Claude has no block for become a text block.
 pub(crate) fn image_block<'a>(media_type: &'a str, data: Option<&'a str>, uri: Option<&'a str>) -> Block<'a> {
     let source = match (data, uri) {
         (Some(data), _) => ImageSource::Base64 { media_type: media_type.into(), data: data.into() },
@@ -174,19 +174,19 @@ fn named(media_type: &str, uri: Option<&str>) -> Block<'static> {
     Block::Text { text: Cow::Owned(format!("[{media_type}{place}]")) }
 }
 
-/// The change of a file by a tool.
+/// A file change made by a tool.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct BlockDiff<'a> {
-    /// Which file.
+    /// The path of the file.
     pub path: Cow<'a, str>,
-    /// What was in it before.
+    /// The content before the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub old: Option<Cow<'a, str>>,
-    /// What was in it after.
+    /// The content after the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new: Option<Cow<'a, str>>,
-    /// The change as a unified diff, where the agent kept that and not the texts.
+    /// The change as a unified diff, if the agent stored that instead of the texts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unified: Option<Cow<'a, str>>,
 }
@@ -213,7 +213,7 @@ impl BlockDiff<'_> {
     }
 }
 
-/// What the model said, with the field that Claude's API has on what it says and does not want on what it is told.
+/// Serializes the model's blocks with the `citations` field, which Claude's API has in responses but not in requests.
 pub(crate) struct Said<'a, 'b>(pub(crate) &'a [Block<'b>]);
 
 #[derive(Serialize)]

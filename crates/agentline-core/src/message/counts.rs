@@ -1,9 +1,10 @@
-//! Tokens of a message, as each view counts them.
+//! Token counts of a message in each view.
 
 use crate::Tokens;
 use serde::Serialize;
 
-/// As agentline counts: cached ones are part of the input, thoughts stand apart. What is not known is left out.
+/// Token counts as agentline defines them: input includes cached tokens, output excludes reasoning. Unknown values are
+/// omitted.
 #[derive(Serialize)]
 pub(crate) struct UnifiedCounts {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,8 +36,10 @@ impl UnifiedCounts {
     }
 }
 
-/// As Claude counts: what was read from the cache or written to it stands apart, thoughts are output. Every field that its
-/// types want is there; what is not known is 0.
+/// Token counts as Claude defines them: input excludes tokens read from or written to the cache, output includes
+/// reasoning.
+///
+/// Every field that Claude's types require is present; unknown values are 0.
 #[derive(Serialize)]
 pub(crate) struct ClaudeCounts {
     pub(crate) input_tokens: u64,

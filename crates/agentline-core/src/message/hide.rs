@@ -1,4 +1,4 @@
-//! Hides secrets in a message that was made from what an agent saved, which no connection has seen.
+//! Redacts secrets in messages created from saved sessions, which no connection has redacted.
 
 use super::{Block, BlockDiff, Content, ImageSource, Message, Original};
 use crate::{RawJson, Veil};
@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 
 impl Veil {
-    /// Hides every secret in a message, wherever it stands.
+    /// Redacts every secret in all parts of a message.
     pub fn message(&self, message: &mut Message<'_>) {
         for text in [&mut message.id, &mut message.model, &mut message.stop_reason] {
             self.maybe(text);
@@ -71,7 +71,7 @@ impl Veil {
 
     fn raw_cow(&self, raw: &mut Cow<'_, RawValue>) {
         if let Cow::Owned(hidden) = self.text(raw.get()) {
-            // What is no JSON any more is not shown at all.
+            // If redaction breaks the JSON, show nothing.
             let hidden = RawValue::from_string(hidden).unwrap_or_else(|_| RawValue::NULL.to_owned());
             *raw = Cow::Owned(hidden);
         }

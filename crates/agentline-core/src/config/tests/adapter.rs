@@ -1,4 +1,4 @@
-//! The adapter `gemini_acp`: its name, its defaults, what stands above them; and agents that only the settings know.
+//! Tests of the adapter `gemini_acp` (name, defaults, overrides) and of agents defined only by the configuration.
 
 use super::*;
 use crate::{
@@ -52,7 +52,7 @@ fn its_names_are_those_of_its_document_and_whatever_is_set_stands_above() {
     assert_eq!(request.quiet_period, Some(Duration::from_millis(200)));
     assert_eq!(request.permission_mode, PermissionMode::Deny);
     assert_eq!((request.env["A"].as_str(), request.working_dir.clone()), ("1", Some("/w".into())));
-    // A weaker layer than the one that names the adapter stands above its defaults, too.
+    // Even a layer below the one that names the adapter overrides the adapter's defaults.
     let user = Layer::file("user", "permission_mode = 'plan'");
     let flags = Layer::flags(map(json!({"agent": "gemini_acp"})));
     let config = Config::build(&[user, flags]).unwrap();
@@ -65,7 +65,7 @@ fn its_names_are_those_of_its_document_and_whatever_is_set_stands_above() {
     assert_eq!(Config::build(&[named, other]).unwrap().request.permission_mode, PermissionMode::Default);
 }
 
-/// Fails to compile where a value could change behind a shared reference: cells are not unwind safe when shared.
+/// Fails to compile for types with interior mutability: shared cells are not unwind safe.
 fn frozen<T: Sync + std::panic::RefUnwindSafe>() {}
 
 #[test]

@@ -1,10 +1,10 @@
-//! What users are told, word for word.
+//! Tests of the exact messages shown to users.
 
 use super::{from_json, map};
 use crate::config::{Config, Layer};
 use serde_json::{Value, json};
 
-/// Everything that is wrong with a map, as the user sees it.
+/// Returns all problems of a map, as the user sees them.
 fn problems(value: Value) -> String {
     Config::from_map(map(value.clone())).map_or_else(|p| p.to_string(), |_| panic!("{value} is accepted"))
 }

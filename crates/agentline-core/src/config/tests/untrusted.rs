@@ -1,4 +1,4 @@
-//! What the file of a workspace may do that the user does not trust in full.
+//! Tests of what the file of a workspace may do if the user does not trust it in full.
 
 use super::*;
 use crate::config::{UntrustedUse, chosen_workspace};
@@ -15,7 +15,7 @@ fn build(layers: &[Layer]) -> Config {
     Config::build(layers).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// The only warning, which is about the workspace's file.
+/// Returns the only warning, which is about the workspace's file.
 fn warning(config: &Config) -> &str {
     let [notice] = config.notices.as_slice() else { panic!("not one warning: {:?}", config.notices) };
     assert_eq!(notice.code, WORKSPACE_CONFIG);
@@ -52,7 +52,7 @@ fn every_key_has_the_use_that_the_documentation_promises() {
     assert_eq!(UntrustedUse::default(), UntrustedUse::Ignore);
 }
 
-/// Paths of an untrusted file would have to stay inside the workspace; so far no key with a path is accepted at all.
+/// Paths in an untrusted file would have to stay inside the workspace; currently no accepted key takes a path.
 #[test]
 fn no_accepted_key_takes_a_path() {
     for key in KEYS.iter().filter(|key| key.untrusted != UntrustedUse::Ignore) {
@@ -157,10 +157,10 @@ fn limits_and_timeouts_are_only_lowered() {
         assert_eq!(raised.origins[key.name], "config.toml");
         assert!(warning(&raised).contains(&format!("ignored `{}`", key.name)));
         assert_eq!(both(middle).notices, [], "{}: the same value changes nothing", key.name);
-        // The built-in default counts as well; no value is no limit.
+        // The built-in default counts as well; no value means no limit.
         let alone = build(&[workspace(&format!("{} = {low}", key.name))]);
         assert_eq!(value(&alone), of(low), "{}", key.name);
-        // The user's flags win, whatever they say.
+        // The user's flags always win.
         let flag = Layer::flags(map(json!({ key.name: high.parse::<u64>().unwrap() })));
         let config = build(&[users.clone(), workspace(&format!("{} = {low}", key.name)), flag]);
         assert_eq!((value(&config), config.notices.len()), (of(high), 0), "{}", key.name);
@@ -318,7 +318,7 @@ fn a_file_full_of_nonsense_costs_no_more_than_reading_it() {
     assert_eq!(config.request.deny.len(), 70_000);
     let problems = Config::build(&[workspace(&"= =\n".repeat(70_000))]).unwrap_err();
     assert!(problems.0.len() <= 20, "{}", problems.0.len());
-    // Minutes, when each of them looked through all others.
+    // Quadratic lookups would take minutes.
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }
 
