@@ -46,8 +46,9 @@ pub enum LoadError {
 
 /// Returns the path of an agent's program, or `None` if it is not installed.
 ///
-/// Looks at the agent's environment variable first, then at `PATH`, then in the usual installation directories. Starts
-/// no process. Blocks for a few milliseconds.
+/// Uses the configured program or the one that the agent's variable names. Otherwise searches `PATH`, the usual
+/// installation directories, `node_modules` of the project and agentline's cache. Starts no process. Blocks for a few
+/// milliseconds.
 #[must_use]
 pub fn detect_cli(agentline: &Agentline, agent: &str) -> Option<PathBuf> {
     let agent = agentline.roster().find(agent).ok()?;

@@ -37,7 +37,7 @@ pub(crate) struct Inner {
     pub(crate) prices: Arc<PriceTable>,
     pub(crate) supervisor: Supervisor,
     pub(crate) isolation: Isolation,
-    /// What lookups in the cache of outcomes reuse between runs.
+    /// Caches that are shared between runs.
     pub(crate) memory: Arc<Memory>,
 }
 

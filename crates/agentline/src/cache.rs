@@ -88,7 +88,7 @@ fn store(inner: &Inner, wish: &CacheWish) -> Store {
     Store::new(folder, wish.max_mb)
 }
 
-/// What a process remembers between runs to make lookups cheap.
+/// What a process caches between runs: detections, file digests, free space and snapshots.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     finds: Finds,
@@ -101,7 +101,7 @@ pub(crate) struct Memory {
 pub(crate) enum Looked {
     /// The stored run.
     Hit(Box<Run>),
-    /// The run is not stored. The recorder stores it while it runs.
+    /// The run is not stored yet. The recorder stores it when it has finished.
     Miss(Keeper),
     /// The request is invalid or could not be checked in time. Starting the run reports the reason.
     Unclear,

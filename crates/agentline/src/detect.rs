@@ -63,7 +63,7 @@ pub struct Detection {
     pub version: Option<Version>,
     /// Whether this version of agentline can drive the agent.
     pub supported: bool,
-    /// The path of Node.js, which some agents need.
+    /// The path of Node.js, if it was found.
     pub node: Option<PathBuf>,
     /// All places that were searched, in order.
     pub looked: Vec<Looked>,

@@ -29,7 +29,7 @@ pub struct Report {
     pub folder: PathBuf,
     /// The cache directory of agentline.
     pub cache: Cache,
-    /// Node.js, which most agents need.
+    /// Node.js, if it was found.
     pub node: Option<Node>,
     /// Whether a supervisor cleans up if agentline is killed; `None` if the caller did not say.
     pub supervisor: Option<bool>,

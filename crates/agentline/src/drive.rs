@@ -415,7 +415,8 @@ impl Drive {
         splitter.finish(|piece| self.take(&Input { at, what: line(stream(from), piece) }));
     }
 
-    /// Handles a line of agentline's tools and relays. Without a conversation only server errors matter, as warnings.
+    /// Handles a line of agentline's tools and relays. On surfaces other than ACP, only server errors are reported, as
+    /// warnings.
     fn tool_line(&mut self, run: RunId, line: String) {
         if self.sweeper.is_some() {
             return self.side_line(run, Side::ToolHost, line);

@@ -1,4 +1,4 @@
-//! A view of the disk that caches its results, so that a decision is based on one state of the disk.
+//! A view of the disk that caches what it has read, so that a decision is based on one state of the disk.
 
 use crate::{
     look::DiskLook,
@@ -14,7 +14,7 @@ use std::{
 };
 
 /// Reads the disk for one decision. Each file and directory is read once, even if several parts of the decision need
-/// it.
+/// it; `runnable` and `small` are not cached.
 #[derive(Debug)]
 pub(crate) struct LookOnce {
     began: SystemTime,

@@ -55,7 +55,8 @@ impl<'a> Execute<'a> {
         self
     }
 
-    /// Sets a callback that is called with every event of the agent as it happens.
+    /// Sets a callback that is called with every event of the run as it happens, except the outcome and the warnings
+    /// that `on_stderr` receives.
     #[must_use]
     pub fn on_stdout(mut self, call: impl FnMut(&Record) + Send + 'a) -> Self {
         self.on_stdout = Box::new(call);

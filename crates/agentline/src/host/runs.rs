@@ -346,7 +346,7 @@ fn host_tool(peer: Peer, run: Arc<str>, spec: &ToolSpec) -> Tool {
         let (peer, name) = (peer.clone(), name.clone());
         let asked = ToolInvocation { run: run.to_string(), call: call.number, tool: name, input };
         async move {
-            // The time limit of the tool is always shorter than this one.
+            // The time limit of the tool normally ends before this one.
             let given_up = GivenUp { peer: &peer, asked: &asked };
             let answer = peer.ask::<ToolAnswer>("tool/call", &asked, Duration::from_secs(86_400)).await;
             std::mem::forget(given_up);

@@ -21,7 +21,7 @@ use tokio::sync::{Notify, oneshot, watch};
 pub(crate) struct Lanes {
     pub(super) options: PoolOptions,
     state: Mutex<State>,
-    /// Notified when a process start has failed or was abandoned.
+    /// Notified when a pending start has failed, or has succeeded after the pool was closed.
     started: Notify,
 }
 

@@ -132,7 +132,7 @@ impl Launches {
 
 impl Known {
     fn is_of(&self, inner: &Inner, asked: &Asked) -> bool {
-        // Built-in agents are zero-sized, so their addresses may be equal; configured agents may have the same id.
+        // Built-in agents are zero-sized, so their addresses may be equal; configured agents may share an id.
         self.agent.card().id == asked.agent.card().id
             && std::ptr::addr_eq(self.agent, asked.agent)
             && self.cwd == asked.cwd
