@@ -1,5 +1,6 @@
-//! Four functions under the names that programs of an agent-CLI SDK know: find the program, run it, read back what it said, and
-//! tell what it can do. They are short ways through the library; [`Agentline`] can do more.
+//! Finds, runs and describes an agent CLI under the function names that agent-CLI SDKs use.
+//!
+//! The four functions are shortcuts into the library; [`Agentline`] can do more.
 //!
 //! ```no_run
 //! use agentline::{Agentline, PermissionMode, RunRequest, agent_cli::{self, Execute}};
@@ -23,40 +24,45 @@ use crate::{Agentline, Error, sessions::Filter};
 use agentline_core::{Agent, BlockOrder, Message, Problems, unified_view};
 use std::path::{Path, PathBuf};
 
-/// Why messages could not be loaded.
+/// An error from loading the messages of a session.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The agent has saved none of this project, or none with this id.
+    /// The agent has no saved session for this project, or none with this id.
     #[error("No {agent} session found for project: {}", .project.display())]
     NoSession {
-        /// What people call the agent.
+        /// The display name of the agent.
         agent: String,
-        /// The project.
+        /// The project directory.
         project: PathBuf,
     },
-    /// The session is damaged, and nothing of it can be read.
+    /// The session is damaged and no entry of it is readable.
     #[error("the session cannot be read: {0}")]
     Damaged(String),
-    /// It could not be looked for.
+    /// The agent is unknown, or the session could not be searched or read.
     #[error(transparent)]
     Other(#[from] Error),
 }
 
-/// Where an agent's program is: what its variable names, else what the PATH has, else what lies in the usual places. `None`
-/// when it is nowhere. Nothing is started. Blocks for a few milliseconds.
+/// Returns the path of an agent's program, or `None` if it is not installed.
+///
+/// Uses the configured program or the one that the agent's variable names. Otherwise searches `PATH`, the usual
+/// installation directories, `node_modules` of the project and agentline's cache. Starts no process. Blocks for a few
+/// milliseconds.
 #[must_use]
 pub fn detect_cli(agentline: &Agentline, agent: &str) -> Option<PathBuf> {
     let agent = agentline.roster().find(agent).ok()?;
     agentline.detect(agent).program.map(|program| program.path)
 }
 
-/// The messages of a saved session in the view `unified`: of the session with this id, or of the last one of the project. The
-/// project is the current directory when it is not given. Blocks.
+/// Loads the messages of a saved session in the `unified` view.
+///
+/// Without a session id, loads the latest session of the project. Without a project, uses the current directory.
+/// Blocks.
 ///
 /// # Errors
-/// There is no such session (see [`load_messages_or_none`]), or it cannot be read at all. What is damaged in part gives
-/// what can be read.
+/// Fails if there is no such session (see [`load_messages_or_none`]) or if no entry of it is readable. A session that
+/// is damaged in part yields its readable messages.
 pub fn load_messages(
     agentline: &Agentline,
     agent: &str,
@@ -84,10 +90,10 @@ pub fn load_messages(
     Ok(unified_view(&session, BlockOrder::Grouped, false).map(Message::into_owned).collect())
 }
 
-/// The same, with an empty list where there is no such session.
+/// Loads messages like [`load_messages`], but returns an empty list if there is no such session.
 ///
 /// # Errors
-/// The session cannot be read at all.
+/// Fails if the agent is unknown or the session cannot be read at all.
 pub fn load_messages_or_none(
     agentline: &Agentline,
     agent: &str,

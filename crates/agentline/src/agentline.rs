@@ -1,4 +1,4 @@
-//! The handle that a program holds: it knows the caller's machine and starts runs.
+//! The entry point of the library: describes the caller's machine and starts runs.
 
 use crate::{
     cache::{self, Looked, Memory},
@@ -37,15 +37,15 @@ pub(crate) struct Inner {
     pub(crate) prices: Arc<PriceTable>,
     pub(crate) supervisor: Supervisor,
     pub(crate) isolation: Isolation,
-    /// What makes it cheap to find out that a run is known.
+    /// Caches that are shared between runs.
     pub(crate) memory: Arc<Memory>,
 }
 
 impl Agentline {
-    /// For the user who runs this program: its environment, home and current directory.
+    /// Creates an instance from the environment, home and current directory of this process.
     ///
     /// # Errors
-    /// There is no home, or the current directory cannot be read.
+    /// Fails if there is no home directory or the current directory cannot be read.
     pub fn from_env() -> Result<Self, Error> {
         let env: BTreeMap<String, String> = std::env::vars_os()
             .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
@@ -60,7 +60,7 @@ impl Agentline {
         Ok(Self::new(Here::new(env, home, cwd)))
     }
 
-    /// For a caller whose environment, home and folders are told, not read.
+    /// Creates an instance for an explicit environment, home and working directory. Reads no process state.
     #[must_use]
     pub fn new(here: Here) -> Self {
         let inner = Inner {
@@ -75,21 +75,21 @@ impl Agentline {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Uses this program for an agent instead of searching.
+    /// Uses this program for an agent instead of searching for one.
     #[must_use]
     pub fn program(mut self, agent: impl Into<String>, path: impl Into<PathBuf>) -> Self {
         Arc::make_mut(&mut self.inner).programs.insert(agent.into(), path.into());
         self
     }
 
-    /// Prices runs by this table.
+    /// Sets the price table for the cost of runs.
     #[must_use]
     pub fn prices(mut self, prices: PriceTable) -> Self {
         Arc::make_mut(&mut self.inner).prices = Arc::new(prices);
         self
     }
 
-    /// Who clears up when this program is killed suddenly.
+    /// Sets the supervisor that cleans up if this program is killed.
     #[must_use]
     pub fn supervisor(mut self, supervisor: Supervisor) -> Self {
         Arc::make_mut(&mut self.inner).supervisor = supervisor;
@@ -103,31 +103,31 @@ impl Agentline {
         self
     }
 
-    /// Knows these agents: ours, and those that a configuration adds.
+    /// Sets the agents that are available: the built-in ones and those of the configuration.
     #[must_use]
     pub fn agents(mut self, roster: Roster) -> Self {
         Arc::make_mut(&mut self.inner).roster = roster;
         self
     }
 
-    /// The agents that it knows.
+    /// Returns the available agents.
     #[must_use]
     pub fn roster(&self) -> &Roster {
         &self.inner.roster
     }
 
-    /// Whose machine this is.
+    /// Returns the environment and directories of the caller.
     #[must_use]
     pub fn here(&self) -> &Here {
         &self.inner.here
     }
 
-    /// The program that was named for an agent.
+    /// Returns the program configured for an agent.
     pub(crate) fn configured(&self, agent: &str) -> Option<PathBuf> {
         self.inner.programs.get(agent).cloned()
     }
 
-    /// Looks for an agent's program. Blocks for a few milliseconds.
+    /// Searches for an agent's program. Blocks for a few milliseconds.
     #[must_use]
     pub fn detect(&self, agent: &dyn Agent) -> Detection {
         self.inner.detect(agent)
@@ -135,18 +135,18 @@ impl Agentline {
 
     /// Starts a run.
     ///
-    /// Everything that goes wrong once the request is found good is told by the run's outcome.
+    /// Once the request is accepted, all failures are reported by the outcome of the run.
     ///
     /// # Errors
-    /// What was asked for is wrong, or the run could not be prepared. Nothing was started.
+    /// Fails if the request is invalid or the run cannot be prepared. No process is started in that case.
     pub async fn run(&self, request: RunRequest) -> Result<Run, Error> {
         self.run_with(request, RunOptions::default()).await
     }
 
-    /// Starts a run with what the program gives it: tools, somebody to be asked, a schema, a check.
+    /// Starts a run with the caller's tools, permission callback, schema and completion check.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// Fails like [`run`](Self::run).
     pub async fn run_with(&self, mut request: RunRequest, options: RunOptions) -> Result<Run, Error> {
         request.needs_live |= options.needs_live();
         let notices = std::mem::take(&mut request.notices);
@@ -158,7 +158,7 @@ impl Agentline {
         Ok(run.with_notices(notices))
     }
 
-    /// Whether the run is known already, where that is asked for.
+    /// Looks up the run in the cache; `None` if the request does not use the cache.
     pub(crate) async fn look_up(&self, request: &RunRequest, options: &RunOptions) -> Option<Looked> {
         if !request.cache.on {
             return None;
@@ -168,7 +168,7 @@ impl Agentline {
         Some(cache::look(self, request, options).await)
     }
 
-    /// Makes the run, whatever is known.
+    /// Starts the run without consulting the cache.
     pub(crate) async fn make(&self, mut request: RunRequest, options: RunOptions) -> Result<Run, Error> {
         let begun = Instant::now();
         request.needs_live |= options.needs_live();
@@ -190,12 +190,12 @@ impl Agentline {
         let (who, agent) = (ready.trip.order.who.clone(), ready.start.agent);
         if wait.is_zero() {
             return Ok(match LiveHandle::start(&self.inner, ready.start, &who.run_id, begun) {
-                // Nobody else can come once the handle is gone: the process is for this run.
+                // The handle is dropped after this call, so no other run can share the process.
                 Ok(live) => live.run(ready.trip, Tell::WhenGone),
                 Err(error) => Run::over(not_started(&who, agent, &error)),
             });
         }
-        // Whoever waits has a run already, and can stop it.
+        // Return the run before the wait is over, so that the caller can cancel it.
         let bell = Bell::default();
         let (driven, held) = link(Bell::clone(&bell));
         let veil = Veil::new(&ready.start.launch.secrets);
@@ -219,10 +219,10 @@ impl Agentline {
         Ok(run)
     }
 
-    /// Runs a prompt whose answer is a value of a type, and waits for it.
+    /// Runs a prompt whose answer is a value of type `T`, and waits for the value.
     ///
     /// # Errors
-    /// There is no such value; the error says why, and holds the outcome where there is one.
+    /// Fails if there is no such value. The error has the reason, and the outcome if there is one.
     pub async fn run_typed<T: DeserializeOwned + JsonSchema>(
         &self,
         request: RunRequest,
@@ -230,10 +230,10 @@ impl Agentline {
         self.run_typed_with(request, RunOptions::new()).await
     }
 
-    /// The same with what the program gives the run.
+    /// Runs a prompt like [`run_typed`](Self::run_typed), with the caller's options.
     ///
     /// # Errors
-    /// As [`run_typed`](Self::run_typed).
+    /// Fails like [`run_typed`](Self::run_typed).
     pub async fn run_typed_with<T: DeserializeOwned + JsonSchema>(
         &self,
         request: RunRequest,
@@ -249,8 +249,8 @@ impl Agentline {
         &self.inner
     }
 
-    /// Does what blocks where it may block, and waits for it no longer than `limit`. What takes longer is abandoned on its
-    /// thread.
+    /// Runs blocking work on a blocking thread and waits at most `limit` for it. Work that takes longer is abandoned on
+    /// its thread.
     pub(crate) async fn blocking_within<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -259,7 +259,7 @@ impl Agentline {
         tokio::time::timeout(limit, self.blocking(work)).await.ok()
     }
 
-    /// Does what blocks where it may block.
+    /// Runs blocking work on a blocking thread and waits for it.
     pub(crate) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner) -> T + Send + 'static,

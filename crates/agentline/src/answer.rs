@@ -1,7 +1,8 @@
-//! Answers what an agent asks of its host: may this tool run, read this file, write that one.
+//! Answers the requests of an agent: permission to use a tool, reading a file, writing a file.
 //!
-//! The policy comes first. Where it leaves the question open, the [`Judge`] of the run is asked, and where there is none,
-//! the mode's refusal stands. No judge is asked about what a rule or the workspace's border refuses.
+//! The policy decides first. If it leaves the decision open, the [`Judge`] of the run decides; without a judge, the
+//! request is refused according to the permission mode. A judge is never asked about anything that a rule or the
+//! workspace boundary refuses.
 
 use crate::files::{FileError, Files};
 use agentline_core::{
@@ -18,19 +19,19 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// What somebody who was asked says.
+/// The decision of a [`Judge`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Permit {
-    /// It may run, this once.
+    /// Allows this one use of the tool.
     Allow,
-    /// It may not, for this reason.
+    /// Denies the use, for the given reason.
     Deny(String),
 }
 
 type Question = dyn Fn(PermissionAsk) -> Pin<Box<dyn Future<Output = Permit> + Send>> + Send + Sync;
 
-/// Somebody who can be asked, with the command or the change that is to be judged.
+/// A permission callback, which receives the command or change to decide on.
 ///
 /// ```
 /// use agentline::{Judge, Permit};
@@ -48,7 +49,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// A function of the host. One that panics has refused.
+    /// Creates a judge from a function. A panic in the function counts as a denial.
     pub fn new<F, A>(question: F) -> Self
     where
         F: Fn(PermissionAsk) -> A + Send + Sync + 'static,
@@ -57,17 +58,17 @@ impl Judge {
         Self { by: "callback", question: Arc::new(move |ask| Box::pin(question(ask))) }
     }
 
-    /// Says that it is a person at a terminal who answers.
+    /// Records that a person at a terminal makes the decisions.
     #[must_use]
     pub fn at_terminal(mut self) -> Self {
         self.by = "terminal";
         self
     }
 
-    /// Asks. When the waiting ends early, so does the question.
+    /// Calls the function. Dropping the future cancels the call.
     async fn ask(&self, ask: PermissionAsk) -> Ruling {
         let question = self.question.clone();
-        // A task of its own, so that a panic stays there.
+        // A separate task contains a panic of the function.
         let mut task = JoinSet::new();
         task.spawn(async move { question(ask).await });
         match task.join_next().await {
@@ -84,18 +85,19 @@ impl fmt::Debug for Judge {
     }
 }
 
-/// An answer, and who decided it where something was decided.
+/// An answer to the agent and the decision behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Answered {
-    /// What the agent is told.
+    /// The answer that is sent to the agent.
     pub answer: Answer,
-    /// The decision behind it: always for a permission, for a file when it was refused or when somebody was asked.
+    /// The decision: present for every permission, for a write that no earlier permission covers, for a read that a
+    /// rule restricts, and for a path outside the workspace.
     pub ruling: Option<Ruling>,
 }
 
 impl Answered {
-    /// Whether the agent was refused something, which the outcome must tell.
+    /// Returns whether a request was denied, which the outcome must report.
     #[must_use]
     pub fn is_denial(&self) -> bool {
         self.ruling.as_ref().is_some_and(|ruling| !ruling.allow)
@@ -112,26 +114,26 @@ impl Answered {
     }
 }
 
-/// Answers for one run.
+/// Answers the requests of one run.
 #[derive(Clone, Debug)]
 pub struct Answerer {
     policy: Arc<Policy>,
     files: Arc<Files>,
     judge: Option<Judge>,
-    /// Files whose change was permitted and not made yet, as the disk spells them.
+    /// Resolved paths of files whose change was allowed and has not been made yet.
     granted: Arc<Mutex<Vec<String>>>,
 }
 
 impl Answerer {
-    /// Answers by the policy of a request, for the workspace `cwd`.
+    /// Creates an answerer with the policy of a request, for the workspace `cwd`.
     ///
     /// # Errors
-    /// A rule is none, or the workspace cannot be opened.
+    /// Fails if a rule is invalid or the workspace cannot be opened.
     pub fn new(request: &RunRequest, cwd: &Path) -> Result<Self, Problems> {
         Self::with(request, cwd, Files::new(cwd, request.include_directories.iter().cloned()))
     }
 
-    /// The same for a workspace whose links are resolved.
+    /// Creates an answerer for a workspace path whose links are already resolved.
     pub(crate) fn in_resolved(request: &RunRequest, cwd: &Path) -> Result<Self, Problems> {
         let included = request.include_directories.iter().cloned();
         Self::with(request, cwd, Files::of_resolved(cwd.to_owned(), included))
@@ -147,33 +149,33 @@ impl Answerer {
         Ok(Self { policy: Arc::new(policy), files: Arc::new(files), judge: None, granted: Arc::default() })
     }
 
-    /// Names somebody who can be asked.
+    /// Sets the judge for requests that the policy leaves open.
     #[must_use]
     pub fn judge(mut self, judge: Judge) -> Self {
         self.judge = Some(judge);
         self
     }
 
-    /// Names a server whose tools are the host's own, so that they need no permission.
+    /// Declares a server whose tools belong to the host and need no permission.
     #[must_use]
     pub fn own_server(mut self, name: impl Into<String>) -> Self {
         self.policy = Arc::new(Arc::unwrap_or_clone(self.policy).own_server(name));
         self
     }
 
-    /// The policy behind it.
+    /// Returns the policy.
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// The files that it gives access to.
+    /// Returns the files that requests can access.
     #[must_use]
     pub fn files(&self) -> &Files {
         &self.files
     }
 
-    /// Answers one question. What is not asked of a policy or a disk is answered with an error.
+    /// Answers one request. Requests other than permissions and files get an error.
     pub async fn answer(&self, ask: Ask) -> Answered {
         match ask {
             Ask::Permission(ask) => self.permission(*ask).await,
@@ -195,7 +197,7 @@ impl Answerer {
         Answered { answer: Answer::Ruled(ruling.clone()), ruling: Some(ruling) }
     }
 
-    /// Reading needs no permission of its own; only rules are asked.
+    /// Reads a file. Reading needs no permission of its own, so only rules can refuse it.
     async fn read(&self, path: String, line: Option<u64>, limit: Option<u64>) -> Answered {
         let ask = on_file("Read", ToolKind::Read, &path);
         let decision = self.decide(&ask).await;
@@ -217,11 +219,12 @@ impl Answerer {
         }
     }
 
-    /// A change that was permitted just before is made; any other one is judged as if it had been asked for.
+    /// Writes a file. A change that was just allowed needs no second decision; any other write is decided like a
+    /// permission request.
     async fn write(&self, path: String, text: String) -> Answered {
         let mut ruling = None;
         if !self.take_grant(&path) {
-            // Its own name is not known, so that rules for writing and for editing both count.
+            // Without a tool name, rules for writing and rules for editing both apply.
             let mut ask = on_file("", ToolKind::Write, &path);
             let found = match self.decide(&ask).await {
                 Decision::Ask(refusal) => {
@@ -291,7 +294,7 @@ impl Answerer {
     }
 }
 
-/// A file request as a use of a tool.
+/// Builds the permission request for a file operation.
 fn on_file(tool: &str, kind: ToolKind, path: &str) -> PermissionAsk {
     let mut ask = PermissionAsk::default();
     ask.tool = tool.to_owned();
@@ -361,7 +364,7 @@ mod tests {
         format!("{} {} {why} {rule}", if ruling.allow { "allow" } else { "deny" }, ruling.by)
     }
 
-    /// A judge that says yes and counts how often it was asked.
+    /// A judge that allows everything and records what it was asked.
     fn yes() -> (Judge, Arc<Mutex<Vec<PermissionAsk>>>) {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let seen = asked.clone();
@@ -454,7 +457,7 @@ mod tests {
         let done = lenient.answer(write("src/a")).await;
         assert_eq!((done.answer, done.ruling, text().as_str()), (Answer::Done, None, "new\n"));
         assert_eq!(asked.lock().unwrap().len(), 1);
-        // The permission was for once; the next write is a question of its own, with the change to be judged.
+        // The permission was for one write; the next write asks again, with the change attached.
         assert_eq!(said(&lenient.answer(write("src/a")).await), "allow callback - -");
         let asked = asked.lock().unwrap();
         assert_eq!(

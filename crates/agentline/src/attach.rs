@@ -1,4 +1,4 @@
-//! Files that go with a prompt: read, recognised by what they hold, and made ready to be sent.
+//! Reads the files attached to a prompt, detects their type from their content, and encodes them.
 
 use crate::regular_file::read_to_limit;
 use agentline_core::{Attachment, AttachmentContent, Problem, Problems};
@@ -8,17 +8,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The largest file that is sent, in bytes.
+/// The maximum size of an attachment in bytes.
 pub const LARGEST: u64 = 20 << 20;
 
-/// The key that people write.
+/// The configuration key that problems refer to.
 const KEY: &str = "attachments";
 
-/// Reads files to send. Relative paths begin at `base`. Blocks.
+/// Reads files to attach. Relative paths are resolved against `base`. Blocks.
 ///
 /// # Errors
-/// All problems together: a file that is missing, empty, too large, or of a kind that no agent reads. Each names
-/// `attachments` and the way out.
+/// Returns all problems together: each file that is missing, empty, too large or of an unsupported type. Every problem
+/// names `attachments` and has a hint.
 pub fn read_attachments(paths: &[PathBuf], base: &Path) -> Result<Vec<Attachment>, Problems> {
     let mut problems = Vec::new();
     let mut attachments = Vec::new();
@@ -41,7 +41,7 @@ fn read(path: &Path) -> Result<Attachment, Problem> {
             "make it smaller, or name it in the prompt for the agent to read",
         )
     };
-    // A pipe has no other name than the one it was given by.
+    // A pipe has no canonical path.
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let found = fs::metadata(&real).map_err(unread)?;
     if found.is_dir() {
@@ -50,7 +50,7 @@ fn read(path: &Path) -> Result<Attachment, Problem> {
     if found.is_file() && found.len() > LARGEST {
         return Err(too_large());
     }
-    // It may be a pipe: the run's timeout limits the time.
+    // The file may be a pipe. The timeout of the run limits how long this read can block.
     let read = fs::File::open(&real).and_then(|file| read_to_limit(file, LARGEST));
     let bytes = read.map_err(|why| match why.kind() {
         io::ErrorKind::FileTooLarge => too_large(),
@@ -76,7 +76,7 @@ fn recognised(bytes: Vec<u8>, path: &Path) -> Option<(&'static str, AttachmentCo
     Some((by_name(path), AttachmentContent::Text(text)))
 }
 
-/// What files of a kind hold: at which place which bytes. Names lie more often than these.
+/// Magic numbers: offset, bytes and MIME type. They are more reliable than file extensions.
 const MAGIC: &[(usize, &[u8], &str)] = &[
     (0, b"\x89PNG\r\n\x1a\n", "image/png"),
     (0, b"\xff\xd8\xff", "image/jpeg"),
@@ -99,12 +99,13 @@ const MAGIC: &[(usize, &[u8], &str)] = &[
 fn by_content(bytes: &[u8]) -> Option<&'static str> {
     let is_riff = bytes.starts_with(b"RIFF");
     let known = MAGIC.iter().find(|(at, magic, _)| {
-        // A text may say `WAVE` at its ninth letter.
+        // A RIFF type is at offset 8. Text may contain the same bytes there, so the RIFF header is required.
         bytes.get(*at..).is_some_and(|rest| rest.starts_with(magic)) && (*at != 8 || is_riff)
     });
     match (known, bytes) {
         (Some((.., mime)), _) => Some(mime),
-        // A frame of MPEG audio, layer 1 to 3, with a bit rate and a sample rate that exist. No UTF-8 text begins so.
+        // A frame of MPEG audio, layers 1 to 3, with a valid bit rate and sample rate. No UTF-8 text starts with these
+        // bytes.
         (None, [0xff, second, third, ..])
             if second & 0xe0 == 0xe0
                 && second & 0x06 != 0
@@ -117,7 +118,7 @@ fn by_content(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Types of texts, by the end of the name.
+/// MIME types of text files by extension.
 const TEXTS: &[(&[&str], &str)] = &[
     (&["md", "markdown"], "text/markdown"),
     (&["html", "htm"], "text/html"),
@@ -136,7 +137,7 @@ fn by_name(path: &Path) -> &'static str {
     TEXTS.iter().find(|(ends, _)| ends.contains(&end.as_str())).map_or("text/plain", |(_, mime)| mime)
 }
 
-/// The address of a file that is named in full.
+/// Returns the `file:` URI of an absolute path.
 fn file_uri(path: &Path) -> String {
     let mut uri = String::from("file://");
     for byte in bytes_of(path) {
@@ -155,7 +156,7 @@ fn bytes_of(path: &Path) -> Vec<u8> {
     std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).to_vec()
 }
 
-/// `C:\a` is `/C:/a` in an address, and `\\host\a` is `host/a`. Not tested there.
+/// Converts `C:\a` to `/C:/a` and `\\host\a` to `host/a`. Not tested on Windows.
 #[cfg(windows)]
 fn bytes_of(path: &Path) -> Vec<u8> {
     let text = path.to_string_lossy().replace('\\', "/");

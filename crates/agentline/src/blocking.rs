@@ -1,9 +1,9 @@
-//! The same for programs without a runtime: a run that is waited for.
+//! A blocking interface for programs without an async runtime.
 
 use crate::{agentline::Agentline, error::Error, run::Canceller};
 use agentline_core::{Event, Outcome, Record, RunRequest};
 
-/// Runs a prompt and waits for its end. Every event is handed to `each` as it happens.
+/// Runs a prompt and waits for its end. Passes every event to `each` as it happens.
 ///
 /// ```no_run
 /// use agentline::{Agentline, RunRequest, blocking};
@@ -13,7 +13,7 @@ use agentline_core::{Event, Outcome, Record, RunRequest};
 /// ```
 ///
 /// # Errors
-/// As [`Agentline::run`]; also when there is no runtime to be had.
+/// Fails like [`Agentline::run`], and if no runtime can be created.
 pub fn run(
     agentline: &Agentline,
     request: RunRequest,

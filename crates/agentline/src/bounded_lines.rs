@@ -1,24 +1,24 @@
-//! Reads lines of bounded length from a peer that may send anything.
+//! Reads lines of bounded length from an untrusted peer.
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
-/// How much of a line that is too long is kept, to say whose it was.
+/// How many bytes of an overlong line are kept, so that its sender can be identified.
 const KEPT: usize = 64 << 10;
 
-/// The lines of a peer, whatever bytes they hold.
+/// A reader of lines of bounded length. The bytes need not be UTF-8.
 #[derive(Debug)]
 pub(crate) struct BoundedLines<R> {
     from: BufReader<R>,
     line: Vec<u8>,
     limit: usize,
-    /// The rest of a line that was too long is passed over.
+    /// Whether the rest of an overlong line is being skipped.
     is_skipping: bool,
 }
 
-/// A line of a peer.
+/// A line from a peer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum BoundedLine {
-    /// A whole line, without its end.
+    /// A complete line without its terminator.
     Whole(Vec<u8>),
     /// The beginning of a line that is longer than the limit.
     TooLong(Vec<u8>),
@@ -36,15 +36,15 @@ impl BoundedLine {
 }
 
 impl<R: AsyncRead + Unpin> BoundedLines<R> {
-    /// Lines of at most `limit` bytes.
+    /// Creates a reader for lines of at most `limit` bytes.
     pub(crate) fn new(from: R, limit: usize) -> Self {
         Self { from: BufReader::new(from), line: Vec::new(), limit, is_skipping: false }
     }
 
-    /// Returns the next line; `None` at the end. May be dropped and called again without losing anything.
+    /// Returns the next line, or `None` at the end of the stream. Cancel-safe: dropping the future loses no data.
     ///
     /// # Errors
-    /// The stream failed.
+    /// Fails if the stream fails.
     pub(crate) async fn next(&mut self) -> std::io::Result<Option<BoundedLine>> {
         loop {
             let bytes = self.from.fill_buf().await?;

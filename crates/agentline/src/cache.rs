@@ -1,14 +1,14 @@
-//! Outcomes that are known already: a run with the same everything on the same files is told again, its files are written
-//! again, and no agent is started.
+//! Stores the outcomes of runs. An identical later run on the same files replays the stored events and restores the
+//! changed files without starting an agent.
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `key.rs` | says what a run depends on, and whether it can be kept at all |
-//! | `keeper.rs` | listens to a run that is made, and keeps it |
-//! | `entry.rs` | what is kept of a run, as bytes |
-//! | `store.rs` | the folder: shared by processes, bounded |
-//! | `restore.rs` | writes the files of a run that is told again |
-//! | `place.rs` | where our own cache folder is, which others use too |
+//! | `key.rs` | computes what a run depends on, and whether it can be cached |
+//! | `keeper.rs` | records a run and stores it |
+//! | `entry.rs` | encodes and decodes the stored form of a run |
+//! | `store.rs` | manages the directory: shared between processes, bounded in size |
+//! | `restore.rs` | writes the files of a stored run |
+//! | `place.rs` | locates agentline's cache directory |
 
 mod entry;
 mod keeper;
@@ -38,7 +38,7 @@ use std::{
 };
 use store::{Room, Store};
 
-/// The folder of a cache.
+/// A cache directory.
 ///
 /// ```no_run
 /// use agentline::{Agentline, CacheWish, cache::Cache};
@@ -53,28 +53,28 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// The one that runs with this wish use.
+    /// Returns the cache that runs with this setting use.
     #[must_use]
     pub fn of(agentline: &Agentline, wish: &CacheWish) -> Self {
         Self { store: store(agentline.inner(), wish) }
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.store.folder()
     }
 
-    /// What is in it. Blocks.
+    /// Returns the number and size of the entries. Blocks.
     #[must_use]
     pub fn stats(&self) -> CacheStats {
         self.store.stats()
     }
 
-    /// Removes all of it, and says what that was. Blocks.
+    /// Removes all entries and returns what was removed. Blocks.
     ///
     /// # Errors
-    /// Something could not be removed.
+    /// Fails if an entry cannot be removed.
     pub fn clear(&self) -> io::Result<CacheStats> {
         self.store.clear()
     }
@@ -88,7 +88,7 @@ fn store(inner: &Inner, wish: &CacheWish) -> Store {
     Store::new(folder, wish.max_mb)
 }
 
-/// What a process remembers between its runs, so that a run that is known costs little.
+/// What a process caches between runs: detections, file digests, free space and snapshots.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     finds: Finds,
@@ -97,24 +97,24 @@ pub(crate) struct Memory {
     pub(crate) snapshots: Snapshots,
 }
 
-/// What the cache says about a run that is wanted.
+/// The result of a cache lookup.
 pub(crate) enum Looked {
-    /// Here it is.
+    /// The stored run.
     Hit(Box<Run>),
-    /// It must be made, and this listens to it.
+    /// The run is not stored yet. The recorder stores it when it has finished.
     Miss(Keeper),
-    /// The request is wrong; whoever makes the run says how.
+    /// The request is invalid or could not be checked in time. Starting the run reports the reason.
     Unclear,
 }
 
-/// Looks whether a run is known.
+/// Looks up a run in the cache.
 pub(crate) async fn look(agentline: &Agentline, request: RunRequest, options: &RunOptions) -> Looked {
     let options = options.clone();
     let began_at = milliseconds();
     let held = agentline.clone();
     let time = crate::ready::preparation_time(&request);
     let look = move |inner: &Inner| look_now(&held, inner, request, &options, began_at);
-    // What cannot be read in time is left to the run, whose outcome says so.
+    // On a timeout, the run starts normally and its outcome reports the problem.
     agentline.blocking_within(time, look).await.unwrap_or(Looked::Unclear)
 }
 
@@ -153,7 +153,7 @@ fn look_now(
     Looked::Miss(Keeper::new(agentline.clone(), store, question, wish.impure, notices, began_at))
 }
 
-/// The run of an entry, told again; `None` where the entry cannot be read.
+/// Replays the run of an entry; `None` if the entry cannot be parsed.
 fn told(inner: &Inner, question: &Question, entry: &Entry) -> io::Result<Option<Run>> {
     let mut records: Vec<Record> = Vec::new();
     for line in entry.events().lines() {

@@ -1,8 +1,9 @@
-//! A small daemon that keeps a pool between programs: a shell loop of runs is then as fast as one program with a pool.
+//! A daemon that keeps a pool alive between programs, so that a shell loop of runs is as fast as one program with a
+//! pool.
 //!
-//! It listens on a socket that only its user can open, in the user's runtime folder. Each connection is one run: the
-//! request and the caller's environment go in, events come out as lines. A caller that goes away stops its run. Without
-//! work it ends after a while.
+//! The daemon listens on a socket in the user's runtime directory that only this user can open. Each connection carries
+//! one run: the request and the caller's environment are sent to the daemon, and the events are sent back as lines. If
+//! the caller disconnects, its run is cancelled. The daemon exits after a period without work.
 
 mod client;
 mod messages;
@@ -16,22 +17,22 @@ use crate::detect::Here;
 use std::path::PathBuf;
 use tokio::net::UnixStream;
 
-/// The socket of this user's daemon.
+/// Returns the path of the socket of this user's daemon.
 #[must_use]
 pub fn socket(here: &Here) -> PathBuf {
     let set = |name: &str| here.env.get(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
-    // A cache folder of one's own is a world of its own: tests and sandboxes do not meet the user's daemon.
+    // With a separate cache directory, tests and sandboxes do not use the user's daemon.
     let runtime = set("XDG_RUNTIME_DIR").filter(|_| set("AGENTLINE_CACHE_DIR").is_none());
     runtime.map_or_else(|| here.cache.join("run"), |dir| dir.join("agentline")).join("pool.sock")
 }
 
-/// Whether the other end is a process of the user who runs this one.
+/// Returns whether the peer process belongs to the user of this process.
 fn is_ours(stream: &UnixStream) -> bool {
     let theirs = stream.peer_cred().ok().map(|peer| peer.uid());
     theirs.is_some() && theirs == own_uid()
 }
 
-/// The user who runs this process.
+/// Returns the user id of this process.
 fn own_uid() -> Option<u32> {
     let (here, _there) = UnixStream::pair().ok()?;
     Some(here.peer_cred().ok()?.uid())

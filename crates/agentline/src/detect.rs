@@ -1,4 +1,4 @@
-//! Finds an agent's program on this machine. Nothing is started; it takes a few hundred looks at the disk.
+//! Finds an agent's program on this machine with a few hundred file-system lookups. Starts no process.
 
 pub use agentline_core::detect::{Looked, Place};
 
@@ -13,26 +13,27 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Who asks, and from where: the caller's environment, home and folders.
+/// The caller's environment, home and directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Here {
-    /// The caller's environment.
+    /// The environment variables.
     pub env: BTreeMap<String, String>,
-    /// The user's home.
+    /// The home directory of the user.
     pub home: PathBuf,
     /// The working directory.
     pub cwd: PathBuf,
-    /// The folder of the configuration file; `node_modules/.bin` is looked for from there upward, unless it is empty.
+    /// The directory of the configuration file. `node_modules/.bin` is searched from there upward, unless the path is
+    /// empty.
     pub project: PathBuf,
-    /// The program that somebody named; it stands above the agent's variable.
+    /// The configured program, which takes precedence over the agent's variable.
     pub configured: Option<PathBuf>,
-    /// Our own cache folder.
+    /// The cache directory of agentline.
     pub cache: PathBuf,
 }
 
 impl Here {
-    /// A caller in a folder, with the cache folder that the environment names.
+    /// Creates the description of a caller, with the cache directory that the environment names.
     #[must_use]
     pub fn new(env: BTreeMap<String, String>, home: impl Into<PathBuf>, cwd: impl Into<PathBuf>) -> Self {
         let (home, cwd) = (home.into(), cwd.into());
@@ -40,7 +41,7 @@ impl Here {
         Self { env, home, project: cwd.clone(), cwd, configured: None, cache }
     }
 
-    /// The search that the core does for this caller.
+    /// Returns the search parameters for this caller.
     pub(crate) fn search(&self) -> Search<'_> {
         let mut search = Search::new(&self.env, &self.home, &self.cwd);
         search.project = &self.project;
@@ -50,30 +51,31 @@ impl Here {
     }
 }
 
-/// What was found of one agent.
+/// The result of searching for one agent.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Detection {
-    /// The agent's id.
+    /// The id of the agent.
     pub agent: &'static str,
-    /// How it is started, where it is here.
+    /// How the agent is started, if it was found.
     pub program: Option<Program>,
-    /// Its version, where it could be read.
+    /// The version of the agent, if it could be read.
     pub version: Option<Version>,
-    /// Whether this version of agentline can drive it.
+    /// Whether this version of agentline can drive the agent.
     pub supported: bool,
-    /// Where Node.js is, which starts it.
+    /// The path of Node.js, if it was found.
     pub node: Option<PathBuf>,
-    /// Every place that was looked at, in order.
+    /// All places that were searched, in order.
     pub looked: Vec<Looked>,
-    /// What is good to know.
+    /// Notes for the user.
     pub notes: Vec<String>,
-    /// What keeps it from being started.
+    /// Problems that prevent the agent from starting.
     pub problems: Vec<Problem>,
 }
 
 impl Detection {
-    /// The program, if it belongs to the packages of a workspace or of a folder above it. Those in the home are the user's.
+    /// Returns the program if it is in `node_modules` of the workspace or of a directory above it, except the home
+    /// directory.
     pub(crate) fn in_workspace(&self, workspace: &Path, home: &Path) -> Option<&Path> {
         let found = self.looked.iter().find(|looked| looked.found)?;
         if found.place != Place::NodeModules {
@@ -85,7 +87,7 @@ impl Detection {
     }
 }
 
-/// Looks for an agent's program anywhere but in the project, whose own one was found and may not be started.
+/// Searches for an agent's program outside the project, because the project's own program must not be started.
 pub(crate) fn detect_elsewhere(agent: &dyn Agent, here: Here, refused: &Path) -> Detection {
     let mut detection = detect(agent, &Here { project: PathBuf::new(), ..here });
     if detection.program.is_none() {
@@ -104,7 +106,7 @@ pub(crate) fn detect_elsewhere(agent: &dyn Agent, here: Here, refused: &Path) ->
     detection
 }
 
-/// Looks for an agent's program.
+/// Searches for an agent's program.
 #[must_use]
 pub fn detect(agent: &dyn Agent, here: &Here) -> Detection {
     let card = agent.card();
@@ -145,7 +147,7 @@ pub fn detect(agent: &dyn Agent, here: &Here) -> Detection {
     }
 }
 
-/// Whether a file begins with a line that asks for Node.js.
+/// Returns whether the first line of the program names Node.js as its interpreter.
 fn needs_node(program: &Program) -> bool {
     let mut head = [0_u8; 64];
     let read = crate::regular_file::open_regular(&program.path, u64::MAX)
@@ -225,7 +227,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let here = here(root.path(), "/nonexistent");
         let mut found = detect(agents::find("gemini").unwrap(), &here);
-        // The machine that runs the test may have a program in one of the places that do not depend on the home.
+        // The test machine may have a program in a directory that does not depend on the home directory.
         found.looked.retain(|l| l.found);
         if found.looked.is_empty() {
             assert_eq!(found.program, None);

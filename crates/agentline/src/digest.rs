@@ -1,14 +1,14 @@
-//! A digest of many things, one after the other: what goes in can be secret, what comes out is not.
+//! Computes SHA-256 digests of sequences of values. The input may be secret; the digest is not.
 
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 
-/// Takes text and bytes.
+/// An incremental digest of text, numbers and bytes.
 #[derive(Default)]
 pub(crate) struct Digester(Sha256);
 
 impl Digester {
-    /// Takes bytes that could hold anything, so their number goes first.
+    /// Adds bytes, preceded by their length, so that adjacent values cannot be confused.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len());
         self.0.update(bytes);
@@ -34,12 +34,12 @@ impl std::fmt::Write for Digester {
     }
 }
 
-/// The digest of one thing.
+/// Returns the digest of a byte string.
 pub(crate) fn digest(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
-/// A digest as people and file names write it.
+/// Returns a digest in hexadecimal.
 pub(crate) fn hex(digest: &[u8]) -> String {
     use std::fmt::Write as _;
     digest.iter().fold(String::with_capacity(digest.len() * 2), |mut text, byte| {

@@ -1,4 +1,4 @@
-//! Says which agents are here, whether they could run now, what was looked at to know that, and what to type.
+//! Checks which agents are installed, whether they can run now, and how to fix what is wrong.
 
 mod render;
 
@@ -17,41 +17,41 @@ use agentline_core::{
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// The state of this machine, for people (see [`render`]) and as JSON.
+/// The state of this machine. Serializes to JSON; see [`render`] for text.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Report {
-    /// Our own version.
+    /// The version of agentline.
     pub agentline: &'static str,
     /// The system, such as `linux x86_64`.
     pub system: String,
-    /// The folder that was asked about.
+    /// The directory that was examined.
     pub folder: PathBuf,
-    /// Our cache folder.
+    /// The cache directory of agentline.
     pub cache: Cache,
-    /// Node.js, which the agents need.
+    /// Node.js, if it was found.
     pub node: Option<Node>,
-    /// Whether a supervisor clears up when agentline itself is killed. `None`: the caller did not say.
+    /// Whether a supervisor cleans up if agentline is killed; `None` if the caller did not say.
     pub supervisor: Option<bool>,
-    /// Every agent that we know.
+    /// The state of every known agent.
     pub agents: Vec<AgentReport>,
 }
 
 impl Report {
-    /// Whether at least one agent could run now.
+    /// Returns whether at least one agent can run now.
     #[must_use]
     pub fn ok(&self) -> bool {
         self.agents.iter().any(|a| a.ready)
     }
 }
 
-/// Our cache folder.
+/// The cache directory of agentline.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Cache {
-    /// Where.
+    /// The path of the directory.
     pub path: PathBuf,
-    /// Why it cannot be written, if so. Only installations need it.
+    /// Why the directory is not writable, if so.
     pub problem: Option<String>,
 }
 
@@ -59,48 +59,48 @@ pub struct Cache {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct AgentReport {
-    /// Its id.
+    /// The id of the agent.
     pub id: &'static str,
-    /// What people call it.
+    /// The display name of the agent.
     pub title: &'static str,
-    /// Whether a run could work now: it is here, signed in, and nothing is wrong.
+    /// Whether a run can start now: the agent is installed, signed in, and has no problems.
     pub ready: bool,
-    /// Whether its program is here.
+    /// Whether the program is installed.
     pub installed: bool,
-    /// How it is started.
+    /// How the agent is started.
     pub program: Option<Program>,
-    /// Its version.
+    /// The version of the agent.
     pub version: Option<Version>,
-    /// The version that we test with.
+    /// The version that agentline is tested with.
     pub tested: &'static str,
-    /// Its surfaces, and whether they work in this version of agentline.
+    /// The surfaces of the agent, and whether this version of agentline supports them.
     pub surfaces: Vec<(Surface, bool)>,
-    /// Every place that was looked at, in order.
+    /// All places that were searched, in order.
     pub looked: Vec<Looked>,
-    /// Every way of signing in, in the agent's own order.
+    /// All sign-in methods, in the order in which the agent tries them.
     pub sign_in: Vec<SignIn>,
-    /// Whether the agent trusts the folder by itself. `None`: no rule speaks of it.
+    /// Whether the agent's own rules trust the directory; `None` if no rule applies.
     pub trusted: Option<bool>,
-    /// Names of the caller's variables that the agent will not see.
+    /// Names of the caller's variables that are withheld from the agent.
     pub withheld: Vec<String>,
-    /// What is good to know.
+    /// Notes for the user.
     pub notes: Vec<String>,
-    /// What is wrong.
+    /// The problems that were found.
     pub problems: Vec<Problem>,
-    /// What to do about it, the first thing first.
+    /// What to do about the problems, most important first.
     pub fixes: Vec<String>,
 }
 
-/// Examines this machine for a caller, as far as our own agents go, for runs with the default trust. Starts nothing but
-/// `node --version`.
+/// Checks the built-in agents on this machine for runs with the default trust. Starts no process except `node
+/// --version`.
 #[must_use]
 pub fn doctor(here: &Here) -> Report {
     examine_all(here, &Roster::default(), Trust::default(), |_| here.configured.clone())
 }
 
 impl Agentline {
-    /// Examines this machine for all agents that this handle knows, for runs in a workspace with this trust. Starts nothing
-    /// but `node --version`.
+    /// Checks all agents of this instance for runs in a workspace with this trust. Starts no process except `node
+    /// --version`.
     #[must_use]
     pub fn doctor(&self, cwd: &Path, trust: Trust) -> Report {
         let here = Here { cwd: cwd.to_owned(), ..self.here().clone() };
@@ -130,7 +130,7 @@ fn examine_all(
     }
 }
 
-/// The program that a run with this trust would start.
+/// Returns the program that a run with this trust would start.
 fn detect_for_run(agent: &dyn Agent, here: &Here, trust: Trust) -> Detection {
     let detection = detect(agent, here);
     let workspace = here.cwd.canonicalize().unwrap_or_else(|_| here.cwd.clone());
@@ -157,7 +157,7 @@ fn examine(agent: &dyn Agent, here: &Here, trust: Trust, node: Option<&Node>) ->
     problems.extend(agent.settings_problems(&here.cwd, &here.env, &here.home, &DiskLook));
 
     let sign_in = agent.sign_in(&here.cwd, &here.env, &here.home, &DiskLook);
-    // Of an agent that we do not know nobody can say how it signs in.
+    // For agents without sign-in facts, the sign-in cannot be checked.
     let signed_in = sign_in.is_empty() || sign_in.iter().any(|s| s.wins);
     let mut fixes: Vec<String> = problems.iter().filter_map(|p| p.hint.clone()).collect();
     if !signed_in {
@@ -193,8 +193,8 @@ fn examine(agent: &dyn Agent, here: &Here, trust: Trust, node: Option<&Node>) ->
     }
 }
 
-/// Whether a file can be made in the folder, or in the nearest one above it that is there. The file has no name and
-/// is gone at once.
+/// Returns why no file can be created in the directory or its nearest existing ancestor. Creates an unnamed temporary
+/// file to find out.
 fn cache_problem(cache: &Path) -> Option<String> {
     let nearest = cache.ancestors().find(|f| f.exists())?;
     if !nearest.is_dir() {

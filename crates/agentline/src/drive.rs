@@ -1,4 +1,4 @@
-//! The loop: one task a process. It hands everything that happens to the connection and does what the connection says.
+//! The event loop of a process: passes every input to the connection and carries out what the connection returns.
 
 use crate::{
     integrity::Integrity,
@@ -32,21 +32,21 @@ use tokio::{
     task::{AbortHandle, Id, JoinError, JoinSet},
 };
 
-/// How long to wait before looking again whether a slow consumer made room.
+/// How long to wait before checking again whether a slow consumer has made room.
 const SLOW_CONSUMER: Duration = Duration::from_millis(50);
-/// How many events of one run may wait before its slow consumer holds up the others on the process.
+/// How many events of one run may be pending before its slow consumer blocks the other runs of the process.
 const MOST_PENDING: usize = 50_000;
-/// How often session files are looked at. A turn's tokens are in them some 60 ms after the turn; a run that is over
-/// sooner is looked at once, when it is settled.
+/// How often session files are read. The tokens of a turn are in the file about 60 ms after the turn; a run that ends
+/// sooner reads it once, when it settles.
 const PACE: Duration = Duration::from_millis(100);
 
-/// How long it may take to clear away what a process left.
+/// The time limit for the cleanup after a process.
 const CLEARING: Duration = Duration::from_secs(30);
 
-/// How long after its output an agent may end, as agents do, before we take it for one that fell silent.
+/// How long after closing its stdout an agent may take to exit before it counts as silent.
 const MUTE: Duration = Duration::from_millis(300);
 
-/// A line of the host's own tools, and whose it is.
+/// A line of the host's own tools, with its run.
 type SideLine = (RunId, String);
 
 /// The state of the loop.
@@ -54,20 +54,20 @@ struct Drive {
     connection: Connection,
     process: Process,
     watch: LoopWatch,
-    /// Ends what a run left behind, where the process outlives its runs.
+    /// Ends the processes that a run left behind, if the agent's process outlives its runs.
     sweeper: Option<Sweeper>,
     integrity: Arc<Integrity>,
     secrets: Vec<String>,
-    /// What is hidden now.
+    /// The secrets that are currently redacted.
     hidden: BTreeSet<String>,
     tape: Option<TapeFile>,
     begun: Instant,
     bell: Bell,
     seats: BTreeMap<RunId, Seat>,
-    /// Runs that are over and are told when the process is gone.
+    /// Finished runs whose outcome is reported when the process has exited.
     held: Vec<(Seat, Box<Outcome>)>,
     last_run: u32,
-    /// What else the connection wants done.
+    /// Outputs of the connection that are still to be carried out.
     wanted: Vec<Output>,
     outputs: Vec<Output>,
     asks: Asks,
@@ -75,12 +75,12 @@ struct Drive {
     state: watch::Sender<LiveState>,
     gone: Gone,
     next_look: Instant,
-    /// Sessions that may turn out to have been of no use to anybody.
+    /// Sessions that may turn out to be unused.
     litter: Vec<Litter>,
     temp: ProcessTemp,
 }
 
-/// Questions that are being answered.
+/// Requests of the agent that are being answered.
 #[derive(Default)]
 struct Asks {
     tasks: JoinSet<(Vec<Notice>, Answer)>,
@@ -90,7 +90,7 @@ struct Asks {
 struct Open {
     run: RunId,
     ask: AskId,
-    /// What counts when whoever was asked panicked or was stopped.
+    /// The answer if the task panics or is cancelled.
     otherwise: Answer,
     task: AbortHandle,
 }
@@ -147,7 +147,7 @@ pub(crate) async fn drive(live: Live) {
 
     drive.feed(What::Up);
     drive.act();
-    // Whoever starts a process has a run for it. It is heard of first, however soon the agent ends.
+    // The starter of a process always submits a run. Take it first, even if the agent exits immediately.
     match boarding.recv().await {
         Some(first) => drive.board(first),
         None => {
@@ -179,7 +179,7 @@ pub(crate) async fn drive(live: Live) {
             Some((run, line)) = drive.sides.1.recv(), if !blocked => drive.tool_line(run, line),
             () = tokio::time::sleep_until(drive.next_look.into()), if !blocked && drive.follows() => drive.look_at_files(),
             happening = drive.process.next(&mut bytes), if !blocked && !exited => match happening {
-                // Most often it is about to exit.
+                // End of stdout: usually the agent is about to exit.
                 Happening::Bytes(Std::Out) if bytes.is_empty() => mute = Some(Instant::now() + MUTE),
                 Happening::Bytes(from) => {
                     drive.lines(&mut splitters[usize::from(from == Std::Err)], from, &bytes);
@@ -200,7 +200,7 @@ pub(crate) async fn drive(live: Live) {
                 drive.feed(What::Mute);
             }
             () = until(drive.begun, drive.connection.deadline(), blocked) => {
-                // A consumer that does not read is no silence of the agent.
+                // While a consumer is slow, unread output counts as activity of the agent.
                 if blocked && drive.process.unread() {
                     drive.feed(What::Pulse { stream: Stream::Stdout });
                 } else {
@@ -213,13 +213,13 @@ pub(crate) async fn drive(live: Live) {
     }
     drive.state.send_modify(|state| state.closed = true);
     drive.watch.turned(Some(Instant::now() + CLEARING));
-    // Nobody who was about to come gets a place any more.
+    // Refuse runs that were submitted too late.
     boarding.close();
     while let Ok(late) = boarding.try_recv() {
         refuse(late, gone.get());
     }
     let Drive { process, tape, held, litter, temp, watch: _watch, mut connection, .. } = drive;
-    // The tree dies before anything else is cleared away, and before anybody hears of the end.
+    // End the process tree before the cleanup and before the outcomes are reported.
     drop(process);
     let taped = tape.is_none_or(|mut t| t.finish(&connection.take_learned_secrets()));
     prepare::bring_back(&copy_back);
@@ -241,12 +241,12 @@ pub(crate) async fn drive(live: Live) {
 /// Removes files of the run that would harm the user's sessions.
 fn clear_away(seat: &Seat) {
     for file in seat.follower.leftovers() {
-        // It may be gone already; nothing depends on it.
+        // The file may be gone already.
         let _ = std::fs::remove_file(file);
     }
 }
 
-/// Ends what was served for the run.
+/// Stops the servers of the run.
 async fn close_sides(seat: &mut Seat) {
     seat.keep.clear();
     if let Some(sides) = seat.closing.take() {
@@ -264,7 +264,7 @@ impl Drive {
         self.take(&Input { at, what });
     }
 
-    /// First the tape, then the machine.
+    /// Writes an input to the tape, then passes it to the connection.
     fn take(&mut self, input: &Input<'_>) {
         if let Some(tape) = &mut self.tape {
             tape.input(input);
@@ -275,7 +275,7 @@ impl Drive {
                 Output::Event(run, record) => {
                     if let Some(seat) = self.seats.get_mut(&run) {
                         if matches!(record.event, Event::Started(_)) {
-                            // What is there before the prompt belongs to the agent, not to this run.
+                            // Processes that exist before the prompt belong to the agent, not to this run.
                             seat.census = self.sweeper.as_ref().map(Sweeper::census);
                             seat.started = true;
                             self.integrity.settle();
@@ -288,7 +288,7 @@ impl Drive {
         }
     }
 
-    /// Gives a run its place.
+    /// Adds a run to the process.
     fn board(&mut self, boarding: Boarding) {
         if !self.connection.vacant() {
             let why = self.connection.broken();
@@ -321,7 +321,7 @@ impl Drive {
             });
         }
         if let Want::Open(session) = &order.session {
-            // What the session held before is not this run's.
+            // Content that the session had before does not belong to this run.
             seat.follower.remember(session);
         }
         let notices = std::mem::take(&mut seat.notices);
@@ -331,7 +331,7 @@ impl Drive {
         self.seats.insert(run, seat);
         self.hide();
         if let Some(tape) = &mut self.tape {
-            // The token of what is served for a run is made after its tape.
+            // The tokens of a run's servers are created after the tape.
             tape.hide(Veil::new(
                 self.secrets.iter().chain(self.seats.values().flat_map(|seat| &seat.secrets)),
             ));
@@ -340,11 +340,11 @@ impl Drive {
         for notice in notices {
             self.feed(What::Notice { run, notice });
         }
-        // The bell of a stop that came while the run was on its way here has been heard already.
+        // A cancellation that arrived before the run was added has already used up its wake-up.
         self.look_at_links();
     }
 
-    /// Hides what must be hidden now.
+    /// Updates the set of redacted secrets.
     fn hide(&mut self) {
         let all = self.secrets.iter().chain(self.seats.values().flat_map(|seat| &seat.secrets));
         let all: BTreeSet<String> = all.cloned().collect();
@@ -365,12 +365,12 @@ impl Drive {
         });
     }
 
-    /// When the next clock of the connection runs out.
+    /// Returns when the next timer of the connection expires.
     fn next_wake(&self) -> Option<Instant> {
         self.connection.deadline().map(|ms| later(self.begun, ms))
     }
 
-    /// Whether somebody reads too slowly for the agent to be read on.
+    /// Returns whether a slow consumer prevents reading more of the agent's output.
     fn is_blocked(&self) -> bool {
         let alone = self.seats.len() == 1;
         self.seats
@@ -378,7 +378,7 @@ impl Drive {
             .any(|seat| !seat.pending.is_empty() && (alone || seat.pending.len() > MOST_PENDING))
     }
 
-    /// Stops what is to be stopped; who made room gets more in `hand_out`.
+    /// Cancels the runs whose handle requests it. `hand_out` serves the consumers that made room.
     fn look_at_links(&mut self) {
         let stops: Vec<(RunId, i32)> =
             self.seats.iter().filter_map(|(run, seat)| Some((*run, seat.link.stop()?))).collect();
@@ -395,7 +395,7 @@ impl Drive {
         }
     }
 
-    /// Takes bytes of one stream, a line at a time.
+    /// Splits bytes of one stream into lines and passes them to the connection.
     fn lines(&mut self, splitter: &mut LineSplitter, from: Std, bytes: &[u8]) {
         let at = self.now();
         let stream = stream(from);
@@ -415,7 +415,8 @@ impl Drive {
         splitter.finish(|piece| self.take(&Input { at, what: line(stream(from), piece) }));
     }
 
-    /// A line of our own tools and relays. A run without a conversation has no ear for it, but its caller has.
+    /// Handles a line of agentline's tools and relays. On surfaces other than ACP, only server errors are reported, as
+    /// warnings.
     fn tool_line(&mut self, run: RunId, line: String) {
         if self.sweeper.is_some() {
             return self.side_line(run, Side::ToolHost, line);
@@ -446,7 +447,7 @@ impl Drive {
         }
     }
 
-    /// Does what the connection wants done, and hands out what there is to tell.
+    /// Carries out the outputs of the connection and hands out pending events.
     fn act(&mut self) {
         while !self.wanted.is_empty() {
             for output in std::mem::take(&mut self.wanted) {
@@ -473,7 +474,7 @@ impl Drive {
             },
             Output::Follow(run, Side::SessionFile, session) => {
                 if !self.follows() {
-                    // Nothing of the run is in it yet.
+                    // The file contains nothing of the run yet.
                     self.next_look = Instant::now() + PACE;
                 }
                 if let Some(seat) = self.seats.get_mut(&run) {
@@ -498,19 +499,19 @@ impl Drive {
         }
     }
 
-    /// Reads the session file to its end, then looks at the disk.
+    /// Reads the session file to its end, then compares the workspace.
     fn settle(&mut self, run: RunId, ask: AskId, reported: Vec<String>) {
         let Some(seat) = self.seats.get_mut(&run) else { return };
         let before = seat.before.take();
-        // Where runs are side by side nobody can tell whose a process is; such runs start none.
+        // With several runs on the process, a stray process cannot be attributed; such runs start none.
         let alone = self.seats.len() == 1;
         let Some(seat) = self.seats.get_mut(&run) else { return };
         let strays = self.sweeper.clone().zip(seat.census.take()).filter(|_| alone);
         for line in seat.follower.drain() {
             self.side_line(run, Side::SessionFile, line);
         }
-        // To go to a thread that may block, and back, costs more than to see that there is nothing to do there. What the
-        // run left running may still be writing.
+        // Checking here that there is nothing to do is cheaper than a blocking task. Processes that the run left behind
+        // may still be writing.
         if reported.is_empty()
             && strays.as_ref().is_none_or(|(sweeper, census)| sweeper.is_clean(census))
             && before.as_ref().is_none_or(Before::is_small_and_unchanged)
@@ -546,12 +547,12 @@ impl Drive {
         self.feed(What::Answer { ask: open.ask, answer });
     }
 
-    /// A run is over.
+    /// Finishes a run: hands out its last events and reports its outcome.
     fn done(&mut self, run: RunId, mut outcome: Box<Outcome>) {
         let Some(mut seat) = self.seats.remove(&run) else { return };
         self.temp.explain_full(&mut outcome);
         self.state.send_modify(|state| state.spent.add(&outcome));
-        // The last events go out whether or not there is room.
+        // The last events are sent even if the consumer has no room.
         if !seat.pending.is_empty() {
             seat.link.send(std::mem::take(&mut seat.pending));
         }
@@ -576,13 +577,13 @@ impl Drive {
     }
 }
 
-/// A moment after another; what no clock can hold is in a hundred years.
+/// Returns the time `ms` after `moment`, or in a hundred years on overflow.
 fn later(moment: Instant, ms: Millis) -> Instant {
     let time = Duration::from_millis(ms);
     moment.checked_add(time).unwrap_or_else(|| moment + Duration::from_secs(100 * 366 * 86_400))
 }
 
-/// Waits for the next deadline; for a slow consumer, not longer than a moment.
+/// Waits for the next deadline, or briefly if a consumer is slow.
 async fn until(begun: Instant, deadline: Option<Millis>, blocked: bool) {
     let deadline = deadline.map(|ms| later(begun, ms));
     let soon = blocked.then(|| Instant::now() + SLOW_CONSUMER);

@@ -1,4 +1,4 @@
-//! Hands settings to where they count: to the machine's handle, and to the request of a run.
+//! Applies a configuration to an [`Agentline`] and to the request of a run.
 
 use crate::{agentline::Agentline, process::Supervisor};
 use agentline_core::{
@@ -8,8 +8,8 @@ use agentline_core::{
 use std::path::PathBuf;
 
 impl Agentline {
-    /// Gives the handle what the settings say about this machine, and returns with it the run that they describe, with
-    /// what they say about its agent.
+    /// Applies the machine's settings to this instance, and returns it with the configured run request, including the
+    /// settings of its agent.
     #[must_use]
     pub fn equip(mut self, config: &Config) -> (Self, RunRequest) {
         let mut request = config.request.clone();
@@ -21,10 +21,10 @@ impl Agentline {
             if variable.is_some_and(|named| !named.is_empty())
                 && config.is_from_file(&format!("agents.{agent}.program"))
             {
-                // A file lies below the environment, and so does the program that it names.
+                // The environment variable takes precedence over a program from a file.
                 continue;
             }
-            // An agent of ours has its own way to be found; any other is where its command says.
+            // Built-in agents are searched for; any other agent is where its command says.
             let unknown = roster.find(agent).is_ok_and(|agent| agent.card().package.is_empty());
             let command = settings.command.as_ref().and_then(|words| words.first()).filter(|_| unknown);
             if let Some(program) = command.map(PathBuf::from).or_else(|| settings.program.clone()) {
@@ -48,7 +48,7 @@ impl Agentline {
         if config.origins.get("isolation").is_some_and(|origin| origin != "default") {
             self = self.isolation(config.isolation);
         }
-        // The caller's own prices stand unless the settings have some.
+        // The caller's prices stay in effect unless the configuration has some.
         if config.origins.keys().any(|key| key.starts_with("prices.")) {
             self = self.prices(config.prices.clone());
         }

@@ -1,35 +1,35 @@
-//! Why a run could not even be tried. Everything that happens after a run has begun is in its outcome instead.
+//! The errors of operations that return no outcome. Failures of a started run are in its outcome.
 
 use agentline_core::{Problem, Problems};
 use std::path::PathBuf;
 
-/// Why a run could not be tried. Nothing was started.
+/// An error that prevents a run, a session or a lookup.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// What was asked for is wrong: every problem, with its key and the way out.
+    /// The request is invalid: every problem, with its key and a hint.
     #[error("{0}")]
     Usage(#[from] Problems),
-    /// There is no such saved session; the problem says what was looked for, and the way out.
+    /// There is no such saved session. The problem has the searched id and a hint.
     #[error("{0}")]
     NoSession(Problem),
-    /// A conversation could not be opened; the outcome says why.
+    /// The session could not be opened; the outcome has the reason.
     #[error("the session could not be opened: {}", .0.error.as_ref().map_or("", |e| e.message.as_str()))]
     NotOpened(Box<agentline_core::Outcome>),
-    /// The machine did not let us prepare the run.
+    /// A file-system or system operation failed.
     #[error("could not {what} {}: {source}", .path.display())]
     Io {
-        /// What we were about to do.
+        /// The operation, as a verb.
         what: &'static str,
-        /// With which file or folder.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
 }
 
 impl Error {
-    /// An error of the file system, with what we were about to do.
+    /// Creates an I/O error with the operation and path that failed.
     pub(crate) fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { what, path, source }

@@ -1,8 +1,8 @@
-//! Reads and writes files for an agent, in the workspace and the included folders and nowhere else.
+//! Reads and writes files for an agent, only in the workspace and the included directories.
 //!
-//! A path is followed here, link by link, to where it really leads. Then the file is opened from a handle of the folder
-//! that it must lie in, one name after the other and through no link at all. So a link that is put in the way in between
-//! does not lead out: the opening fails, and the path is followed anew.
+//! A path is resolved link by link to its real location. The file is then opened relative to a handle of its root
+//! directory, one component at a time and without following links. If a link is put in place in between, the open fails
+//! and the path is resolved again, so a link can never lead outside.
 
 mod follow;
 mod names;
@@ -22,77 +22,77 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The most that is read at once, in bytes.
+/// The maximum size of one read in bytes.
 pub const MAX_READ: u64 = 10 << 20;
-/// The longest path, in bytes.
+/// The maximum length of a path in bytes.
 const LONGEST_PATH: usize = 4096;
-/// The largest file in which lines are counted.
+/// How many bytes of a file are read at most when lines are selected.
 const LARGEST: u64 = 1 << 30;
-/// How often a path is followed anew when its links change meanwhile.
+/// How often a path is resolved again if its links change in the meantime.
 const ATTEMPTS: usize = 16;
 
-/// The files that an agent may have.
+/// The files that an agent may access.
 #[derive(Debug)]
 pub struct Files {
-    /// The workspace first, then the included folders.
+    /// The workspace, followed by the included directories.
     roots: Vec<Root>,
     max_read: u64,
 }
 
 #[derive(Debug)]
 struct Root {
-    /// Without links.
+    /// The path with all links resolved.
     path: PathBuf,
     folder: Folder,
 }
 
-/// Why a file was not read or written. The first word of the message is stable.
+/// An error from reading or writing a file. The first word of the message is stable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// It does not lie in the workspace or an included folder.
+    /// The file is not in the workspace or an included directory.
     #[error("{OUTSIDE_WORKSPACE}: `{0}` is not in the workspace")]
     Outside(String),
-    /// It is not there.
+    /// The file does not exist.
     #[error("not_found: `{0}` is not there")]
     NotFound(String),
-    /// It is a folder, a device or anything else that is no ordinary file.
+    /// The path is not a regular file.
     #[error("not_a_file: `{0}` is not an ordinary file")]
     NotAFile(String),
-    /// It is more than is read at once.
+    /// The content is larger than the maximum size of one read.
     #[error("too_large: `{path}` has more than {limit} bytes; ask for some of its lines")]
     TooLarge {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// The most that is read at once.
+        /// The maximum size of one read in bytes.
         limit: u64,
     },
-    /// It is not UTF-8. Replaced characters would be lost when the agent writes the text back.
+    /// The file is not UTF-8. Replacement characters would destroy content when the agent writes the text back.
     #[error("not_text: `{0}` is not UTF-8")]
     NotText(String),
-    /// The path is none.
+    /// The path is invalid.
     #[error("invalid_path: {0}")]
     Invalid(&'static str),
-    /// The system said no.
+    /// The operating system reported an error.
     #[error("io: `{path}`: {error}")]
     Io {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// What the system said.
+        /// The error of the operating system.
         error: io::Error,
     },
 }
 
 impl Files {
-    /// The files of a workspace and of other folders; those that are not there are left out.
+    /// Opens a workspace and other directories. Included directories that do not exist are ignored.
     ///
     /// # Errors
-    /// The workspace cannot be opened.
+    /// Fails if the workspace cannot be opened.
     pub fn new(workspace: &Path, included: impl IntoIterator<Item = PathBuf>) -> io::Result<Self> {
         Self::of_resolved(workspace.canonicalize()?, included)
     }
 
-    /// The same for a workspace whose links are resolved.
+    /// Opens a workspace whose links are already resolved.
     pub(crate) fn of_resolved(
         workspace: PathBuf,
         included: impl IntoIterator<Item = PathBuf>,
@@ -105,20 +105,20 @@ impl Files {
         Ok(Self { roots, max_read: MAX_READ })
     }
 
-    /// Sets how much is read at once, in bytes.
+    /// Sets the maximum size of one read in bytes.
     #[must_use]
     pub fn max_read(mut self, bytes: u64) -> Self {
         self.max_read = bytes;
         self
     }
 
-    /// The workspace, without links.
+    /// Returns the path of the workspace with all links resolved.
     #[must_use]
     pub fn workspace(&self) -> &Path {
         &self.roots[0].path
     }
 
-    /// Where a path leads as the disk is now.
+    /// Resolves a path according to the current state of the disk.
     #[must_use]
     pub fn resolve(&self, path: &str) -> Resolved {
         let Ok(real) = self.follow(path) else { return Resolved::unclear(path) };
@@ -133,7 +133,8 @@ impl Files {
         }
     }
 
-    /// The same with the other names of a file that has several. That takes a walk through the workspace.
+    /// Resolves a path like [`resolve`](Self::resolve), and adds the other names of a hard-linked file. Finding them
+    /// walks the workspace and the included directories.
     #[must_use]
     pub fn resolve_with_names(&self, path: &str) -> Resolved {
         let resolved = self.resolve(path);
@@ -149,10 +150,10 @@ impl Files {
         }
     }
 
-    /// Reads a file, or some of its lines: from `line`, counted from 1, and `limit` of them.
+    /// Reads a file, or `limit` of its lines starting at `line`, counted from 1.
     ///
     /// # Errors
-    /// It lies outside, is not there, is no ordinary file, is too large or is not UTF-8.
+    /// Fails if the file is outside, missing, not a regular file, too large or not UTF-8.
     pub fn read(&self, path: &str, line: Option<u64>, limit: Option<u64>) -> Result<String, FileError> {
         let file = self.at(path, |root, parts| {
             let Some((name, folders)) = parts.split_last() else { return Err(is_a_folder()) };
@@ -170,11 +171,10 @@ impl Files {
         String::from_utf8(bytes).map_err(|_| FileError::NotText(shown(path)))
     }
 
-    /// Writes a whole file, and the folders above it where they are missing. It is the old text or the new one at every
-    /// moment, and keeps its mode.
+    /// Writes a whole file atomically, keeps its mode, and creates missing parent directories.
     ///
     /// # Errors
-    /// It lies outside, is no ordinary file, or the system says no.
+    /// Fails if the file is outside or not a regular file, or on an I/O error.
     pub fn write(&self, path: &str, text: &str) -> Result<(), FileError> {
         self.at(path, |root, parts| {
             let Some((name, folders)) = parts.split_last() else { return Err(is_a_folder()) };
@@ -186,7 +186,8 @@ impl Files {
         })
     }
 
-    /// Does something with a file by the handle of its root and the names from there, until no link is in the way.
+    /// Performs an operation with the handle of the root directory and the path components below it. Retries if a link
+    /// is found.
     fn at<T>(&self, path: &str, act: impl Fn(&Folder, &[&OsStr]) -> io::Result<T>) -> Result<T, FileError> {
         if path.ends_with(['/', std::path::MAIN_SEPARATOR]) || path.ends_with("/.") {
             return Err(FileError::NotAFile(shown(path)));
@@ -198,7 +199,7 @@ impl Files {
             let parts: Vec<&OsStr> = rest.iter().collect();
             match act(&self.roots[root].folder, &parts) {
                 Ok(done) => return Ok(done),
-                // A link, where there was none a moment ago.
+                // A component has become a link since the path was resolved.
                 Err(error) if os::is_link(&error) && before.as_ref() != Some(&real) => {}
                 Err(error) => return Err(explained(path, error)),
             }
@@ -220,7 +221,7 @@ impl Files {
         follow::follow(&self.workspace().join(path)).map_err(|error| explained(path, error))
     }
 
-    /// The root in which a path without links lies, and the rest of it from there.
+    /// Returns the root that contains a resolved path, and the path relative to it.
     fn root_of<'a>(&self, real: &'a Path) -> Option<(usize, &'a Path)> {
         self.roots.iter().enumerate().find_map(|(i, root)| Some((i, real.strip_prefix(&root.path).ok()?)))
     }
@@ -259,9 +260,9 @@ impl Files {
     }
 }
 
-/// Puts a new file in the place of an old one. What stands there stays until the new one is whole.
+/// Replaces a file atomically: the old file stays until the new one is complete.
 fn replace(folder: &Folder, name: &OsStr, fill: impl Fn(&mut File) -> io::Result<()>) -> io::Result<()> {
-    // One that may not be written is not replaced either, although the folder would permit it.
+    // A file that is not writable is not replaced, even if the directory would permit it.
     let old = match folder.write(name) {
         Ok(file) => Some(file.metadata()?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -275,7 +276,7 @@ fn replace(folder: &Folder, name: &OsStr, fill: impl Fn(&mut File) -> io::Result
         .and_then(|()| file.sync_data())
         .and_then(|()| folder.rename(draft, name));
     if filled.is_err() {
-        // Nobody needs half a file; what went wrong is told already.
+        // Remove the incomplete file; the original error is returned.
         let _ = folder.remove(draft);
     }
     filled
@@ -305,7 +306,7 @@ fn explained(path: &str, error: io::Error) -> FileError {
     }
 }
 
-/// A path for a message, cut where it is very long.
+/// Returns a path for a message, truncated if it is very long.
 fn shown(path: &str) -> String {
     match path.char_indices().nth(200) {
         Some((end, _)) => format!("{}…", &path[..end]),

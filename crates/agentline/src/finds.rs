@@ -1,5 +1,5 @@
-//! Remembers for a moment where the programs of agents are: a run on a warm agent, or one
-//! that the cache knows, shall not search the disk for one.
+//! Caches the location of agent programs for a short time, so that runs on warm agents and cached runs do not search
+//! the disk.
 
 use crate::{
     agentline::Inner,
@@ -14,12 +14,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a find is believed while its program is as it was. One that came to a better place is noticed after that.
+/// How long an entry is valid while its program is unchanged. After that, a program in a preferred place is found.
 const BELIEVED: Duration = Duration::from_secs(60);
-/// How many callers are remembered: each environment and folder is one.
+/// The maximum number of entries. Each combination of agent, environment and directories is one entry.
 const MOST: usize = 16;
 
-/// What was found lately.
+/// A cache of recent detections.
 #[derive(Debug, Default)]
 pub(crate) struct Finds {
     known: Mutex<VecDeque<Find>>,
@@ -31,20 +31,20 @@ struct Find {
     agent: &'static str,
     here: Here,
     configured: Option<PathBuf>,
-    /// What the files of the program were like: an update changes them.
+    /// The stamps of the program's files. An update changes them.
     files: Vec<Option<Stamp>>,
     detection: Arc<Detection>,
 }
 
-/// The program, and the script where it is one that another program runs. npm gives all files the same time, and the
-/// program of an agent may be a line that never changes; a stamp also tells which file it is.
+/// Returns the stamps of the program and of the script that it runs. A stamp includes the identity of the file, because
+/// npm gives all files the same time and an agent's program may be a one-line script that never changes.
 fn files_of(program: &Program) -> Vec<Option<Stamp>> {
     let paths = std::iter::once(program.path.as_path()).chain(program.args.iter().map(Path::new));
     paths.map(Stamp::of_path).collect()
 }
 
 impl Finds {
-    /// Where the agent's program is for this caller. Blocks when it has to search.
+    /// Returns where the agent's program is for this caller. Blocks if it has to search.
     pub(crate) fn detect(&self, inner: &Inner, agent: &'static dyn Agent) -> Arc<Detection> {
         let id = agent.card().id;
         let configured = inner.programs.get(id);

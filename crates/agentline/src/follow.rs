@@ -1,4 +1,4 @@
-//! Follows the file that an agent writes about its session while a run goes on.
+//! Follows the session file that an agent writes during a run.
 
 use crate::{
     litter::Litter,
@@ -17,24 +17,24 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// The folder is listed again after this many looks: an agent may open a second file for the same session.
+/// How many reads pass between two listings of the directory: an agent may open a second file for a session.
 const LOOKS_PER_LISTING: u32 = 10;
-/// The folders of so many workspaces are remembered for each agent.
+/// The maximum number of workspaces whose session directories are cached for each agent home.
 const MOST_FOLDERS: usize = 64;
-/// So much is read at once, at first.
+/// The initial size of the read buffer in bytes.
 const READ: usize = 16 << 10;
-/// Lines longer than this are of no use to us.
+/// The maximum length of a line in bytes; longer lines are ignored.
 const LINE_CAP: usize = 256 << 20;
 
-/// The folder that stands for an agent's home.
+/// The home directory that an agent sees.
 #[derive(Debug)]
 pub(crate) struct AgentHome {
     pub(crate) path: PathBuf,
-    /// Where the sessions of workspaces were found in it.
+    /// The session directory of each workspace, as last found.
     folders: Mutex<BTreeMap<PathBuf, SessionFolder>>,
 }
 
-/// The folder of a workspace's sessions.
+/// The session directory of a workspace.
 #[derive(Debug)]
 struct SessionFolder {
     path: PathBuf,
@@ -50,12 +50,12 @@ impl AgentHome {
         self.folders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The folder of a workspace's sessions, as it was last found.
+    /// Returns the session directory of a workspace, as last found.
     fn sessions_of(&self, cwd: &Path) -> Option<PathBuf> {
         self.lock().get(cwd).map(|folder| folder.path.clone())
     }
 
-    /// Removes what killed runs left among the sessions of a workspace. Blocks.
+    /// Removes the files that killed runs left among the sessions of a workspace. Blocks.
     pub(crate) fn clean_sessions(&self, agent: &dyn Agent, cwd: &Path) {
         let Some(path) = self.sessions_of(cwd).or_else(|| self.find_sessions_of(agent, cwd)) else { return };
         let known = self.lock().get(cwd).and_then(|folder| folder.clean);
@@ -69,14 +69,14 @@ impl AgentHome {
         }
     }
 
-    /// A run has made this file for its session.
+    /// Records that a run has created this session file.
     fn add_session(&self, cwd: &Path, file: &File) {
         if let Some(SessionFolder { path, clean: Some(clean) }) = self.lock().get_mut(cwd) {
             clean.add_own(path, file);
         }
     }
 
-    /// Finds the folder of a workspace's sessions.
+    /// Finds the session directory of a workspace.
     fn find_sessions_of(&self, agent: &dyn Agent, cwd: &Path) -> Option<PathBuf> {
         let found = agent.session_folder(&self.path, cwd, &DiskLook);
         let mut all = self.lock();
@@ -91,20 +91,20 @@ impl AgentHome {
     }
 }
 
-/// Where the lines of one session come from.
+/// Reads the new lines of one session.
 pub(crate) struct Follower {
     agent: &'static dyn Agent,
     home: Arc<AgentHome>,
     cwd: PathBuf,
     session: Option<String>,
-    /// When it was heard of, where it is a new one.
+    /// When a new session was first reported; `None` for a stored session.
     begun: Option<SystemTime>,
     is_stored: bool,
     spot: Option<SessionSpot>,
-    /// What was there before the run, with its size: only what is new belongs to the run.
+    /// The files that existed before the run, with their sizes. Only later content belongs to the run.
     before: BTreeMap<PathBuf, u64>,
     files: BTreeMap<PathBuf, Followed>,
-    /// Keeps other runs from cleaning up beside the session while this one uses it.
+    /// Locks that prevent other runs from cleaning up this session while it is in use.
     held: Vec<File>,
     looks: u32,
 }
@@ -131,7 +131,7 @@ impl Follower {
         }
     }
 
-    /// Remembers what a stored session holds before a run goes on with it.
+    /// Records the content of a stored session before a run resumes it.
     pub(crate) fn remember(&mut self, session: &str) {
         self.is_stored = true;
         self.find_spot(session);
@@ -153,14 +153,14 @@ impl Follower {
         self.session.is_some()
     }
 
-    /// The lines that are new since the last look.
+    /// Returns the lines that were written since the last read.
     pub(crate) fn look_now(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         self.look(&mut lines);
         lines
     }
 
-    /// Everything that is there now, a last line without its end included.
+    /// Returns all remaining lines, including an unterminated last line.
     pub(crate) fn drain(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         self.looks = 0;
@@ -171,13 +171,13 @@ impl Follower {
         lines
     }
 
-    /// Files that the run left behind and that would harm the user's data.
+    /// Returns the files that the run left behind and that would harm the user's data.
     pub(crate) fn leftovers(&self) -> Vec<PathBuf> {
         let before: Vec<PathBuf> = self.before.keys().cloned().collect();
         self.spot.as_ref().map(|spot| self.agent.leftovers(spot, &before, &DiskLook)).unwrap_or_default()
     }
 
-    /// A session of the same workspace, for when it turns out that nobody used it.
+    /// Describes a session of this workspace, for removal if it turns out to be unused.
     pub(crate) fn litter(&self, session: &str) -> Litter {
         let (home, cwd) = (self.home.path.clone(), self.cwd.clone());
         Litter { agent: self.agent, home, cwd, session: session.to_owned() }
@@ -190,21 +190,21 @@ impl Follower {
         }
     }
 
-    /// The only file that the session can have, where that is known.
+    /// Returns the only file that the session can have, if its name is known.
     fn only_file(&self) -> Option<PathBuf> {
         let spot = self.spot.as_ref()?;
         let name = |at: SystemTime| {
             let at = at.duration_since(UNIX_EPOCH).ok()?.as_millis();
             self.agent.session_file_made(spot, Millis::try_from(at).ok()?)
         };
-        // All that was made since then is called the same.
+        // The name depends on the creation time. It is certain only if every time since the start gives the same name.
         let name = name(self.begun?).filter(|first| name(SystemTime::now()).as_ref() == Some(first))?;
         Some(spot.folder.join(name))
     }
 
     fn listing(&self) -> Vec<PathBuf> {
         let Some(spot) = &self.spot else { return Vec::new() };
-        // Hundreds of other sessions may be in the same folder.
+        // Filter by name first: the directory may contain hundreds of other sessions.
         let is_of_it = |name: &OsString| name.as_encoded_bytes().ends_with(spot.suffix.as_bytes());
         let entries = std::fs::read_dir(&spot.folder).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name()).filter(is_of_it);
@@ -244,7 +244,7 @@ impl Follower {
             }
             self.open_new();
             if self.files.is_empty() && (is_remembered || self.spot.is_none()) {
-                // It was not found yet, or is elsewhere by now.
+                // The file does not exist yet, or its directory has changed.
                 self.spot = None;
                 self.find_spot(&session);
                 self.open_new();
@@ -268,7 +268,7 @@ fn open(path: &Path, from: u64) -> Option<Followed> {
     Some(Followed { file, splitter: LineSplitter::new(LINE_CAP) })
 }
 
-/// Reads to the end as it is now. What cannot be read now is read at the next look.
+/// Reads to the current end of the file. After an error, the next call continues.
 fn read_on(file: &mut File, bytes: &mut Vec<u8>) {
     let mut read = 0;
     loop {
@@ -276,7 +276,7 @@ fn read_on(file: &mut File, bytes: &mut Vec<u8>) {
         match file.read(&mut bytes[read..]) {
             Ok(more) => {
                 read += more;
-                // A file gives all that there is room for, unless it ends there.
+                // A regular file fills the buffer unless the end is reached.
                 if more == 0 || read < bytes.len() {
                     break;
                 }
@@ -316,7 +316,7 @@ mod tests {
         let duplicate = at("09", "aaaa1111");
         let leave_duplicate = || fs::write(&duplicate, format!("{header}\n")).unwrap();
         let clean = || home.clean_sessions(agent, Path::new("/ws"));
-        // The clock of a file system ticks every few milliseconds.
+        // File-system timestamps have a resolution of a few milliseconds.
         let settle = || std::thread::sleep(std::time::Duration::from_millis(50));
 
         leave_duplicate();

@@ -1,4 +1,4 @@
-//! What a run takes along besides its order: tools that it serves, who answers the agent's questions, who judges answers.
+//! The services of a run: the tools it serves, the handler of the agent's requests, and the checks of its answers.
 
 use crate::{
     agentline::Inner,
@@ -28,33 +28,34 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// The end of a run whose time is past what a clock can hold.
+/// The maximum time limit of a run, so that computing its end cannot overflow.
 const LONGEST: Duration = Duration::from_secs(100 * 366 * 86_400);
 
-/// What a run takes along.
+/// The services of a run.
 pub(crate) struct Gear {
     pub(crate) answers: Answers,
     pub(crate) sides: Option<Sides>,
-    /// What is served is served for this run only, and ends with it.
+    /// Whether the tools are served for this run only and end with it.
     pub(crate) serves_alone: bool,
 }
 
-/// What is served for a run.
+/// The tools that are served for a run.
 pub(crate) enum Served {
-    /// This, from now on.
+    /// Tools that are served from now on.
     Now(Option<Serving>),
-    /// What its session was opened with, and whether the tool for the value that is wanted is among it.
+    /// The tools that the session was opened with, and whether they include the one that submits the structured value.
     Already { sides: Option<Sides>, hands_in: bool },
 }
 
 impl Gear {
-    /// Nothing: nobody is asked, and nothing is served.
+    /// Returns services that serve no tools and answer no requests.
     pub(crate) fn none() -> Self {
         Self { answers: seat::nobody(), sides: None, serves_alone: true }
     }
 }
 
-/// Tools and relayed servers that are served as long as this lives, and the way of their lines to the run that they are of.
+/// The tools and relayed servers of a run or session, and the channel of their lines. They are served while this value
+/// exists.
 #[derive(Debug, Clone)]
 pub(crate) struct Sides {
     inner: Arc<SidesInner>,
@@ -69,7 +70,7 @@ struct SidesInner {
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Where lines go: to a run, or into a box until there is one.
+/// The receiver of the lines: a run, or a buffer until there is one.
 #[derive(Debug, Default)]
 struct To {
     run: Option<UnboundedSender<String>>,
@@ -110,7 +111,7 @@ impl Sides {
         Self { inner: Arc::new(SidesInner { to, secret, give_up, close, task }) }
     }
 
-    /// The lines from now on, and those that nobody has had yet, for one run.
+    /// Returns all undelivered and future lines for one run.
     pub(crate) fn listen(&self) -> UnboundedReceiver<String> {
         let (send, receive) = unbounded_channel();
         let mut to = self.inner.to.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,22 +122,23 @@ impl Sides {
         receive
     }
 
-    /// What must be hidden.
+    /// Returns the token, which must be redacted.
     pub(crate) fn secret(&self) -> &str {
         &self.inner.secret
     }
 
-    /// Stops serving, and waits until the programs of foreign servers are gone.
+    /// Stops serving and waits until the processes of relayed servers have exited.
     pub(crate) async fn close(&self) {
         self.inner.close.notify_one();
         let task = self.inner.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(task) = task {
-            // A task that panicked has dropped what it served.
+            // A task that panicked has already dropped its servers.
             let _ = task.await;
         }
     }
 
-    /// Ends calls that are under way when it is dropped: an agent whose run was stopped gives them up without a word.
+    /// Returns a guard that cancels pending tool calls when it is dropped. An agent whose run is cancelled abandons
+    /// them without notice.
     pub(crate) fn calls(&self) -> Calls {
         Calls(self.clone())
     }
@@ -150,7 +152,7 @@ impl Drop for SidesInner {
     }
 }
 
-/// The calls of one run.
+/// A guard for the tool calls of one run.
 pub(crate) struct Calls(Sides);
 
 impl Drop for Calls {
@@ -160,7 +162,8 @@ impl Drop for Calls {
 }
 
 impl Inner {
-    /// Serves tools, the value's tool, and relays of foreign servers. Call it inside a runtime.
+    /// Serves the caller's tools, the tool for the structured value, and relays of other servers. Must be called inside
+    /// a runtime.
     pub(crate) fn serve(
         &self,
         asked: &Asked,
@@ -187,7 +190,7 @@ impl Inner {
         host.unwrap_or_default().serve(offer).map(Some)
     }
 
-    /// What a run takes along, and what its order says of it. Blocks.
+    /// Builds the services of a run and completes its order. Blocks.
     pub(crate) fn gear(
         &self,
         asked: &Asked,
@@ -217,7 +220,7 @@ impl Inner {
             order.hosted = host.tool_names();
         }
         if is_open {
-            // They were listed when the session was opened.
+            // The tools were listed when the session was opened.
             order.hosted.clear();
         }
         let mut reviewer = Reviewer::new(&asked.cwd).limits(request.repair_turns, request.max_rounds);
@@ -243,8 +246,8 @@ impl Inner {
         Ok(Gear { answers: answers(answerer, reviewer, end), sides, serves_alone: !is_open })
     }
 
-    /// The schema of a request's file, where it names one and the caller has none; and the request knows the
-    /// tools that are served for it. Blocks.
+    /// Loads the schema file of the request unless the caller has set a schema, and adds the names of the served tools
+    /// to the request. Blocks.
     pub(crate) fn with_schema(&self, asked: &mut Asked, options: &RunOptions) -> Result<RunOptions, Error> {
         let mut options = options.clone();
         if let (None, Some(path)) = (&options.schema, &asked.plan.request.output_schema) {
@@ -273,7 +276,7 @@ fn answers(answerer: Answerer, reviewer: Reviewer, end: Instant) -> Answers {
                 return (reviewed.notices, reviewed.answer);
             }
             let answered = answerer.answer(ask).await;
-            // What was refused is told as a decision, whatever it was that was asked.
+            // A refusal of any kind of request is reported as a decision.
             let answer = match (answered.is_denial(), answered.ruling) {
                 (true, Some(ruling)) => Answer::Ruled(ruling),
                 _ => answered.answer,

@@ -1,8 +1,8 @@
-//! One long-lived agentline for a program in any language: JSON-RPC 2.0, a line a message, over two streams.
+//! A long-lived agentline process for programs in any language: JSON-RPC 2.0, one message per line, over two streams.
 //!
-//! The program (the *host*) sends requests; runs tell their events by notifications, and ask the host by requests of
-//! their own: may this tool run, what does this function of yours answer, is the task complete. All runs of a host share one
-//! pool of warm agents. `docs/host-protocol.md` has the protocol; [`messages`] are its types.
+//! The program (the *host*) sends requests. Runs report their events as notifications and send requests of their own to
+//! the host: permission to use a tool, a call of a host function, a check whether the task is complete. All runs of a
+//! host share one pool of warm agents. `docs/host-protocol.md` describes the protocol; [`messages`] has its types.
 
 mod broker;
 mod lookups;

@@ -1,7 +1,7 @@
-//! Installs a fixed version of an agent from npm into our own cache folder, once for all processes of the user.
+//! Installs a fixed version of an agent from npm into agentline's cache directory, once for all processes of the user.
 //!
-//! Nothing of the user's is touched: the folder is ours, install scripts do not run, and the folder appears under its
-//! name only when it is complete. All calls wait; call them from a thread that may.
+//! No files of the user are changed. Install scripts run only for agents that need them. The directory gets its final
+//! name only when it is complete. All functions block.
 
 mod npm;
 
@@ -16,35 +16,35 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long another process may keep us waiting for its installation.
+/// How long to wait for the installation of another process.
 const LOCK_PATIENCE: Duration = Duration::from_secs(15 * 60);
 
-/// What an installation is doing; `Display` gives a line for people.
+/// The progress of an installation. `Display` writes one line of text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// Another process installs the same; we wait for it.
+    /// Waiting for another process that installs the same version.
     Waiting {
-        /// The lock that it holds.
+        /// The lock file of the other process.
         lock: PathBuf,
     },
     /// npm was started.
     Installing {
-        /// Package and version.
+        /// The package and version.
         what: String,
-        /// Where it will be.
+        /// The final directory.
         folder: PathBuf,
     },
-    /// npm is still at it.
+    /// npm is still running.
     Working {
-        /// Since the start.
+        /// The time since the start.
         elapsed: Duration,
     },
-    /// It is there.
+    /// The installation is complete.
     Installed {
-        /// Package and version.
+        /// The package and version.
         what: String,
-        /// How long it took.
+        /// How long the installation took.
         took: Duration,
     },
 }
@@ -62,75 +62,75 @@ impl fmt::Display for Progress {
     }
 }
 
-/// Why an agent could not be installed.
+/// An error of an installation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InstallError {
-    /// The version is not one that npm could have.
+    /// The version is not a complete npm version.
     #[error("`{0}` is not a version such as 1.2.3")]
     Version(String),
-    /// There is no Node.js.
+    /// Node.js was not found.
     #[error("Node.js was not found on PATH or in the usual places")]
     NoNode {
-        /// The oldest version that would do.
+        /// The minimum major version.
         needed: u32,
     },
     /// Node.js is too old for the agent.
     #[error("Node.js {found} at `{}` is too old: {needed} or newer is needed", path.display())]
     NodeTooOld {
-        /// Where it is.
+        /// The path of Node.js.
         path: PathBuf,
-        /// What it says of itself.
+        /// The version that was found.
         found: String,
-        /// The oldest version that would do.
+        /// The minimum major version.
         needed: u32,
     },
-    /// Node.js is here but npm is not.
+    /// Node.js was found, but npm was not.
     #[error("npm was not found beside `{}` or on PATH", node.display())]
     NoNpm {
-        /// Where Node.js is.
+        /// The path of Node.js.
         node: PathBuf,
     },
-    /// The cache folder cannot be used.
+    /// The cache directory cannot be used.
     #[error("cannot {doing} `{}`: {source}", path.display())]
     Cache {
-        /// What was tried.
+        /// The operation, as a verb.
         doing: &'static str,
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Another process holds the lock for too long.
+    /// Another process has held the lock for too long.
     #[error("another installation holds `{}` for more than {} minutes", lock.display(), LOCK_PATIENCE.as_secs() / 60)]
     Locked {
-        /// The lock.
+        /// The lock file.
         lock: PathBuf,
     },
     /// npm failed.
     #[error("npm could not install {what}: {why}{}", Tail(stderr_tail))]
     Npm {
-        /// Package and version.
+        /// The package and version.
         what: String,
-        /// How it ended.
+        /// How npm ended.
         why: String,
-        /// The end of what it said.
+        /// The end of npm's standard error.
         stderr_tail: String,
     },
-    /// npm said that all is well, yet the program is not there as asked for.
+    /// npm succeeded, but the program is missing or has another version.
     #[error("npm ended well, but {what} is not in `{}`: {found}", folder.display())]
     Incomplete {
-        /// Package and version.
+        /// The package and version.
         what: String,
-        /// Where it was to be.
+        /// The final directory.
         folder: PathBuf,
-        /// What is there.
+        /// What was found instead.
         found: String,
     },
 }
 
 impl InstallError {
-    /// What to type next.
+    /// Returns what the user can do about the error.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
@@ -157,10 +157,10 @@ impl fmt::Display for Tail<'_> {
     }
 }
 
-/// The program of an agent at a version in our cache folder; installs it when it is not there yet.
+/// Returns the program of an agent at a fixed version, and installs it if necessary.
 ///
 /// # Errors
-/// Node.js or npm is missing, the cache folder cannot be written, or npm failed.
+/// Fails if Node.js or npm is missing, the cache directory is not writable, or npm fails.
 pub fn ensure(
     agent: &dyn Agent,
     version: &str,
@@ -173,7 +173,7 @@ pub fn ensure(
     }
     crate::private_dir::create_dir_all(&job.agents).map_err(|e| job.cache_error("make", &job.agents, e))?;
     let lock = job.lock(on)?;
-    // Who held the lock before us may have done the work.
+    // The previous holder of the lock may have installed it.
     if let Ok(program) = job.installed() {
         return Ok(program);
     }
@@ -182,7 +182,7 @@ pub fn ensure(
     Ok(program)
 }
 
-/// One version of one agent and where it belongs.
+/// The installation of one version of one agent.
 struct Job<'a> {
     card: &'static Card,
     here: &'a Here,
@@ -210,7 +210,7 @@ impl<'a> Job<'a> {
         format!("{}@{}", self.card.package, self.version)
     }
 
-    /// The program, when the folder holds the version that it is named after; else what is there instead.
+    /// Returns the program if the directory contains the expected version, or else a description of what was found.
     fn installed(&self) -> Result<Program, String> {
         self.complete(&self.folder())
     }
@@ -229,7 +229,7 @@ impl<'a> Job<'a> {
             .ok_or_else(|| format!("no program `{}` in `{}`", self.card.program, bin.display()))
     }
 
-    /// Holds the lock of this version for as long as the file lives. `None`: this file system knows no locks.
+    /// Locks this version until the file is dropped. Returns `None` if the file system does not support locks.
     fn lock(&self, on: &mut dyn FnMut(Progress)) -> Result<Option<fs::File>, InstallError> {
         let path = self.agents.join(format!(".{}.lock", self.name));
         let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path);
@@ -277,31 +277,31 @@ impl<'a> Job<'a> {
 
         let folder = self.folder();
         if folder.exists() {
-            // Under this name stood something that is not this version; we are the only ones who put things here.
+            // The directory does not contain the expected version. Only agentline writes here, so it can be removed.
             fs::remove_dir_all(&folder).map_err(|e| self.cache_error("clear", &folder, e))?;
         }
         if let Err(e) = fs::rename(staging.path(), &folder) {
-            // Without locks another process may have been first; what counts is that it is there.
+            // Without locks another process may have finished first, which is fine.
             return self.installed().map_err(|_| self.cache_error("move the installation to", &folder, e));
         }
-        // It has moved away: nothing is left to clear.
+        // The directory was renamed, so there is nothing to remove.
         let _moved = staging.keep();
         on(Progress::Installed { what: self.what(), took: start.elapsed() });
         self.installed().map_err(incomplete)
     }
 
-    /// Clears what installations that were killed left behind. Only who holds the lock may.
+    /// Removes the directories of installations that were killed. Requires the lock.
     fn sweep(&self, prefix: &str) {
         for name in DiskLook.list(&self.agents).unwrap_or_default() {
             if name.starts_with(prefix) {
-                // What cannot be cleared costs space and nothing else.
+                // A directory that cannot be removed only takes up space.
                 let _ignored = fs::remove_dir_all(self.agents.join(name));
             }
         }
     }
 
     fn cache_error(&self, doing: &'static str, path: &Path, source: io::Error) -> InstallError {
-        // A missing parent is made by us, so this can only be a file in the way.
+        // Missing parents are created, so this error means that a file is in the way.
         let source = match source.kind() {
             ErrorKind::AlreadyExists => io::Error::new(ErrorKind::NotADirectory, "a file is in the way"),
             _ => source,

@@ -1,6 +1,6 @@
-//! Notices when files that safety rests on change while an agent runs: its rules, and the settings that we wrote for it.
+//! Detects changes to the files that enforce a policy while an agent runs: its rules, and the settings written for it.
 //!
-//! A tool of the agent runs as the same user, so no mode of a file keeps it out. What changed is found before each
+//! A tool of the agent runs as the same user, so file modes cannot keep it out. The files are checked before each
 //! session of a warm process and at the end of each run.
 
 use crate::{
@@ -16,17 +16,17 @@ use std::{
     sync::OnceLock,
 };
 
-/// No file that we write for an agent is larger.
+/// The maximum size of a checked file in bytes.
 const LARGEST: u64 = 64 << 20;
 
-/// The files that the safety of one process rests on, as they were.
+/// The initial state of the files that enforce the policy of one process.
 #[derive(Debug, Default)]
 pub(crate) struct Integrity {
-    /// Folders and files that nobody writes to once they are made.
+    /// Directories and files that never change after their creation.
     fixed: Vec<Guarded>,
     /// Files that the agent may rewrite while it starts.
     settings: Vec<PathBuf>,
-    /// The same as they were when its first session was open, before any tool could run.
+    /// The state of `settings` when the first session was opened, before any tool could run.
     settled: OnceLock<Vec<Guarded>>,
 }
 
@@ -34,18 +34,18 @@ pub(crate) struct Integrity {
 struct Guarded {
     path: PathBuf,
     stamp: Stamp,
-    /// The digest of a file's content; `None` for a folder.
+    /// The digest of a file's content; `None` for a directory.
     digest: Option<[u8; 32]>,
-    /// The agent itself may write the same content again.
+    /// Whether the agent may rewrite the file with the same content.
     may_be_rewritten: bool,
 }
 
-/// What the system says about a file or folder. A change of its content changes this.
+/// The metadata of a file or directory. A change of the content changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     is_file: bool,
     mode: u32,
-    /// The device and the number of the file on it.
+    /// The device and inode numbers.
     id: (u64, u64),
     size: u64,
     modified: (i64, i64),
@@ -53,7 +53,7 @@ struct Stamp {
 }
 
 impl Integrity {
-    /// Remembers what a launch has written.
+    /// Records the files that a launch has written.
     pub(crate) fn of(launch: &Launch) -> io::Result<Self> {
         let folders = read_only_folders(launch).map(|folder| Guarded::folder(folder));
         let files = launch.files.iter().filter(|file| is_read_only(launch, &file.path));
@@ -66,16 +66,17 @@ impl Integrity {
         })
     }
 
-    /// The agent's first session is open, and no tool has run yet: from now on its settings stay as they are.
+    /// Records the settings once the first session is open. No tool has run yet, and from now on the settings must not
+    /// change.
     pub(crate) fn settle(&self) {
         self.settled.get_or_init(|| {
             let read = |path: &PathBuf| Guarded::file(path, &read_regular(path, LARGEST)?, true);
-            // One that cannot be read was removed by the agent itself; there is nothing left to guard.
+            // A file that cannot be read was removed by the agent itself, so there is nothing to guard.
             self.settings.iter().filter_map(|path| read(path).ok()).collect()
         });
     }
 
-    /// Which file or folder is no longer what it was, and how; `None` while all are intact.
+    /// Returns which file or directory has changed, and how; `None` if all are intact.
     pub(crate) fn change(&self) -> Option<String> {
         self.fixed.iter().chain(self.settled.get().into_iter().flatten()).find_map(Guarded::change)
     }
@@ -113,7 +114,7 @@ impl Guarded {
         if !found.is_file || !(is_same || self.may_be_rewritten) {
             return Some("was replaced");
         }
-        // An agent could put a pipe in its place.
+        // The path may be a pipe by now, so only regular files are read.
         let is_intact =
             read_regular(&self.path, LARGEST).is_ok_and(|content| digest(&content) == digest_before);
         (!is_intact).then_some("has other content")
@@ -134,7 +135,7 @@ impl Stamp {
         }
     }
 
-    /// Without file numbers, a change is seen by size and time alone.
+    /// Without inode numbers, only size and modification time reveal a change.
     #[cfg(not(unix))]
     fn of(about: &Metadata) -> Self {
         let since = |at: io::Result<std::time::SystemTime>| {
@@ -178,7 +179,7 @@ mod tests {
             ];
             carry_out(&launch).expect("the stage can be set");
             let integrity = Integrity::of(&launch).expect("the stage can be set");
-            // The clock of a file system ticks every few milliseconds; an agent takes longer to start.
+            // File-system timestamps have a resolution of a few milliseconds; an agent takes longer to start.
             std::thread::sleep(std::time::Duration::from_millis(50));
             Self { dir, integrity }
         }
@@ -187,13 +188,13 @@ mod tests {
             self.dir.path().join(path)
         }
 
-        /// Opens the read-only folders for a change, which is a change in itself.
+        /// Makes the read-only directory writable, which is itself a change.
         fn open(&self) {
             set_mode(&self.at("given"), 0o700).expect("the stage can be set");
             set_mode(&self.at("given/rules.toml"), 0o600).expect("the stage can be set");
         }
 
-        /// Closes them again.
+        /// Makes the directory read-only again.
         fn close(&self) {
             set_mode(&self.at("given/rules.toml"), 0o400).expect("the stage can be set");
             set_mode(&self.at("given"), 0o500).expect("the stage can be set");

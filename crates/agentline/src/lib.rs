@@ -1,5 +1,5 @@
-//! Drives coding-agent command-line tools and tells the truth about what they did: what was said, which files really
-//! changed, what it cost, and whether it worked.
+//! Drives coding-agent command-line tools and reports what they did: the answer, the files that changed, the cost, and
+//! whether the run succeeded.
 
 pub mod agent_cli;
 mod agentline;
@@ -71,7 +71,7 @@ pub use schema::Schema;
 pub use session::Session;
 pub use typed::{Typed, TypedError, run_typed};
 
-/// The examples of the README and of the pages compile.
+/// Compiles the examples of the README and the documentation pages.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/conversations.md")]

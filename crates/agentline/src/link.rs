@@ -1,4 +1,4 @@
-//! What ties a run's handle to the loop that drives it: events one way, a stop the other way.
+//! The channel between the handle of a run and the event loop: events in one direction, cancellation in the other.
 
 use agentline_core::{Outcome, Record, Verdict};
 use std::{
@@ -9,27 +9,27 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// Wakes a loop that drives a process: a run wants to be stopped, or has room again.
+/// Wakes an event loop when a run is cancelled or its consumer has room again.
 pub(crate) type Bell = Arc<Notify>;
 
-/// How many batches of events may wait for a slow consumer before the agent is not read any further.
+/// How many batches of events may be queued for a slow consumer before the agent's output is no longer read.
 const BATCHES: usize = 4;
 
 #[derive(Debug, Default)]
 struct State {
     batches: VecDeque<Vec<Record>>,
     outcome: Option<Box<Outcome>>,
-    /// Nothing more will come.
+    /// Whether the run has ended.
     closed: bool,
-    /// The signal by which the run is to be stopped, until the loop has taken note.
+    /// The signal of a cancellation, until the loop has taken it.
     stop: Option<i32>,
-    /// The signal by which it was first asked to stop, and when.
+    /// The signal and time of the first cancellation.
     asked_to_stop: Option<(i32, Instant)>,
-    /// How it ended.
+    /// The verdict of the run, once it has ended.
     verdict: Option<Verdict>,
-    /// Nobody wants the run any more.
+    /// Whether the handle was dropped.
     dropped: bool,
-    /// Nobody reads the events any more: they are dropped, and whoever waits is woken by the outcome alone.
+    /// Whether events are discarded, so that only the outcome wakes the consumer.
     only_outcome: bool,
     waker: Option<Waker>,
 }
@@ -38,7 +38,7 @@ struct State {
 struct Shared {
     state: Mutex<State>,
     bell: Bell,
-    /// Wakes those who wait for the end of the run alone.
+    /// Wakes tasks that wait only for the end of the run.
     over: Notify,
 }
 
@@ -47,7 +47,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the run; only the first end counts.
+    /// Ends the run. Only the first call has an effect on the result.
     fn end_with(&self, outcome: Option<Outcome>) {
         let mut state = self.lock();
         if !state.closed {
@@ -68,31 +68,31 @@ impl Shared {
     }
 }
 
-/// The loop's end.
+/// The end of the channel that the event loop holds.
 #[derive(Debug)]
 pub(crate) struct Driven {
     shared: Arc<Shared>,
 }
 
-/// The handle's end. Dropping it tells the loop that nobody wants the run any more.
+/// The end of the channel that the handle holds. Dropping it cancels the run.
 #[derive(Debug)]
 pub(crate) struct Held {
     shared: Arc<Shared>,
 }
 
-/// A way to stop the run that does not keep it.
+/// Cancels a run without keeping it alive.
 #[derive(Clone, Debug)]
 pub(crate) struct Stopper {
     shared: Weak<Shared>,
 }
 
-/// What came over the link.
+/// An item received over the channel.
 pub(crate) enum Came {
     Batch(Vec<Record>),
     Over(Option<Box<Outcome>>),
 }
 
-/// What a run's handle is stopped by when it is dropped.
+/// The signal of the cancellation when a handle is dropped.
 const DROPPED: i32 = 15;
 
 pub(crate) fn link(bell: Bell) -> (Driven, Held) {
@@ -101,7 +101,7 @@ pub(crate) fn link(bell: Bell) -> (Driven, Held) {
 }
 
 impl Driven {
-    /// Hands events over; never waits.
+    /// Queues events. Never blocks.
     pub(crate) fn send(&self, batch: Vec<Record>) {
         let mut state = self.shared.lock();
         if !state.dropped && !state.only_outcome && !state.closed {
@@ -110,22 +110,22 @@ impl Driven {
         }
     }
 
-    /// Whether nobody reads the events any more.
+    /// Returns whether the consumer discards events.
     pub(crate) fn wants_outcome_only(&self) -> bool {
         self.shared.lock().only_outcome
     }
 
-    /// Whether the consumer is behind.
+    /// Returns whether the consumer is behind.
     pub(crate) fn is_full(&self) -> bool {
         self.shared.lock().batches.len() >= BATCHES
     }
 
-    /// The signal by which the run is to be stopped, told once; the drop of the handle is one too.
+    /// Returns the signal of a cancellation, once. Dropping the handle also cancels.
     pub(crate) fn stop(&self) -> Option<i32> {
         self.shared.lock().stop.take()
     }
 
-    /// Waits until the run is to be stopped, for as long as no loop drives it.
+    /// Waits for a cancellation while no event loop drives the run.
     pub(crate) async fn stopped(&self, bell: &Bell) -> i32 {
         loop {
             if let Some(signal) = self.stop() {
@@ -135,12 +135,12 @@ impl Driven {
         }
     }
 
-    /// The last word.
+    /// Ends the run with its outcome.
     pub(crate) fn finish(self, outcome: Outcome) {
         self.shared.end_with(Some(outcome));
     }
 
-    /// Ends the run from outside its loop, when the loop does not.
+    /// Returns a handle that can end the run if its loop does not.
     pub(crate) fn finisher(&self) -> Finisher {
         Finisher { shared: Arc::downgrade(&self.shared) }
     }
@@ -170,7 +170,7 @@ impl Held {
         Poll::Pending
     }
 
-    /// Passes over all events, those that wait included: to be woken for each would cost more than to make them.
+    /// Discards all queued and future events. Waking the consumer for each event would cost more than producing it.
     pub(crate) fn want_outcome_only(&self) {
         let mut state = self.shared.lock();
         state.only_outcome = true;
@@ -203,7 +203,7 @@ impl Stopper {
         }
     }
 
-    /// Waits until the run is over, whether or not its events are read. `None` where its end is not known here.
+    /// Waits until the run has ended, whether or not its events are read. Returns `None` if its verdict is not known.
     pub(crate) async fn over(&self) -> Option<Verdict> {
         loop {
             let shared = self.shared.upgrade()?;
@@ -220,23 +220,23 @@ impl Stopper {
     }
 }
 
-/// Ends a run from outside its loop.
+/// Ends a run from outside its event loop.
 #[derive(Clone, Debug)]
 pub(crate) struct Finisher {
     shared: Weak<Shared>,
 }
 
-/// How a run stands, for those who watch its loop.
+/// The state of a run, for the watchdog of its loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunState {
-    /// The signal by which it was first asked to stop, and when.
+    /// The signal and time of the first cancellation.
     pub(crate) asked_to_stop: Option<(i32, Instant)>,
-    /// Its loop has taken note of that.
+    /// Whether the loop has taken the cancellation.
     pub(crate) is_stopping: bool,
 }
 
 impl Finisher {
-    /// How the run stands; `None` when it is over.
+    /// Returns the state of the run; `None` if it has ended.
     pub(crate) fn state(&self) -> Option<RunState> {
         let shared = self.shared.upgrade()?;
         let state = shared.lock();
@@ -244,7 +244,7 @@ impl Finisher {
         (!state.closed).then_some(RunState { asked_to_stop: state.asked_to_stop, is_stopping })
     }
 
-    /// Ends the run with this outcome, unless it has ended.
+    /// Ends the run with this outcome, unless it has already ended.
     pub(crate) fn finish(&self, outcome: Outcome) {
         if let Some(shared) = self.shared.upgrade() {
             shared.end_with(Some(outcome));

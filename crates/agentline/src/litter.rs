@@ -1,10 +1,10 @@
-//! Sessions that an agent has begun and in which nobody may have said anything: what is left of them is cleared away.
+//! Removes what is left of sessions that were opened and never prompted.
 
 use crate::look::DiskLook;
 use agentline_core::Agent;
 use std::path::PathBuf;
 
-/// A session in which nothing may have been said.
+/// A session that may never have been prompted.
 pub(crate) struct Litter {
     pub(crate) agent: &'static dyn Agent,
     pub(crate) home: PathBuf,
@@ -13,12 +13,12 @@ pub(crate) struct Litter {
 }
 
 impl Litter {
-    /// Removes what of it says nothing.
+    /// Removes the files of the session that have no content.
     pub(crate) fn clear_away(&self) {
         let folder = self.agent.session_folder(&self.home, &self.cwd, &DiskLook);
         let spot = folder.map(|folder| self.agent.session_spot(folder, &self.session));
         for file in spot.map(|spot| self.agent.litter(&spot, &DiskLook)).unwrap_or_default() {
-            // It may be gone already; nothing depends on it.
+            // The file may be gone already.
             let _ = std::fs::remove_file(file);
         }
     }

@@ -1,4 +1,4 @@
-//! A hold on a live agent: runs take their places on it, and it goes when nobody holds it any more.
+//! A handle of a live agent process: runs are submitted through it, and the process ends when the handle is dropped.
 
 use crate::{
     agentline::Inner,
@@ -25,51 +25,52 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// A live process, before its loop begins.
+/// A live process before its event loop starts.
 pub(crate) struct Live {
     pub(crate) process: Process,
     pub(crate) connection: Connection,
-    /// What must not leave in any output, whichever run it is of.
+    /// Secrets that are redacted in the output of every run.
     pub(crate) secrets: Vec<String>,
     pub(crate) tape: Option<TapeFile>,
     pub(crate) max_line: usize,
     pub(crate) begun: Instant,
-    /// Removed when the process is gone: its private folder, and the workspace where that was made for it.
+    /// Directories that are removed after the process: its private directory, and its temporary workspace if it has
+    /// one.
     pub(crate) private: (PrivateDir, Option<Arc<PrivateDir>>),
-    /// What the agent's safety rests on.
+    /// The state of the files that enforce the policy.
     pub(crate) integrity: Arc<Integrity>,
-    /// What may have to go back to the user from the private folder.
+    /// Files to copy from the private directory back to the user's home.
     pub(crate) copy_back: Vec<(PathBuf, PathBuf)>,
-    /// Runs that want a place. When nobody can send one any more, the process is retired.
+    /// Submitted runs. When all senders are dropped, the process is retired.
     pub(crate) boarding: UnboundedReceiver<Boarding>,
     pub(crate) bell: Bell,
     pub(crate) state: watch::Sender<LiveState>,
     pub(crate) gone: Gone,
-    /// The process does not end with a run by itself.
+    /// Whether the process outlives its runs.
     pub(crate) lives_on: bool,
-    /// A session that the agent began at its start though nobody asked for it.
+    /// A session that the agent opens by itself when it starts.
     pub(crate) litter: Option<Litter>,
     pub(crate) temp: ProcessTemp,
 }
 
-/// How a live process stands, for those who choose one.
+/// The state of a live process, for choosing one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LiveState {
-    /// It has answered.
+    /// Whether the agent has answered.
     pub(crate) ready: bool,
-    /// It takes no more runs.
+    /// Whether the process accepts no more runs.
     pub(crate) closed: bool,
-    /// How many runs are on it.
+    /// The number of runs on the process.
     pub(crate) seats: usize,
-    /// How many of them are still opening their session.
+    /// The number of runs whose session is still being opened.
     pub(crate) opening: usize,
-    /// How many it has had.
+    /// The number of runs so far.
     pub(crate) served: u32,
-    /// What they have used together, as far as it was told.
+    /// The reported usage of all runs together.
     pub(crate) spent: Spent,
 }
 
-/// A live agent process. Dropping it retires the process: it goes when its runs are over.
+/// A handle of a live agent process. Dropping it retires the process, which exits when its runs have ended.
 #[derive(Debug)]
 pub(crate) struct LiveHandle {
     board: UnboundedSender<Boarding>,
@@ -79,21 +80,21 @@ pub(crate) struct LiveHandle {
     task: JoinHandle<()>,
     launched: Launched,
     veil: Veil,
-    /// The folder that stands for the agent's home.
+    /// The home directory that the agent sees.
     pub(crate) agent_home: Arc<AgentHome>,
-    /// What the agent's safety rests on.
+    /// The state of the files that enforce the policy.
     integrity: Arc<Integrity>,
-    /// The agent's process.
+    /// The process id of the agent.
     pub(crate) pid: Option<u32>,
 }
 
 impl LiveHandle {
-    /// Starts a process. `mark` is on everything that it starts.
+    /// Starts a process. `mark` identifies everything that it starts.
     pub(crate) fn start(inner: &Inner, start: Start, mark: &str, begun: Instant) -> Result<Self, SpawnError> {
         Self::start_by(Bell::default(), inner, start, mark, begun)
     }
 
-    /// As [`start`](Self::start), for a run that has its link already.
+    /// Starts a process like [`start`](Self::start), for a run that already has its channel.
     pub(crate) fn start_by(
         bell: Bell,
         inner: &Inner,
@@ -123,42 +124,42 @@ impl LiveHandle {
         })
     }
 
-    /// Gives a run a place. Where the process is gone meanwhile, the run's outcome says so.
+    /// Submits a run. If the process has exited in the meantime, the outcome reports it.
     pub(crate) fn run(&self, trip: Trip, tell: Tell) -> Run {
         let run_id = trip.order.who.run_id.clone();
         Run::new(run_id, self.board(trip, tell), self.launched.clone()).veiled(self.veil.clone())
     }
 
-    /// As [`run`](Self::run), for those who look after the run themselves.
+    /// Submits a run like [`run`](Self::run), for callers that handle its events themselves.
     pub(crate) fn board(&self, trip: Trip, tell: Tell) -> Held {
         let (driven, held) = link(Bell::clone(&self.bell));
         self.take(trip.board(driven, tell));
         held
     }
 
-    /// Gives a run a place whose link rings this process's bell.
+    /// Submits a run whose channel already wakes this process's loop.
     pub(crate) fn take(&self, boarding: Boarding) {
         if let Err(gone) = self.board.send(boarding) {
             refuse(gone.0, self.gone.get());
         }
     }
 
-    /// Whether all files that the agent's safety rests on are as they were. Looks at the disk for a moment.
+    /// Returns whether all files that enforce the policy are intact. Blocks briefly.
     pub(crate) fn is_intact(&self) -> bool {
         self.integrity.change().is_none()
     }
 
-    /// How the process stands now.
+    /// Returns the current state of the process.
     pub(crate) fn state(&self) -> LiveState {
         self.state.borrow().clone()
     }
 
-    /// Tells how the process stands, until its loop is over.
+    /// Returns a receiver of the state, which is updated until the loop ends.
     pub(crate) fn watch(&self) -> watch::Receiver<LiveState> {
         self.state.clone()
     }
 
-    /// Waits until the process stands so, or is gone. Says how it stands then.
+    /// Waits until the state matches or the process is closed, and returns the state.
     pub(crate) async fn wait_for(&self, mut so: impl FnMut(&LiveState) -> bool) -> LiveState {
         let mut state = self.state.clone();
         match state.wait_for(|now| now.closed || so(now)).await {
@@ -167,11 +168,11 @@ impl LiveHandle {
         }
     }
 
-    /// Lets the process go and waits until it is gone.
+    /// Retires the process and waits until it has exited.
     pub(crate) async fn close(self) {
         let Self { board, task, .. } = self;
         drop(board);
-        // A loop that panicked has taken its process with it.
+        // A loop that panicked has ended its process.
         let _ = task.await;
     }
 }

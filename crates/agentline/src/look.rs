@@ -1,4 +1,4 @@
-//! The real file system, lent to the core for a look at files.
+//! The real file system as a [`Look`] for the core.
 
 use crate::regular_file::read_regular;
 use agentline_core::Look;
@@ -7,10 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Longer files are not what the core looks for: settings, shims, package descriptions.
+/// The maximum size of a file in bytes. The core only reads small files: settings, shims and package descriptions.
 const LONGEST: usize = 64 * 1024 * 1024;
 
-/// Looks at the disk. It never writes, and never waits on a pipe or device.
+/// Read access to the disk. Never writes, and never blocks on a pipe or device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DiskLook;
 
@@ -65,13 +65,13 @@ fn only_the_administrator_writes(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|m| m.uid() == 0 && m.mode() & 0o022 == 0)
 }
 
-/// Windows keeps this in access lists, which are not read.
+/// Windows uses access control lists, which are not read here.
 #[cfg(not(unix))]
 fn only_the_administrator_writes(_path: &Path) -> bool {
     false
 }
 
-/// Without the `\\?\` that Windows puts before resolved paths and that Node.js does not take for a script.
+/// Removes the `\\?\` prefix that Windows adds to resolved paths and that Node.js does not accept for scripts.
 fn plain(path: PathBuf) -> PathBuf {
     let text = path.to_str().and_then(|t| t.strip_prefix(r"\\?\"));
     match text.filter(|t| t.as_bytes().get(1) == Some(&b':')) {
@@ -116,7 +116,7 @@ mod tests {
         assert!(DiskLook.runnable(&link));
         assert_eq!(DiskLook.canonical(&link), fs::canonicalize(&file).ok());
         assert!(!DiskLook.exists(&dir.path().join("broken")));
-        // Everybody may write in the folder for temporary files, so nothing below it is guarded.
+        // The directory for temporary files is writable for all users, so nothing below it is guarded.
         assert!(!DiskLook.guarded(&file) && !DiskLook.guarded(&dir.path().join("none")));
     }
 

@@ -1,4 +1,4 @@
-//! A look at the disk that asks for everything once: whoever asks again is told the same, whatever happened meanwhile.
+//! A view of the disk that caches what it has read, so that a decision is based on one state of the disk.
 
 use crate::{
     look::DiskLook,
@@ -13,8 +13,8 @@ use std::{
     time::SystemTime,
 };
 
-/// Looks at the disk for one decision, which is then made from one state of it; and a file that several parts of the
-/// decision need is read once.
+/// Reads the disk for one decision. Each file and directory is read once, even if several parts of the decision need
+/// it; `runnable` and `small` are not cached.
 #[derive(Debug)]
 pub(crate) struct LookOnce {
     began: SystemTime,
@@ -23,9 +23,9 @@ pub(crate) struct LookOnce {
     exists: Kept<bool>,
     canonical: Kept<Option<PathBuf>>,
     guarded: Kept<bool>,
-    /// What files and folders were like right before they were read.
+    /// The stamps of files and directories right before they were read.
     stamps: Kept<Option<Stamp>>,
-    /// Those of which more counts than what was read.
+    /// Paths for which more than the content matters.
     exact: RefCell<HashSet<PathBuf>>,
 }
 
@@ -60,19 +60,19 @@ impl LookOnce {
         once(&self.stamps, path, Stamp::of_path);
     }
 
-    /// Looks at a file or folder of which anything may count.
+    /// Records a file or directory of which any change matters.
     pub(crate) fn note(&self, path: &Path) {
         self.mark(path);
         self.exact.borrow_mut().insert(path.to_owned());
     }
 
-    /// Looks whether something is there, of which nothing else counts.
+    /// Records whether a path exists; no other change matters.
     pub(crate) fn note_presence(&self, path: &Path) {
         self.exists(path);
     }
 
-    /// What was seen, for whoever wants to know later whether it is still so. `None` where that could not be told: times
-    /// say nothing of what happens right after they were set.
+    /// Returns everything that was read, for checking later whether it is unchanged. Returns `None` if that cannot be
+    /// checked, because a file was written too recently for its timestamp to be reliable.
     pub(crate) fn seen(self) -> Option<Seen> {
         let mut sights: BTreeMap<PathBuf, Vec<Sight>> = BTreeMap::new();
         let mut add = |path, sight| sights.entry(path).or_default().push(sight);
@@ -97,7 +97,7 @@ impl LookOnce {
         for (path, exists) in self.exists.into_inner() {
             add(path, if exists { Sight::Present } else { Sight::Absent });
         }
-        // What is not there leads nowhere and is guarded by nobody.
+        // A path that does not exist resolves to nothing and is not guarded.
         let is_away = |path: &Path| path.symlink_metadata().is_err();
         for (path, real) in self.canonical.into_inner() {
             let sight = if real.is_none() && is_away(&path) { Sight::Absent } else { Sight::Leads(real) };
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(seen(), first);
     }
 
-    /// Longer than times of files stay ambiguous.
+    /// Waits longer than timestamps remain ambiguous.
     fn settle() {
         std::thread::sleep(Duration::from_millis(150));
     }
@@ -246,7 +246,7 @@ mod tests {
         for (what, change) in changes {
             let _ = fs::remove_dir_all(at("new"));
             let seen = begin();
-            // At first nobody knows what the folders were like, then they are known; and then one changes.
+            // The first check records the state of the directories; the second one uses it. Then one of them changes.
             assert!(seen.is_still_so() && seen.is_still_so());
             fs::write(at("unasked"), "").unwrap();
             assert!(seen.is_still_so() && seen.is_still_so());
@@ -269,7 +269,7 @@ mod tests {
         look.read(&file);
         let seen = look.seen().unwrap();
         for _ in 0..3 {
-            // However soon, and whatever else is written meanwhile.
+            // The result holds however soon the file is rewritten, and whatever else is written.
             fs::write(&file, "one").unwrap();
             fs::write(dir.path().join("other"), "").unwrap();
             assert!(seen.is_still_so());

@@ -1,8 +1,8 @@
-//! What a program gives a run besides its request: things that cannot be written down.
+//! The options of a run that cannot be serialized.
 
 use crate::{answer::Judge, schema::Schema, tools::ToolHost, until::Checker};
 
-/// What a program gives a run besides its request. Cheap to clone.
+/// The options of a run besides its request: tools, callbacks, schema and check. Cheap to clone.
 ///
 /// ```
 /// use agentline::{Judge, Permit, RunOptions, tools::{Tool, ToolHost}};
@@ -19,16 +19,16 @@ use crate::{answer::Judge, schema::Schema, tools::ToolHost, until::Checker};
 pub struct RunOptions {
     /// Functions of the program that the agent may call.
     pub tools: Option<ToolHost>,
-    /// Who is asked what no rule decides.
+    /// The permission callback for requests that no rule decides.
     pub judge: Option<Judge>,
-    /// The answer must be a value of it.
+    /// The schema that the answer must match.
     pub schema: Option<Schema>,
-    /// Whether the task is complete.
+    /// The check that decides whether the task is complete.
     pub until: Option<Checker>,
 }
 
 impl RunOptions {
-    /// Nothing yet.
+    /// Creates empty options.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -41,33 +41,33 @@ impl RunOptions {
         self
     }
 
-    /// Asks this about what the agent wants and no rule decides.
+    /// Sets the permission callback for requests that no rule decides.
     #[must_use]
     pub fn judge(mut self, judge: Judge) -> Self {
         self.judge = Some(judge);
         self
     }
 
-    /// Wants a value of this schema.
+    /// Requires an answer that matches this schema.
     #[must_use]
     pub fn schema(mut self, schema: Schema) -> Self {
         self.schema = Some(schema);
         self
     }
 
-    /// Sends the agent on until this is content.
+    /// Re-prompts the agent until this check succeeds.
     #[must_use]
     pub fn until(mut self, checker: Checker) -> Self {
         self.until = Some(checker);
         self
     }
 
-    /// Whether this needs an agent that stays alive.
+    /// Returns whether these options need a live agent.
     pub(crate) fn needs_live(&self) -> bool {
         self.tools.is_some() || self.judge.is_some() || self.schema.is_some() || self.until.is_some()
     }
 
-    /// Whether the agent's session is opened with something that only this run has.
+    /// Returns whether the agent's session must be opened with servers of this run only.
     pub(crate) fn marks_session(&self) -> bool {
         self.tools.is_some() || self.schema.is_some()
     }

@@ -1,8 +1,8 @@
-//! Warm agents: started and initialised once, used by many runs, one session each.
+//! Warm agents: started and initialized once and used by many runs, each in its own session.
 //!
-//! A cold agent costs seconds before it thinks; a session on one that is up costs tenths of that. The pool keeps agents
-//! apart that differ in anything that a process is started with (program, version, settings, environment, rules), and
-//! gives every run a session of its own, so that nothing is carried over from one run to the next.
+//! A cold agent takes seconds to start; a new session on a running agent takes a fraction of that. Agents that differ
+//! in anything they are started with (program, version, settings, environment, rules) are kept apart. Every run has a
+//! session of its own, so that nothing carries over from one run to the next.
 
 mod carry;
 pub(crate) mod key;
@@ -27,25 +27,25 @@ use launches::Launches;
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
-/// How a pool behaves.
+/// The options of a pool.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PoolOptions {
-    /// How many agents are alive at once, at most.
+    /// The maximum number of agent processes.
     pub max_processes: usize,
-    /// How many sessions are on one process at once, where runs can share one.
+    /// The maximum number of concurrent sessions on one process, if its runs can share it.
     pub lanes: usize,
-    /// How many sessions may be being opened on one process at once: some agents stall over many.
+    /// The maximum number of sessions that are opened concurrently on one process. Some agents stall if it is high.
     pub opening: usize,
-    /// How many runs may wait for a place, at most.
+    /// The maximum number of runs that wait for a slot.
     pub max_queue: usize,
-    /// A process is replaced when it is older than this …
+    /// The age at which a process is replaced.
     pub max_age: Duration,
-    /// … or has had this many sessions …
+    /// The number of sessions after which a process is replaced.
     pub max_sessions: u32,
-    /// … or takes more memory than this, in bytes.
+    /// The memory use above which a process is replaced, in bytes.
     pub max_memory: u64,
-    /// A process that nobody used for this long is let go.
+    /// The idle time after which a process is stopped.
     pub idle: Duration,
 }
 
@@ -64,7 +64,7 @@ impl Default for PoolOptions {
     }
 }
 
-/// Agents that are kept warm. Dropping it lets them go when their runs are over.
+/// A pool of warm agents. Dropping it ends each agent when its runs have ended.
 ///
 /// ```no_run
 /// # async fn show() -> Result<(), Box<dyn std::error::Error>> {
@@ -84,55 +84,55 @@ pub struct Pool {
     known: Arc<KnownThings>,
 }
 
-/// What a pool need not find out again for each run.
+/// What a pool caches between runs.
 #[derive(Debug, Default)]
 struct KnownThings {
     finds: Finds,
     launches: Launches,
 }
 
-/// How a pool stands.
+/// The status of a pool.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PoolStatus {
-    /// The agents that are alive.
+    /// The agent processes.
     pub processes: Vec<ProcessStatus>,
-    /// Runs that wait for a place.
+    /// The number of runs that wait for a slot.
     pub queued: usize,
-    /// Runs that were given a place.
+    /// The number of runs that have been given a slot.
     pub runs: u64,
-    /// Agents that were started.
+    /// The number of agents that have been started.
     pub started: u64,
-    /// Runs that were tried again because their agent died before it had said anything.
+    /// The number of runs that were retried because their agent died before its first output.
     pub retried: u64,
-    /// Agents that were let go because of their age, sessions or memory.
+    /// The number of agents that were retired because of their age, sessions or memory.
     pub recycled: u64,
 }
 
-/// How one warm agent stands.
+/// The status of one warm agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ProcessStatus {
-    /// Which agent.
+    /// The id of the agent.
     pub agent: String,
-    /// Its version.
+    /// The version of the agent.
     pub version: Option<String>,
-    /// Its process.
+    /// The process id.
     pub pid: Option<u32>,
-    /// It has answered.
+    /// Whether the agent has answered.
     pub ready: bool,
-    /// Runs on it now.
+    /// The number of active runs.
     pub active: usize,
-    /// Sessions that it has had.
+    /// The number of sessions so far.
     pub sessions: u32,
-    /// Since it was started.
+    /// The time since the start.
     pub age_ms: u64,
-    /// Its memory and that of all that it started, in bytes, where the system says so.
+    /// The memory use of the process and its descendants in bytes, if the system reports it.
     pub memory: Option<u64>,
 }
 
 impl Pool {
-    /// A pool without agents yet. Call it inside a tokio runtime.
+    /// Creates an empty pool. Must be called inside a tokio runtime.
     #[must_use]
     pub fn new(agentline: Agentline, options: PoolOptions) -> Self {
         let lanes = Arc::new(Lanes::new(options));
@@ -140,27 +140,29 @@ impl Pool {
         Self { agentline, lanes, known: Arc::default() }
     }
 
-    /// Runs a prompt on a warm agent, or on one that is started for it. A request that a warm agent cannot serve (one
-    /// that resumes a stored session, records a tape, or asks for another surface) is run as [`Agentline::run`] does.
+    /// Runs a prompt on a warm agent, and starts one if necessary.
+    ///
+    /// A request that a warm agent cannot serve runs like [`Agentline::run`]: one that resumes or names a session,
+    /// records a tape, uses a sandbox or requests another surface.
     ///
     /// # Errors
-    /// As [`Agentline::run`].
+    /// Fails like [`Agentline::run`].
     pub async fn run(&self, request: RunRequest) -> Result<Run, Error> {
         self.run_with(request, RunOptions::default()).await
     }
 
-    /// Runs a prompt with what the program gives it: tools, somebody to be asked, a schema, a check.
+    /// Runs a prompt with the caller's tools, permission callback, schema and completion check.
     ///
     /// # Errors
-    /// As [`Agentline::run`].
+    /// Fails like [`Agentline::run`].
     pub async fn run_with(&self, request: RunRequest, options: RunOptions) -> Result<Run, Error> {
         self.run_as(&self.agentline, request, options).await
     }
 
-    /// Runs a prompt for another user's environment, home or folder than the pool's own.
+    /// Runs a prompt for a caller whose environment, home or directory differs from the pool's own.
     ///
     /// # Errors
-    /// As [`Agentline::run`].
+    /// Fails like [`Agentline::run`].
     pub async fn run_as(
         &self,
         agentline: &Agentline,
@@ -176,7 +178,7 @@ impl Pool {
         Ok(run.with_notices(notices))
     }
 
-    /// Whether the run is known already, where that is asked for.
+    /// Looks up the run in the cache; `None` if the request does not use the cache.
     pub(crate) async fn look_up(
         &self,
         agentline: &Agentline,
@@ -187,13 +189,13 @@ impl Pool {
             return agentline.look_up(request, options).await;
         }
         match cache::look(agentline, warm(request.clone()), options).await {
-            // What a warm agent cannot do is done by another, which may be known.
+            // A request that a warm agent cannot serve runs on another surface, whose outcome may be cached.
             Looked::Unclear => agentline.look_up(request, options).await,
             looked => Some(looked),
         }
     }
 
-    /// Makes the run, whatever is known.
+    /// Starts the run without consulting the cache.
     pub(crate) async fn make(
         &self,
         agentline: &Agentline,
@@ -207,14 +209,16 @@ impl Pool {
         let (known, lanes) = (Arc::clone(&self.known), Arc::clone(&self.lanes));
         let prepared = agentline.blocking_within(preparation_time(&request), move |inner| {
             let wanted = key::prepare(inner, &known.finds, &known.launches, asked, &given)?;
-            // Each way to a thread that may block and back costs more than most of what is done there.
+            // Try to get a slot on the same thread: each switch to a blocking thread costs more than most of the work
+            // there.
             Ok(wanted.map(|wanted| carry::Begun::at_once(inner, &lanes, Arc::new(*wanted))))
         });
         let Some(prepared) = prepared.await else { return Ok(Run::over(not_ready_in_time(&request))) };
         let begun = match prepared {
             Ok(Ok(begun)) => begun,
             Ok(Err(outcome)) => return Ok(Run::over(*outcome)),
-            // What cannot be had of an agent that stays alive may be had of another; else that one says why not.
+            // A request that a live agent cannot serve may work on another surface. If not, that attempt reports the
+            // problems.
             Err(Error::Usage(_)) if request.surface.is_none() => {
                 return agentline.make(request, options).await;
             }
@@ -238,19 +242,19 @@ impl Pool {
         Ok(Run::new(run_id, held, launched).veiled(veil))
     }
 
-    /// Makes ready for this many runs like this one: starts the agents that they need and opens a session in the workspace
-    /// for each, and waits until they are open. Says how many are.
+    /// Prepares for `runs` runs with this request, and returns how many sessions are ready.
     ///
-    /// Such a session knows what the agent reads when a session is opened (its files of instructions, say) as it was at
-    /// that moment.
+    /// Starts the agents, opens a session in the workspace for each run, and waits until the sessions are open. Such a
+    /// session uses the files that the agent reads when a session is opened (for example its instructions) as they were
+    /// at that time.
     ///
     /// # Errors
-    /// As [`Agentline::run`].
+    /// Fails like [`Agentline::run`].
     pub async fn prewarm(&self, request: RunRequest, runs: usize) -> Result<usize, Error> {
         self.prewarm_by(&self.agentline, request, runs).await
     }
 
-    /// The same with the agents and programs that this handle knows.
+    /// Prepares for runs like [`prewarm`](Self::prewarm), with the agents and programs of this instance.
     pub(crate) async fn prewarm_by(
         &self,
         agentline: &Agentline,
@@ -274,20 +278,20 @@ impl Pool {
         Ok(carry::prewarm(agentline, &self.lanes, &Arc::new(*wanted), runs).await)
     }
 
-    /// How the pool stands.
+    /// Returns the status of the pool.
     #[must_use]
     pub fn status(&self) -> PoolStatus {
         self.lanes.status()
     }
 
-    /// Lets each agent go when its runs are over, and waits until all are gone. Runs that wait for a place are refused,
-    /// and so is everything from now on.
+    /// Closes the pool: ends each agent when its runs have ended, and waits until all have exited. Waiting and new runs
+    /// are refused.
     pub async fn close(&self) {
         self.lanes.close().await;
     }
 }
 
-/// Whether a warm agent can serve this at all.
+/// Returns whether a warm agent can serve this request.
 pub(crate) fn serves(request: &RunRequest) -> bool {
     let live = matches!(request.surface, None | Some(Surface::Acp));
     live && request.resume.is_none()

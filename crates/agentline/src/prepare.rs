@@ -1,4 +1,4 @@
-//! Carries a launch out: the private folder, its files and links.
+//! Carries out a launch: creates the private directory, its files and links.
 
 use crate::{error::Error, private_dir};
 use agentline_core::Launch;
@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Writes everything that the launch wants to find.
+/// Creates all files, links and directories of a launch.
 pub(crate) fn carry_out(launch: &Launch) -> Result<(), Error> {
     for folder in &launch.folders {
         private_dir::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
@@ -33,22 +33,22 @@ pub(crate) fn carry_out(launch: &Launch) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether the agent only reads what is at this path.
+/// Returns whether the agent only reads this path.
 pub(crate) fn is_read_only(launch: &Launch, path: &Path) -> bool {
     launch.read_only.iter().any(|folder| path.starts_with(folder))
 }
 
-/// All folders of the launch that the agent only reads.
+/// Returns all directories of the launch that the agent only reads.
 pub(crate) fn read_only_folders(launch: &Launch) -> impl Iterator<Item = &PathBuf> {
     let inner = launch.folders.iter().filter(|folder| !launch.read_only.contains(folder));
     launch.read_only.iter().chain(inner.filter(|folder| is_read_only(launch, folder)))
 }
 
-/// Takes files to the user that the agent has put in the place of our links.
+/// Copies files back to the user that the agent has written in place of links.
 pub(crate) fn bring_back(files: &[(PathBuf, PathBuf)]) {
     for (ours, theirs) in files {
         if fs::symlink_metadata(ours).is_ok_and(|found| found.is_file()) {
-            // Renamed into place, so that nobody ever reads half of it. A failure leaves the user what was there.
+            // The rename makes the copy atomic. On failure, the user's file stays unchanged.
             let beside = theirs.with_extension("agentline-new");
             if fs::copy(ours, &beside).and_then(|_| fs::rename(&beside, theirs)).is_err() {
                 let _ = fs::remove_file(&beside);
@@ -62,7 +62,7 @@ fn link(to: &Path, at: &Path) -> std::io::Result<()> {
     std::os::unix::fs::symlink(to, at)
 }
 
-/// Links need a right on Windows that few users have; a folder is joined, a file is copied. Not tested there.
+/// Creates a link. On Windows few users may create links, so a file is copied if linking fails. Not tested.
 #[cfg(windows)]
 fn link(to: &Path, at: &Path) -> std::io::Result<()> {
     if to.is_dir() {

@@ -1,11 +1,11 @@
 //! Directories that only their owner may enter, locked for as long as a process uses them.
 //!
-//! A directory is made under a name that no clean-up looks at, locked, and only then given its final name. So whoever
-//! sees the final name finds a lock, unless the owner is dead: locks end with their process however it dies, also where
-//! process ids mean different things (containers that share a temporary directory).
+//! A directory is created under a name that no cleanup considers, locked, and then renamed to its final name. A
+//! directory with a final name is therefore locked unless its owner is dead: locks end with their process however it
+//! dies, even where process ids are ambiguous (containers that share a temporary directory).
 //!
-//! Owners hold *shared* locks: the supervisor of an agent may hold one beside its host. Whoever gets an exclusive lock
-//! knows that no owner lives.
+//! Owners hold *shared* locks, because the supervisor of an agent may hold one beside its host. An exclusive lock
+//! proves that no owner is alive.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},
@@ -14,28 +14,28 @@ use std::{
     time::Duration,
 };
 
-/// How the names of an agent process's private directories begin.
+/// The name prefix of the private directories of agent processes.
 pub(crate) const PRIVATE: &str = "agentline-run-";
-/// How the names of workspaces begin that are made for one run.
+/// The name prefix of temporary workspaces.
 pub(crate) const WORKSPACE: &str = "agentline-workspace-";
-/// How the names of directories begin that hold attachments sent by another program.
+/// The name prefix of directories for attachments sent by another program.
 pub(crate) const ATTACHMENTS: &str = "agentline-attachments-";
-/// How the names of directories begin that are not locked yet.
+/// The name prefix of directories that are not locked yet.
 const UNLOCKED: &str = "agentline-new-";
 
-/// A directory that still has no lock after this long belongs to a process that died while it made it.
+/// A directory that is still unlocked at this age belongs to a process that died while creating it.
 const ABANDONED: Duration = Duration::from_secs(600);
 
-/// A private directory. It is removed when this is dropped, or later by another process once its owner is dead.
+/// A private directory. It is removed on drop, or by another process after its owner is dead.
 #[derive(Debug)]
 pub(crate) struct PrivateDir {
     path: PathBuf,
-    /// `None` where the file system has no locks; nobody removes a directory there but its owner.
+    /// `None` if the file system does not support locks. Only the owner removes the directory then.
     _lock: Option<File>,
 }
 
 impl PrivateDir {
-    /// Makes a locked directory with mode 0700, and removes those whose owners are dead.
+    /// Creates a locked directory with mode 0700, and removes directories whose owners are dead.
     pub(crate) fn create(parent: &Path, prefix: &str) -> io::Result<Self> {
         let new = tempfile::Builder::new().prefix(UNLOCKED).rand_bytes(12).tempdir_in(parent)?;
         set_mode(new.path(), 0o700)?;
@@ -43,7 +43,7 @@ impl PrivateDir {
         let name = new.path().file_name().unwrap_or_default().to_string_lossy();
         let path = parent.join(format!("{prefix}{}", name.strip_prefix(UNLOCKED).unwrap_or(&name)));
         fs::rename(new.path(), &path)?;
-        // It has moved away: nothing is left to remove under the first name.
+        // The directory was renamed, so nothing remains under the first name.
         let _moved = new.keep();
         let made = Self { path, _lock: lock };
         remove_orphans(parent, &fs::symlink_metadata(&made.path)?);
@@ -57,31 +57,31 @@ impl PrivateDir {
 
 impl Drop for PrivateDir {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by a later run.
+        // A directory that cannot be removed now is removed by a later run.
         let _ = remove_tree(&self.path);
     }
 }
 
-/// Takes a shared lock on the private directory of another process, for whoever must outlive that process. `None` where
-/// it is gone or cannot be locked.
+/// Takes a shared lock on the private directory of another process, for a process that must outlive it. Returns `None`
+/// if the directory is gone or cannot be locked.
 #[cfg(unix)]
 pub(crate) fn hold(path: &Path) -> Option<File> {
     open_lock(path).ok().filter(|lock| lock.try_lock_shared().is_ok())
 }
 
-/// Removes the private directory of a process that is dead. Anything else is left alone, and links are not followed.
+/// Removes the private directory of a dead process. Ignores any other path, and does not follow links.
 #[cfg(unix)]
 pub(crate) fn remove_of_dead(path: &Path) {
     use std::path::Component;
     let is_ours = path.file_name().and_then(|name| name.to_str()).and_then(kind_of) == Some(true);
     let is_plain = path.is_absolute() && !path.components().any(|part| part == Component::ParentDir);
     if is_ours && is_plain && fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
-        // What cannot be removed now is removed by a later run.
+        // A directory that cannot be removed now is removed by a later run.
         let _ = remove_tree(path);
     }
 }
 
-/// Removes directories whose owners are dead. `own` is a directory of ours: those of other users are left alone.
+/// Removes directories whose owners are dead. Only directories of the same user as `own` are considered.
 fn remove_orphans(parent: &Path, own: &Metadata) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let (name, path) = (entry.file_name(), entry.path());
@@ -94,13 +94,13 @@ fn remove_orphans(parent: &Path, own: &Metadata) {
         if let Ok(lock) = open_lock(&path)
             && lock.try_lock().is_ok()
         {
-            // Links in it are removed, not followed.
+            // Links in the directory are removed, not followed.
             let _ = remove_tree(&path);
         }
     }
 }
 
-/// Whether a directory with this name is locked while it is used; `None` where it is none of ours.
+/// Returns whether directories with this name are locked while in use; `None` if the name is not one of agentline's.
 fn kind_of(name: &str) -> Option<bool> {
     let is_id = |rest: &str| rest.len() == 12 && rest.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let rest = |prefix: &str| name.strip_prefix(prefix).filter(|rest| is_id(rest));
@@ -110,7 +110,7 @@ fn kind_of(name: &str) -> Option<bool> {
     [PRIVATE, WORKSPACE, ATTACHMENTS].into_iter().any(|prefix| rest(prefix).is_some()).then_some(true)
 }
 
-/// Removes a directory with all that is in it, read-only directories too. Links are removed, not followed.
+/// Removes a directory tree, including read-only directories. Links are removed, not followed.
 pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(why) if why.kind() == io::ErrorKind::PermissionDenied => {
@@ -123,7 +123,7 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
 
 fn make_writable(path: &Path) {
     if fs::symlink_metadata(path).is_ok_and(|about| about.is_dir()) {
-        // What stays closed fails the removal, which is reported there.
+        // A failure here makes the removal fail, which is reported.
         let _ = set_mode(path, 0o700);
         for entry in fs::read_dir(path).into_iter().flatten().flatten() {
             make_writable(&entry.path());
@@ -140,12 +140,12 @@ pub(crate) fn create_dir_all(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Opens a file for writing, from its beginning. A new file gets mode 0600; an existing one keeps its mode.
+/// Opens a file for writing and truncates it. A new file gets mode 0600; an existing file keeps its mode.
 pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     private_options().create(true).truncate(true).open(path)
 }
 
-/// Creates a file with mode 0600 that must not exist yet.
+/// Creates a file with mode 0600 that must not exist.
 pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     private_options().create_new(true).open(path)
 }
@@ -172,14 +172,14 @@ pub(crate) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens what the lock is on: the directory itself, so that nothing in it can be removed to end the lock.
+/// Opens the directory itself for locking, so that removing a file in it cannot end the lock.
 #[cfg(unix)]
 fn open_lock(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
     OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(path)
 }
 
-/// Opens what the lock is on: a file in the directory, which cannot be removed while it is open. Not tested.
+/// Opens a lock file in the directory, which cannot be removed while it is open. Not tested.
 #[cfg(not(unix))]
 fn open_lock(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(false).open(path.join(".lock"))
@@ -245,7 +245,7 @@ mod tests {
             symlink(at("users"), at(name).join("link")).unwrap();
             set_mode(&at(name).join("given"), 0o500).unwrap();
         }
-        // These are too young, another program's, another version's, or no directories.
+        // These are too new, belong to another program or version, or are not directories.
         for name in ["agentline-new-AbCdEf012345", "agentline-run-7-AbCdEf", "agentline-run-mine", "other"] {
             fs::create_dir(at(name)).unwrap();
         }
@@ -274,7 +274,7 @@ mod tests {
         let owned = PrivateDir::create(parent.path(), PRIVATE).unwrap();
         let path = owned.path().to_owned();
         let held = hold(&path).unwrap();
-        // The owner dies without removing anything.
+        // Simulate an owner that dies without cleaning up.
         let PrivateDir { _lock: lock, .. } = &*std::mem::ManuallyDrop::new(owned);
         lock.as_ref().unwrap().unlock().unwrap();
         drop(PrivateDir::create(parent.path(), PRIVATE).unwrap());

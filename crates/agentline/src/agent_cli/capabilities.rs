@@ -1,43 +1,43 @@
-//! `capabilities`: what an agent can do, by its own word where it tells, else by our table.
+//! `capabilities`: what an agent supports, as reported by the agent or by the built-in table.
 
 use super::known;
 use crate::{Agentline, Error};
 use agentline_core::{Agent, ModelInfo, RunRequest, Surface};
 use serde::Serialize;
 
-/// Where they are known from.
+/// The source of the model list in [`Capabilities`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CapabilitySource {
-    /// The agent told its models when a session was opened.
+    /// The agent reported its models when a session was opened.
     Agent,
-    /// Our table.
+    /// The built-in table of the agent.
     Table,
 }
 
-/// What an agent can do.
+/// The features that an agent supports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// The agent's id.
+    /// The id of the agent.
     pub agent: &'static str,
-    /// It has commands that begin with a slash.
+    /// Whether the agent has slash commands.
     pub supports_slash_commands: bool,
-    /// A model can be chosen.
+    /// Whether a model can be selected.
     pub supports_models: bool,
-    /// Which ones.
+    /// The models that can be selected.
     pub models: Vec<ModelInfo>,
-    /// It searches the web.
+    /// Whether the agent can search the web.
     pub supports_web_search: bool,
-    /// It tells its reasoning, live or in what it saves.
+    /// Whether the agent reports its reasoning, live or in saved sessions.
     pub supports_thinking: bool,
-    /// Where the models are known from.
+    /// Where `models` comes from.
     pub source: CapabilitySource,
 }
 
 impl Capabilities {
-    /// What our table says of an agent.
+    /// Returns the capabilities listed in the built-in table of an agent.
     #[must_use]
     pub fn of(agent: &dyn Agent) -> Self {
         let has = agent.repertoire();
@@ -54,11 +54,13 @@ impl Capabilities {
     }
 }
 
-/// What an agent can do. It is started, asked for its models and ended; where it is not here, cannot be asked or does not
-/// tell, our table speaks. It takes as long as the agent's start, up to the request's start-up timeout.
+/// Returns the capabilities of an agent, with the models that the agent itself reports.
+///
+/// Starts the agent, opens a session to read its models, and closes it. If the agent cannot be started or reports no
+/// models, the built-in table is used. Takes as long as the agent's start, up to the start-up timeout of the request.
 ///
 /// # Errors
-/// We know no such agent.
+/// Fails if the agent is unknown.
 pub async fn capabilities(agentline: &Agentline, agent: &str) -> Result<Capabilities, Error> {
     let known = known(agentline, agent)?;
     let mut capabilities = Capabilities::of(known);

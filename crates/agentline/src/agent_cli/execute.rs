@@ -1,4 +1,4 @@
-//! `execute`: one prompt, one agent, and what came of it in one object.
+//! `execute`: runs one prompt on one agent and returns everything about it in one object.
 
 use crate::{Agentline, Completer, Launched};
 use agentline_core::{Event, Message, Millis, Origin, Outcome, Record, RunRequest, Verdict};
@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// What to run, and who hears of it.
+/// A request to run one prompt, with callbacks for its progress.
 pub struct Execute<'a> {
     request: RunRequest,
     verbose: bool,
@@ -18,7 +18,9 @@ pub struct Execute<'a> {
 }
 
 impl<'a> Execute<'a> {
-    /// Runs this request; its agent, model, permissions, timeout and session are those of the request.
+    /// Creates an execution of this request with no callbacks.
+    ///
+    /// The agent, model, permissions, timeout and session are those of the request.
     #[must_use]
     pub fn new(request: RunRequest) -> Self {
         Self {
@@ -32,49 +34,52 @@ impl<'a> Execute<'a> {
         }
     }
 
-    /// The answer is to hold a JSON value, which becomes `data`.
+    /// Extracts a JSON value from the answer into `data`.
     #[must_use]
     pub fn json(mut self) -> Self {
         self.request.extract_json = true;
         self
     }
 
-    /// Whoever hears standard error also hears the command and every warning.
+    /// Also passes the command line and all warnings to the `on_stderr` callback.
     #[must_use]
     pub fn verbose(mut self) -> Self {
         self.verbose = true;
         self
     }
 
-    /// Called once, when the agent was started, with its command.
+    /// Sets a callback that is called once with the command when the agent has started.
     #[must_use]
     pub fn on_start(mut self, call: impl FnMut(&Launched) + Send + 'a) -> Self {
         self.on_start = Box::new(call);
         self
     }
 
-    /// Called with everything that the agent says, as it says it.
+    /// Sets a callback that is called with every event of the run as it happens, except the outcome and the warnings
+    /// that `on_stderr` receives.
     #[must_use]
     pub fn on_stdout(mut self, call: impl FnMut(&Record) + Send + 'a) -> Self {
         self.on_stdout = Box::new(call);
         self
     }
 
-    /// Called with what the agent wrote on standard error: what we understood of it at once, the end of it all at the end.
+    /// Sets a callback for the agent's standard error.
+    ///
+    /// Recognized warnings are passed as they happen; the tail of the whole stream is passed at the end.
     #[must_use]
     pub fn on_stderr(mut self, call: impl FnMut(&str) + Send + 'a) -> Self {
         self.on_stderr = Box::new(call);
         self
     }
 
-    /// Called once where the run failed, with why.
+    /// Sets a callback that is called once with the error message if the run fails.
     #[must_use]
     pub fn on_error(mut self, call: impl FnMut(&str) + Send + 'a) -> Self {
         self.on_error = Box::new(call);
         self
     }
 
-    /// Called once at the end, with the agent's exit code; after everything else.
+    /// Sets a callback that is called last, once, with the agent's exit code.
     #[must_use]
     pub fn on_close(mut self, call: impl FnMut(Option<i32>) + Send + 'a) -> Self {
         self.on_close = Box::new(call);
@@ -98,32 +103,32 @@ impl fmt::Debug for Execute<'_> {
     }
 }
 
-/// What came of it.
+/// The result of [`execute`].
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Executed {
-    /// The agent finished and answered.
+    /// Whether the agent finished and answered.
     pub success: bool,
-    /// The agent's exit code; `None` where a signal ended it, or nothing was started.
+    /// The agent's exit code; `None` if a signal ended the agent or no process was started.
     pub exit_code: Option<i32>,
-    /// The agent's own session.
+    /// The agent's own session id.
     pub session_id: Option<String>,
-    /// How long it took, in milliseconds.
+    /// The duration of the run in milliseconds.
     pub duration: Millis,
-    /// What came of the prompt, in the view `claude`, completed from the session.
+    /// The messages of the run in the `claude` view, completed from the saved session.
     pub messages: Vec<Message<'static>>,
-    /// The JSON value of the answer, where one was asked for.
+    /// The JSON value of the answer, if one was requested.
     pub data: Option<Box<RawValue>>,
-    /// What went wrong.
+    /// The error message, if the run failed.
     pub error: Option<String>,
-    /// The model's service refused for quota or load.
+    /// Whether the model's service refused the run because of quota or load.
     pub quota_exceeded: bool,
-    /// All that the run came to; `None` where the request itself was refused.
+    /// The outcome of the run; `None` if the request itself was rejected.
     #[serde(skip)]
     pub outcome: Option<Box<Outcome>>,
 }
 
-/// Runs one prompt to its end. Whatever happens is told in the result: it never fails and never hangs.
+/// Runs one prompt to its end. Never fails: the result reports all errors.
 pub async fn execute(agentline: &Agentline, mut execute: Execute<'_>) -> Executed {
     let mut completer = Completer::new(agentline, &execute.request.prompt);
     let mut run = match agentline.run(execute.request.clone()).await {

@@ -1,30 +1,30 @@
-//! What is kept of a run, as bytes: one file, so that it is there as a whole or not at all.
+//! The stored form of a run: a single file, so an entry is either complete or absent.
 //!
-//! A line with the digest of all that follows, a line about the run, the lines of its events with the outcome last (what
-//! `--output events` prints), and the contents of the files that it wrote, one after the other.
+//! The file has a line with the digest of everything after it, a line of metadata, the event lines with the outcome
+//! last (as `--output events` prints them), and the concatenated contents of the changed files.
 
 use crate::digest::{digest, hex};
 use serde::{Deserialize, Serialize};
 
 const MAGIC: &str = "agentline.cache/1 ";
 
-/// About a run that is kept.
+/// The metadata of a stored run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Meta {
     pub(super) key: String,
-    /// Seconds since 1970.
+    /// Time of storage in seconds since the Unix epoch.
     pub(super) stored_at: u64,
-    /// When the run began, in milliseconds since 1970.
+    /// Start of the run in milliseconds since the Unix epoch.
     pub(super) began_at_ms: u64,
     pub(super) agent: String,
     pub(super) agent_version: Option<String>,
     pub(super) agentline: String,
-    /// How long the lines of the events are.
+    /// Length of the event lines in bytes.
     pub(super) events: usize,
-    /// What the run changed in its workspace.
+    /// The files that the run changed in its workspace.
     pub(super) files: Vec<Changed>,
-    /// The digest of the whole workspace afterwards.
+    /// The digest of the whole workspace after the run.
     pub(super) after: String,
 }
 
@@ -32,16 +32,16 @@ pub(super) struct Meta {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Changed {
-    /// In the workspace, with `/`.
+    /// The path relative to the workspace, separated by `/`.
     pub(super) path: String,
     pub(super) what: What,
-    /// The bits of its mode.
+    /// The permission bits.
     pub(super) mode: Option<u32>,
-    /// How long its content is.
+    /// The length of the content in bytes.
     pub(super) bytes: usize,
 }
 
-/// What is there after the run.
+/// What exists at the path after the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum What {
@@ -51,7 +51,7 @@ pub(super) enum What {
     Nothing,
 }
 
-/// A run that is kept.
+/// A decoded entry.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) meta: Meta,
@@ -59,7 +59,7 @@ pub(super) struct Entry {
     events_at: usize,
 }
 
-/// The bytes of an entry.
+/// Encodes an entry.
 pub(super) fn encode(meta: &Meta, events: &[u8], contents: &[Vec<u8>]) -> Vec<u8> {
     let mut body = serde_json::to_vec(meta).unwrap_or_default();
     body.push(b'\n');
@@ -71,7 +71,7 @@ pub(super) fn encode(meta: &Meta, events: &[u8], contents: &[Vec<u8>]) -> Vec<u8
 }
 
 impl Entry {
-    /// Reads an entry; `None` when anything about it is not as it was written.
+    /// Decodes an entry; `None` if it is damaged or belongs to another key.
     pub(super) fn decode(bytes: Vec<u8>, key: &str) -> Option<Self> {
         let head_end = memchr::memchr(b'\n', &bytes)?;
         let sum = std::str::from_utf8(&bytes[..head_end]).ok()?.strip_prefix(MAGIC)?;
@@ -89,13 +89,13 @@ impl Entry {
         fits.then_some(Self { meta, bytes, events_at })
     }
 
-    /// The lines of the events.
+    /// Returns the event lines.
     pub(super) fn events(&self) -> &str {
-        // It was looked at when the entry was read.
+        // `decode` has validated the UTF-8.
         std::str::from_utf8(&self.bytes[self.events_at..][..self.meta.events]).unwrap_or_default()
     }
 
-    /// Each file with its content.
+    /// Returns each file with its content.
     pub(super) fn files(&self) -> impl Iterator<Item = (&Changed, &[u8])> {
         let mut at = self.events_at + self.meta.events;
         self.meta.files.iter().map(move |file| {

@@ -1,4 +1,4 @@
-//! Listens to a run that is made, hands everything on, and keeps what it came to.
+//! Records a run while it is forwarded to the caller, and stores it in the cache at the end.
 
 use super::{
     entry::{self, Meta},
@@ -16,10 +16,10 @@ use crate::{
 use agentline_core::{CacheMark, Event, Notice, Outcome, Record, ToolKind, Verdict};
 use std::{path::PathBuf, sync::Arc};
 
-/// A run with more events or files, in bytes, is not kept.
+/// The maximum size of the events, and of the files, of a stored run in bytes.
 const LARGEST: usize = 64 << 20;
 
-/// Listens to one run, or to several attempts at it.
+/// Records one run, or several attempts at it.
 #[derive(Clone)]
 pub(crate) struct Keeper {
     agentline: Agentline,
@@ -28,10 +28,10 @@ pub(crate) struct Keeper {
 
 struct Want {
     store: Store,
-    /// The run, or why it is not kept.
+    /// The key of the run, or the reason why it is not stored.
     question: Result<Question, String>,
     impure: bool,
-    /// What the caller should hear.
+    /// Warnings to add to the outcome.
     notices: Vec<Notice>,
     began_at: u64,
 }
@@ -48,7 +48,7 @@ impl Keeper {
         Self { agentline, want: Arc::new(Want { store, question, impure, notices, began_at }) }
     }
 
-    /// The same run, which is kept when it is over. Call it inside a runtime.
+    /// Returns the same run, which is stored when it finishes. Must be called inside a runtime.
     pub(crate) fn keep(&self, run: Run) -> Run {
         let keeper = self.clone();
         let mark = CacheMark::not_kept(self.want.key(), "it could not begin");
@@ -80,7 +80,7 @@ impl Keeper {
                 Came::Over(outcome) => break outcome,
             }
         };
-        // A run that was torn down from inside has none, and whoever waits is told so.
+        // A run whose task failed has no outcome; dropping `to` reports that to the caller.
         let Some(outcome) = outcome else { return };
         let want = Arc::clone(&self.want);
         let told = self.agentline.blocking(move |inner| want.keep(inner, heard, *outcome)).await;
@@ -93,7 +93,7 @@ impl Want {
         self.question.as_ref().ok().map(|question| question.key.clone())
     }
 
-    /// Keeps a run that is over, if it can be, and says so in its outcome. Blocks.
+    /// Stores a finished run if possible, and records the result in its outcome. Blocks.
     fn keep(&self, inner: &Inner, heard: Heard, mut outcome: Outcome) -> Outcome {
         let kept = match &self.question {
             Ok(question) => self.try_to_keep(inner, question, heard, &outcome),
@@ -152,15 +152,15 @@ impl Want {
     }
 }
 
-/// What is heard of a run.
+/// What was recorded of a run.
 #[derive(Default)]
 struct Heard {
-    /// The lines of its events.
+    /// The event lines.
     events: Vec<u8>,
     last: (u32, u64),
-    /// It did something whose result may be another the next time.
+    /// Why the run is not reproducible, if it used something outside agentline's control.
     impure: Option<String>,
-    /// Others were there, or the disk could not be looked at.
+    /// Whether other runs used the workspace, or the workspace could not be compared.
     unsure: bool,
 }
 
@@ -189,12 +189,12 @@ impl Heard {
 }
 
 fn push_line(events: &mut Vec<u8>, record: &Record) {
-    // Writing into memory does not fail.
+    // Writing to memory cannot fail.
     let _ = serde_json::to_writer(&mut *events, record);
     events.push(b'\n');
 }
 
-/// What a run changed in its workspace.
+/// The changes of a run in its workspace.
 struct Changes {
     files: Vec<entry::Changed>,
     contents: Vec<Vec<u8>>,
@@ -202,11 +202,11 @@ struct Changes {
 }
 
 impl Changes {
-    /// Looks at the workspace, and holds it against what the outcome says.
+    /// Compares the workspace with its earlier state and with the files of the outcome.
     fn since(inner: &Inner, question: &Question, outcome: &Outcome) -> Result<Self, String> {
         let mut changes = Self { files: Vec::new(), contents: Vec::new(), after: String::new() };
         if question.is_temporary {
-            // It is gone, and so are its files.
+            // The workspace was removed with the run.
             return Ok(changes);
         }
         let after = Prints::take(&question.cwd, &question.own, &inner.memory.files)?;

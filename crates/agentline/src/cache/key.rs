@@ -1,8 +1,8 @@
-//! What a run depends on, as one key; and whether a run can be kept at all.
+//! Computes the cache key of a run, and whether the run can be cached.
 //!
-//! As in the pool, two runs are alike when what would be started for them is alike: the key is a digest of the launch, so
-//! that nobody has to remember which settings matter. What a launch does not hold comes to it: the prompt with its files,
-//! the schema, instructions that the agent finds by itself, and every file of the workspace.
+//! As in the pool, two runs are identical if their launches are identical: the key is a digest of the launch, so no
+//! list of relevant settings can be incomplete. The key also covers what the launch does not contain: the prompt with
+//! its files, the schema, instructions that the agent finds by itself, and every file of the workspace.
 
 use crate::{
     agentline::Inner,
@@ -23,16 +23,16 @@ use std::{
     time::Duration,
 };
 
-/// Changes when keys or entries mean something else than before.
+/// The version of the format of keys and entries.
 const FORMAT: u32 = 1;
-/// Stands for a workspace that is made for one run.
+/// A placeholder for the path of a temporary workspace.
 const WORKSPACE: &str = "/agentline-workspace";
-/// A file of instructions is not longer.
+/// The maximum size of an instruction file in bytes; larger files are ignored.
 const LONGEST_INSTRUCTIONS: u64 = 1 << 20;
-/// A file that goes with a prompt is not larger.
+/// The maximum size of an attachment or prompt file in bytes.
 const LARGEST_INPUT: u64 = 1 << 30;
 
-/// Variables that differ from one terminal or sign-in to the next and say nothing to an agent; a trailing `*` is a prefix.
+/// Variables that differ between terminals or logins and do not affect an agent. A trailing `*` matches a prefix.
 const VOLATILE: &[&str] = &[
     "_",
     "PWD",
@@ -59,17 +59,17 @@ const VOLATILE: &[&str] = &[
     "SYSTEMD_*",
 ];
 
-/// A run that can be asked for.
+/// The key of a run that can be cached, with what is needed to store or replay it.
 pub(super) struct Question {
     pub(super) key: String,
     pub(super) cwd: PathBuf,
-    /// The workspace is made for the run and goes with it.
+    /// Whether the workspace is created for the run and removed with it.
     pub(super) is_temporary: bool,
-    /// The workspace as it is before the run.
+    /// The state of the workspace before the run.
     pub(super) before: Prints,
-    /// What lies in the workspace and is no work of the agent's.
+    /// Paths in the workspace that are not the agent's work.
     pub(super) own: Vec<PathBuf>,
-    /// Tools of the program itself that have no say of their own, by their canonical names.
+    /// Canonical names of agentline's own tools, which do not make a run irreproducible.
     pub(super) harmless: Vec<String>,
     pub(super) who: Who,
     pub(super) launched: Launched,
@@ -77,19 +77,19 @@ pub(super) struct Question {
     pub(super) veil: Veil,
 }
 
-/// What came of asking for the key of a run.
+/// The result of computing a key.
 pub(super) enum Answer {
     Key(Box<Question>),
-    /// The run cannot be kept.
+    /// The run cannot be cached.
     Not {
         reason: String,
         warn: bool,
     },
-    /// The request is wrong.
+    /// The request is invalid.
     Unclear,
 }
 
-/// The key of a run. Blocks.
+/// Computes the key of a run. Blocks.
 pub(super) fn question(inner: &Inner, request: RunRequest, options: &RunOptions) -> Answer {
     let wish = request.cache.clone();
     if let Some(reason) = why_not(&request, options, wish.impure) {
@@ -97,7 +97,7 @@ pub(super) fn question(inner: &Inner, request: RunRequest, options: &RunOptions)
     }
     let asked = match inner.ask_with(request, |agent| inner.memory.finds.detect(inner, agent)) {
         Ok(Ok(asked)) => asked,
-        // It is over before it begins.
+        // The run fails before it starts.
         Ok(Err(_)) | Err(_) => return Answer::Unclear,
     };
     match with_launch(inner, asked, options, wish.impure) {
@@ -106,7 +106,7 @@ pub(super) fn question(inner: &Inner, request: RunRequest, options: &RunOptions)
     }
 }
 
-/// What keeps a run from being kept, as far as the request tells.
+/// Returns why a run cannot be cached, as far as the request shows it.
 fn why_not(request: &RunRequest, options: &RunOptions, impure: bool) -> Option<&'static str> {
     let never = [
         (request.resume.is_some(), "it goes on with a stored session"),
@@ -123,7 +123,7 @@ fn why_not(request: &RunRequest, options: &RunOptions, impure: bool) -> Option<&
     never.into_iter().chain(unless).find(|(is_so, _)| *is_so).map(|(_, reason)| reason)
 }
 
-/// Whether a file that the request names can be read only once.
+/// Returns whether the request names a file that is not a regular file and may be readable only once.
 fn reads_pipe(request: &RunRequest) -> bool {
     let mut named = request.attachments.iter().chain(&request.prompt_file).chain(&request.output_schema);
     named.any(|path| path.metadata().is_ok_and(|found| !found.is_file()))
@@ -174,7 +174,7 @@ fn with_launch(inner: &Inner, mut asked: Asked, options: &RunOptions, impure: bo
     })))
 }
 
-/// What was asked. Times and names change nothing about an answer that came in time.
+/// Adds the request to the digest, except timeouts and names, which do not affect a finished answer.
 fn write_request(inner: &Inner, asked: &Asked, options: &RunOptions, text: &mut Digester) {
     let mut request = asked.plan.request.clone();
     let files: Vec<PathBuf> = request.attachments.drain(..).chain(request.prompt_file.clone()).collect();
@@ -186,7 +186,7 @@ fn write_request(inner: &Inner, asked: &Asked, options: &RunOptions, text: &mut 
     text.bytes(&serde_json::to_vec(&request).unwrap_or_default());
     for file in files {
         text.bytes(file.file_name().unwrap_or_default().as_encoded_bytes());
-        // One that cannot be read ends the run before it begins.
+        // A file that cannot be read fails the run before it starts.
         text.bytes(&read_regular(&inner.here.cwd.join(&file), LARGEST_INPUT).unwrap_or_default());
     }
     let schema = options.schema.as_ref().map(|schema| schema.document().to_string());
@@ -197,10 +197,10 @@ fn write_request(inner: &Inner, asked: &Asked, options: &RunOptions, text: &mut 
     }
 }
 
-/// What would be started.
+/// Adds the launch to the digest.
 fn write_launch(asked: &Asked, launch: &Launch, text: &mut Digester) {
     let here = asked.cwd.to_string_lossy();
-    // A workspace of the run's own is called otherwise each time.
+    // A temporary workspace has a different path each time.
     let plain = |said: String| match asked.temporary {
         Some(_) => said.replace(&*here, WORKSPACE),
         None => said,
@@ -219,7 +219,7 @@ fn write_launch(asked: &Asked, launch: &Launch, text: &mut Digester) {
     if asked.temporary.is_none() {
         text.bytes(here.as_bytes());
     }
-    // A build of one's own may have the version of another, and some have none.
+    // A local build may have the same version as a release, and some builds report no version.
     let told = &asked.program;
     for file in std::iter::once(told.path.as_path()).chain(told.args.iter().map(Path::new)) {
         let about = file.metadata().ok();
@@ -234,7 +234,8 @@ fn write_launch(asked: &Asked, launch: &Launch, text: &mut Digester) {
     }
 }
 
-/// What the agent reads by itself: instructions in its home that the launch shows it, and those above the workspace.
+/// Adds the files that the agent reads by itself: instructions in its home that the launch links to, and those in the
+/// directories above the workspace.
 fn write_instructions(asked: &Asked, launch: &Launch, home: &Path, text: &mut Digester) {
     let is_text = |path: &Path| {
         path.extension().is_some_and(|ending| ending == "md") || path.file_name().is_some_and(|n| n == ".env")

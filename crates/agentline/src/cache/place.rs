@@ -1,11 +1,11 @@
-//! Where our own cache folder is.
+//! Locates agentline's cache directory.
 
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
-/// The cache folder: `AGENTLINE_CACHE_DIR`, else the system's place for caches.
+/// Returns the cache directory: `AGENTLINE_CACHE_DIR`, or else the system's directory for caches.
 #[must_use]
 pub fn cache_dir(env: &BTreeMap<String, String>, home: &Path) -> PathBuf {
     let set = |name: &str| env.get(name).filter(|v| !v.is_empty()).map(PathBuf::from);
@@ -17,7 +17,7 @@ pub fn cache_dir(env: &BTreeMap<String, String>, home: &Path) -> PathBuf {
     } else if cfg!(target_os = "macos") {
         home.join("Library").join("Caches")
     } else {
-        // The standard for this variable says that a relative path counts as none.
+        // The XDG specification says that relative paths in this variable are ignored.
         set("XDG_CACHE_HOME").filter(|p| p.is_absolute()).unwrap_or_else(|| home.join(".cache"))
     };
     system.join("agentline")

@@ -1,4 +1,4 @@
-//! Writes the files of a run that is told again: all of them, or none.
+//! Writes the files of a stored run: all of them or none.
 
 use super::{
     entry::{Changed, Entry, What},
@@ -15,12 +15,12 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// Writes them, and makes sure that the workspace is then as the run left it.
+/// Writes the files and verifies that the workspace then matches the state after the stored run.
 ///
 /// # Errors
-/// It is not, and was left as it was found as far as that could be done.
+/// Fails if a file cannot be written or the workspace does not match. The changes are undone as far as possible.
 pub(super) fn restore(inner: &Inner, question: &Question, entry: &Entry) -> io::Result<()> {
-    // Who works there meanwhile shall know that somebody else wrote.
+    // Registers the write, so that other runs in this workspace know about it.
     let _active = ActiveRun::enter(&inner.active_runs(), &question.cwd);
     let mut undo = Undo::default();
     let written = write_all(&question.cwd, entry, &mut undo).and_then(|()| {
@@ -35,14 +35,14 @@ pub(super) fn restore(inner: &Inner, question: &Question, entry: &Entry) -> io::
     written
 }
 
-/// The digest of a whole workspace.
+/// Returns the digest of a whole workspace.
 pub(super) fn state(prints: &Prints) -> String {
     let mut text = Digester::default();
     prints.digest(&mut text);
     hex(&text.finish())
 }
 
-/// What stood in the places of the files.
+/// The state before the restore, for undoing it.
 #[derive(Default)]
 struct Undo {
     before: Vec<(PathBuf, Changed, Vec<u8>)>,
@@ -57,7 +57,7 @@ impl Undo {
     }
 
     fn undo(self) {
-        // What cannot be put back is told by the error that led here.
+        // Errors are ignored here; the error that caused the undo is reported.
         for (path, file, content) in self.before.into_iter().rev() {
             let _ = match file.what {
                 What::Nothing => fs::remove_file(path),
@@ -70,7 +70,7 @@ impl Undo {
     }
 }
 
-/// What is at a place now: what it is, and its content.
+/// Returns the current kind and content of a path.
 pub(super) fn found(path: &Path) -> io::Result<(Changed, Vec<u8>)> {
     let about = match path.symlink_metadata() {
         Err(why) if why.kind() == io::ErrorKind::NotFound => {
@@ -111,10 +111,10 @@ fn write_all(cwd: &Path, entry: &Entry, undo: &mut Undo) -> io::Result<()> {
     Ok(())
 }
 
-/// Where a file lies, and that is inside the workspace, whatever links there are on the way.
+/// Returns the path of a file in the workspace; `None` if it leaves the workspace or passes through a link.
 fn place(cwd: &Path, path: &str) -> Option<PathBuf> {
     let inside = Path::new(path);
-    // What is git's own is no part of what a run leaves, and could start programs.
+    // Git's own files are never part of an entry, because hooks and configuration can start programs.
     let is_git = |part: &std::ffi::OsStr| part.eq_ignore_ascii_case(".git");
     let is_plain = inside.components().all(|part| matches!(part, Component::Normal(name) if !is_git(name)));
     let mut folder = cwd.to_owned();
@@ -138,7 +138,7 @@ fn make_folders(cwd: &Path, path: &Path, undo: &mut Undo) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts a file in its place at once, so that nobody ever sees half of it.
+/// Writes a file atomically, so that a partial file is never visible.
 fn put(path: &Path, file: &Changed, content: &[u8]) -> io::Result<()> {
     let parent = path.parent().unwrap_or(Path::new("."));
     if file.what == What::Link {

@@ -1,5 +1,5 @@
-//! The folder of the cache. Several processes may use it at once: an entry appears by a rename, is never changed, and may
-//! vanish at any time.
+//! The directory of the cache. Several processes may use it at once: an entry appears by a rename, never changes, and
+//! may disappear at any time.
 
 use super::entry::Entry;
 use crate::private_dir;
@@ -13,40 +13,40 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// How much a cache holds unless told, in megabytes.
+/// The default maximum size of a cache in megabytes.
 const MOST_MB: u64 = 1024;
-/// An entry that is used is marked so when its mark is older than this.
+/// The modification time of a used entry is updated if it is older than this.
 const MARK: Duration = Duration::from_secs(60);
-/// A half-written entry is this old when whoever wrote it is dead.
+/// A temporary file of this age is abandoned: its writer is dead.
 const ABANDONED: Duration = Duration::from_secs(3600);
-/// An entry is not larger than a cache that was given much room.
+/// The maximum size of an entry that is read, in bytes.
 const LARGEST_ENTRY: u64 = 4 << 30;
 const ENDING: &str = "run";
-/// How often an entry is written again when its folder vanished.
+/// How often a write is retried after its directory disappeared.
 const TRIES: u32 = 20;
 
-/// One cache.
+/// One cache directory.
 #[derive(Clone, Debug)]
 pub(super) struct Store {
     folder: PathBuf,
     most: u64,
 }
 
-/// What is in a cache.
+/// The size of a cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CacheStats {
-    /// Where it is.
+    /// The path of the directory.
     pub folder: PathBuf,
-    /// How many runs are kept.
+    /// The number of stored runs.
     pub entries: u64,
-    /// How many bytes they take.
+    /// The size of the stored runs in bytes.
     pub bytes: u64,
-    /// How many bytes they may take.
+    /// The maximum size in bytes.
     pub max_bytes: u64,
 }
 
-/// How much may still be put into each folder before it must be looked at again.
+/// How many bytes may be written to each directory before its size is measured again.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     left: Mutex<HashMap<PathBuf, u64>>,
@@ -72,7 +72,7 @@ impl Store {
         self.folder.join(key.get(..2).unwrap_or("00")).join(format!("{key}.{ENDING}"))
     }
 
-    /// The entry of a key. One that is damaged is removed.
+    /// Returns the entry of a key. Removes it if it is damaged.
     pub(super) fn get(&self, key: &str) -> Option<Entry> {
         let path = self.path(key);
         let bytes = read_regular(&path, LARGEST_ENTRY).ok()?;
@@ -80,28 +80,29 @@ impl Store {
             self.remove(key);
             return None;
         };
-        // The ones that were not used for the longest time go first.
+        // Updates the time of last use; `trim` removes the least recently used entries first.
         let is_old = || path.metadata().and_then(|about| about.modified()).ok()?.elapsed().ok();
         if is_old().is_some_and(|age| age > MARK)
             && let Ok(file) = fs::File::options().append(true).open(&path)
         {
-            // Somebody else may have removed it meanwhile.
+            // Another process may have removed the entry in the meantime.
             let _ = file.set_modified(SystemTime::now());
         }
         Some(entry)
     }
 
-    /// Removes an entry; it may be gone already.
+    /// Removes an entry, if it still exists.
     pub(super) fn remove(&self, key: &str) {
         let _ = fs::remove_file(self.path(key));
     }
 
-    /// Keeps an entry, and makes room where there is none.
+    /// Stores an entry, and removes old entries if the cache is full.
     pub(super) fn put(&self, key: &str, bytes: &[u8], room: &Room) -> io::Result<()> {
-        // Somebody who clears the cache may take the folder away under our hands.
+        // Another process that clears the cache may remove the directory during the write.
         let mut written = self.write(key, bytes);
         for _ in 0..TRIES {
-            // A folder that was there when it was to be made, and gone when it was looked at, is told as one that exists.
+            // `AlreadyExists` is reported if the directory existed when it was to be created and was gone when it was
+            // checked.
             let vanished = |why: &io::Error| {
                 matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists)
             };
@@ -124,7 +125,7 @@ impl Store {
         };
         if is_full {
             let free = self.trim();
-            // Others put something there too.
+            // Other processes may write there too, so only a part of the free space is assigned.
             let next = (free / 4).max(self.most / 64);
             room.left.lock().unwrap_or_else(PoisonError::into_inner).insert(self.folder.clone(), next);
         }
@@ -141,7 +142,7 @@ impl Store {
         Ok(())
     }
 
-    /// Removes what was not used for the longest time until there is room; says how many bytes are free.
+    /// Removes the least recently used entries until the cache fits, and returns the number of free bytes.
     fn trim(&self) -> u64 {
         let mut found = self.list();
         let mut bytes = found.iter().map(|found| found.bytes).sum::<u64>();
@@ -174,7 +175,7 @@ impl Store {
         stats
     }
 
-    /// Removes all entries, and nothing else: the folder may be one of the user's.
+    /// Removes all entries and nothing else: the directory may contain files of the user.
     pub(super) fn clear(&self) -> io::Result<CacheStats> {
         let stats = self.stats();
         for found in self.list() {
@@ -183,14 +184,14 @@ impl Store {
                 _ => {}
             }
             if let Some(parent) = found.path.parent() {
-                // Only the last one leaves it empty.
+                // Succeeds only after the last file of the directory is removed.
                 let _ = fs::remove_dir(parent);
             }
         }
         Ok(stats)
     }
 
-    /// All entries and half-written ones.
+    /// Returns all entries and temporary files.
     fn list(&self) -> Vec<Found> {
         let folders = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let ours = folders.filter(|folder| {
@@ -238,7 +239,7 @@ mod tests {
                 store.put(&key, &bytes, &room).unwrap();
                 let used = SystemTime::now() - Duration::from_secs(u64::from(1000 - n * 10));
                 fs::File::options().append(true).open(store.path(&key)).unwrap().set_modified(used).unwrap();
-                // The first one is used again and again.
+                // Use the first entry each time, so that it stays recent.
                 assert!(store.get(&entry_of(0, 9_000).0).is_some(), "{n}");
                 key
             })

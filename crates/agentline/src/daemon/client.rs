@@ -1,4 +1,4 @@
-//! The caller's side: finds the daemon and runs a prompt on it as if it ran here.
+//! The client of the daemon: connects to it and runs prompts on it like local runs.
 
 use super::messages::{DaemonStatus, FromDaemon, RunOrder, ToDaemon, VERSION};
 use crate::{
@@ -23,14 +23,14 @@ use tokio::{
     time::Instant,
 };
 
-/// How long a daemon may take to say hello.
+/// How long to wait for a reply of the daemon to a connection or status request.
 const GREETING: Duration = Duration::from_secs(2);
 
-/// A longer line is not read. Events hold lines of agents, which may be long.
+/// The maximum length of a line in bytes. Events contain lines of agents, which may be long.
 const LONGEST_LINE: usize = 512 << 20;
-/// How long the daemon may take to end a run whose time is over or that was cancelled.
+/// How long the daemon may take to end a run that timed out or was cancelled.
 const GRACE: Duration = Duration::from_secs(60);
-/// The end of a run whose time is past what a clock can hold.
+/// The maximum time limit of a run, so that computing its deadline cannot overflow.
 const LONGEST: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 /// A connection to the daemon.
@@ -40,17 +40,17 @@ pub struct Client {
     write: OwnedWriteHalf,
 }
 
-/// Why there is no daemon to be had.
+/// The reason why no daemon is available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoDaemon {
-    /// None listens there.
+    /// No daemon listens on this socket.
     NotRunning(PathBuf),
-    /// Another user's listens there.
+    /// The daemon on this socket belongs to another user.
     NotOurs(PathBuf),
-    /// One listens that does not answer.
+    /// The daemon on this socket does not respond.
     Silent(PathBuf),
-    /// It is of another version.
+    /// The daemon has this other version.
     OtherVersion(String),
 }
 
@@ -71,21 +71,21 @@ impl fmt::Display for NoDaemon {
 }
 
 impl Client {
-    /// Finds the user's daemon.
+    /// Connects to the user's daemon.
     ///
     /// # Errors
-    /// Says why there is none.
+    /// Fails if no daemon of the same version is available.
     pub async fn connect(here: &Here) -> Result<Self, NoDaemon> {
         let (client, version) = Self::greet(here).await?;
         if version == VERSION { Ok(client) } else { Err(NoDaemon::OtherVersion(version)) }
     }
 
-    /// Finds the user's daemon, of whichever version.
+    /// Connects to the user's daemon and returns its version, which may differ.
     async fn greet(here: &Here) -> Result<(Self, String), NoDaemon> {
         let socket = super::socket(here);
         let silent = || NoDaemon::Silent(socket.clone());
         let Ok(stream) = UnixStream::connect(&socket).await else { return Err(NoDaemon::NotRunning(socket)) };
-        // It would be told our environment, and with it our keys.
+        // The request contains the caller's environment and with it API keys.
         if !super::is_ours(&stream) {
             return Err(NoDaemon::NotOurs(socket));
         }
@@ -97,10 +97,10 @@ impl Client {
         }
     }
 
-    /// How the daemon stands.
+    /// Returns the status of the daemon.
     ///
     /// # Errors
-    /// There is none, or it does not answer.
+    /// Fails if no daemon is available or it does not respond.
     pub async fn status(here: &Here) -> Result<DaemonStatus, NoDaemon> {
         let mut client = Self::connect(here).await?;
         let silent = || NoDaemon::Silent(super::socket(here));
@@ -111,21 +111,23 @@ impl Client {
         }
     }
 
-    /// Ends the daemon, of whichever version, and waits until it is gone with its agents. Says whether there was one.
+    /// Stops the daemon, whatever its version, and waits until it and its agents have exited. Returns whether one was
+    /// running.
     pub async fn stop(here: &Here) -> bool {
         let Ok((mut client, _)) = Self::greet(here).await else { return false };
         if client.say(&ToDaemon::Stop).await.is_err() {
             return false;
         }
-        // Its end closes the connection.
+        // The daemon closes the connection when it exits.
         while client.hear().await.is_some() {}
         true
     }
 
-    /// Runs a prompt there, for the caller that `agentline` knows. What a warm agent cannot serve is run here.
+    /// Runs a prompt on the daemon for the caller that `agentline` describes. Requests that a warm agent cannot serve
+    /// run in this process.
     ///
     /// # Errors
-    /// As [`Agentline::run`]; also when the daemon is lost before the run has begun.
+    /// Fails like [`Agentline::run`], and if the connection is lost before the run has started.
     pub async fn run(self, agentline: &Agentline, mut request: RunRequest) -> Result<Run, Error> {
         if !crate::pool::serves(&request) {
             return agentline.run(request).await;
@@ -169,7 +171,7 @@ impl Client {
             Ok(FromDaemon::Failed(why)) => {
                 return Err(Error::io("use", "the pool")(std::io::Error::other(why)));
             }
-            // A run that could not begin has an outcome and nothing else.
+            // A run that could not start sends only its outcome.
             _ => match Record::from_line(&line).map(|record| record.event) {
                 Some(Event::Outcome { outcome }) => return Ok(Run::over(*outcome)),
                 _ => return Err(lost()),
@@ -182,7 +184,7 @@ impl Client {
         Ok(Run::new(run_id, held, launched))
     }
 
-    /// Hands events on until the outcome, and a stop back.
+    /// Forwards events to the run until its outcome, and cancellations to the daemon.
     async fn hand_on(mut self, link: Driven, bell: Bell, mut who: Who, mut end: Instant) {
         let mut session = None;
         let mut stopped = None;
@@ -199,7 +201,7 @@ impl Client {
                     }
                     continue;
                 }
-                // A slow reader of ours is not the daemon's fault.
+                // While the local reader is slow, the daemon's time limit does not apply.
                 () = tokio::time::sleep_until(end), if !link.is_full() => {
                     return link.finish(silent_pool(&who, session, stopped));
                 }
@@ -239,7 +241,7 @@ impl Client {
     }
 }
 
-/// The daemon did not end the run in time.
+/// Returns the outcome of a run that the daemon did not end in time.
 fn silent_pool(who: &Who, session: Option<String>, stopped: Option<i32>) -> Outcome {
     let hint = "`agentline pool stop` ends the pool; the next run starts its own agent";
     let mut outcome = match stopped {
@@ -253,7 +255,7 @@ fn silent_pool(who: &Who, session: Option<String>, stopped: Option<i32>) -> Outc
     outcome
 }
 
-/// Whose run it is, by its own word.
+/// Returns the run information that the `started` event reports.
 fn who_is(started: &Started) -> Who {
     let started = started.clone();
     let mut who = Who::default();

@@ -1,26 +1,26 @@
-//! What daemon and caller say to each other, a line each. Events travel as the lines that `--output events` prints.
+//! The messages between daemon and client, one per line. Events have the format of `--output events`.
 
 use crate::{detect::Here, pool::PoolStatus, run::Launched};
 use agentline_core::{Isolation, PriceTable, Problem, RunRequest, config::AgentSettings};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf};
 
-/// Caller and daemon must be of one make: requests grow with each version.
+/// The version of the protocol. Client and daemon must have the same version, because requests change between versions.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What a caller says.
+/// A message from a client.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ToDaemon {
     Run(Box<RunOrder>),
-    /// Stop the run of this connection, by this signal.
+    /// Cancels the run of this connection with this signal.
     Cancel(i32),
     Status,
-    /// Let all agents go and end.
+    /// Stops all agents and exits.
     Stop,
 }
 
-/// One run, and whose it is.
+/// A run request with the environment of its caller.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct RunOrder {
     pub(super) env: BTreeMap<String, String>,
@@ -31,7 +31,7 @@ pub(super) struct RunOrder {
     pub(super) programs: BTreeMap<String, PathBuf>,
     /// The agents that the caller's configuration adds.
     pub(super) agents: BTreeMap<String, AgentSettings>,
-    /// Where they are not those that come with this version.
+    /// The prices, if they differ from the built-in ones.
     pub(super) prices: Option<PriceTable>,
     /// Whether the agent gets a pid namespace.
     #[serde(default)]
@@ -48,41 +48,41 @@ impl RunOrder {
     }
 }
 
-/// What the daemon says besides events.
+/// A message from the daemon other than an event.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum FromDaemon {
-    /// Said first on every connection.
+    /// The first message on every connection.
     Hello {
         version: String,
         pid: u32,
     },
-    /// The run has begun, or has its place in the queue.
+    /// The run has started or is in the queue.
     Begun {
         run_id: String,
         launched: Launched,
     },
-    /// What was asked for is wrong.
+    /// The request is invalid.
     Usage(Vec<Problem>),
     Failed(String),
     Status(Box<DaemonStatus>),
     Stopping,
 }
 
-/// How the daemon stands.
+/// The status of the daemon.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DaemonStatus {
-    /// Its version.
+    /// The version of the daemon.
     pub version: String,
-    /// Its process.
+    /// The process id of the daemon.
     pub pid: u32,
-    /// Where it listens.
+    /// The socket that the daemon listens on.
     pub socket: PathBuf,
-    /// Since it was started.
+    /// The time since the daemon started.
     pub age_ms: u64,
-    /// After how long without work it ends.
+    /// The time without work after which the daemon exits.
     pub idle_exit_ms: u64,
-    /// Its agents.
+    /// The status of the pool.
     pub pool: PoolStatus,
 }

@@ -1,4 +1,4 @@
-//! The daemon's side: one connection a run.
+//! The server side of the daemon: one connection per run.
 
 use super::messages::{DaemonStatus, FromDaemon, RunOrder, ToDaemon, VERSION};
 use crate::{
@@ -29,20 +29,20 @@ use tokio::{
     sync::{Notify, watch},
 };
 
-/// A longer line is no request: prompts and environments are shorter.
+/// The maximum length of a request line in bytes.
 const LONGEST_LINE: usize = 128 << 20;
-/// How often it is looked whether there is nothing to do any more.
+/// How often the daemon checks whether it is idle.
 const PACE: Duration = Duration::from_millis(500);
 
-/// How a daemon behaves.
+/// The options of a daemon.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DaemonOptions {
-    /// The pool behind it.
+    /// The options of the pool.
     pub pool: PoolOptions,
-    /// It ends after this long without work.
+    /// The daemon exits after this long without work.
     pub idle_exit: Duration,
-    /// Who clears up when it is killed suddenly.
+    /// The supervisor that cleans up if the daemon is killed.
     pub supervisor: Supervisor,
 }
 
@@ -56,10 +56,10 @@ impl Default for DaemonOptions {
     }
 }
 
-/// Serves runs until it is told to stop, has had nothing to do for long enough, or `stop` comes.
+/// Serves runs until a client stops the daemon, it has been idle for long enough, or `stop` completes.
 ///
 /// # Errors
-/// The socket cannot be made, or another daemon has it.
+/// Fails if the socket cannot be created or another daemon uses it.
 pub async fn serve(here: &Here, options: DaemonOptions, stop: impl Future<Output = ()>) -> Result<(), Error> {
     let socket = super::socket(here);
     let seat = take_seat(&socket)?;
@@ -77,12 +77,12 @@ pub async fn serve(here: &Here, options: DaemonOptions, stop: impl Future<Output
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                // The folder is closed to others; who got in all the same is not served.
+                // The directory is closed to other users. Connections of other users are dropped all the same.
                 Ok((stream, _)) if super::is_ours(&stream) => {
                     tokio::spawn(Arc::clone(&daemon).serve(stream));
                 }
                 Ok(_) => {}
-                // Too many are open; some will be closed.
+                // Too many files are open. Retry after some connections have closed.
                 Err(_) => tokio::time::sleep(PACE).await,
             },
             () = daemon.told_to_stop.notified() => break,
@@ -95,17 +95,17 @@ pub async fn serve(here: &Here, options: DaemonOptions, stop: impl Future<Output
             }
         }
     }
-    // Nobody finds us any more; then the runs are stopped and told so, and the agents go.
+    // Without the socket no client can connect. Then cancel the runs, wait for their outcomes, and close the pool.
     let _ = fs::remove_file(&socket);
     daemon.work.send_modify(|work| work.stopping = true);
-    // The sender is ours, so this ends with the last run.
+    // The sender lives as long as the daemon, so the wait ends with the last run.
     let _ = daemon.work.subscribe().wait_for(|work| work.runs == 0).await;
     daemon.pool.close().await;
     drop(seat);
     Ok(())
 }
 
-/// Makes sure that this is the only daemon here. The seat is ours until the file is closed, however we end.
+/// Ensures that this is the only daemon. The lock is held until the file is closed, even if the process is killed.
 fn take_seat(socket: &Path) -> Result<File, Error> {
     let folder = socket.parent().unwrap_or(Path::new("."));
     private_dir::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
@@ -126,22 +126,22 @@ fn take_seat(socket: &Path) -> Result<File, Error> {
         }
         Err(fs::TryLockError::Error(error)) => return Err(Error::io("take", socket)(error)),
     }
-    // What a daemon that was killed left behind.
+    // Remove the socket of a daemon that was killed.
     let _ = fs::remove_file(socket);
     Ok(lock)
 }
 
-/// What there is to do.
+/// The current load of the daemon.
 #[derive(Clone, Copy, Debug)]
 struct Work {
     runs: usize,
-    /// When the last run began or ended.
+    /// When the last run started or ended.
     last: Instant,
-    /// All runs are to be stopped.
+    /// Whether all runs are to be cancelled.
     stopping: bool,
 }
 
-/// One run of a caller, from its order to its last word.
+/// Counts one run of a client while it exists.
 struct AtWork<'a>(&'a watch::Sender<Work>);
 
 impl<'a> AtWork<'a> {
@@ -174,7 +174,7 @@ impl Daemon {
         if say(&mut write, &hello).await.is_err() {
             return;
         }
-        // A caller that is gone or talks nonsense is nobody's loss.
+        // Ends when the client disconnects or a write to it fails.
         while let Ok(Some(line)) = lines.next().await {
             let BoundedLine::Whole(line) = line else {
                 let why = format!("the request is longer than {} MB", LONGEST_LINE >> 20);
@@ -252,7 +252,7 @@ impl Daemon {
                     let over = matches!(record.event, Event::Outcome { .. });
                     let mut line = serde_json::to_vec(&record).unwrap_or_default();
                     line.push(b'\n');
-                    // Nobody reads any more: the drop of the run stops it.
+                    // The client has disconnected; dropping the run cancels it.
                     if write.write_all(&line).await.is_err() || over {
                         return;
                     }
@@ -264,7 +264,7 @@ impl Daemon {
                             canceller.cancel_by(signal);
                         }
                     }
-                    // The caller is gone, and with it whoever wanted the run.
+                    // The client has disconnected, so its run is cancelled.
                     Ok(None) | Err(_) => {
                         listens = false;
                         canceller.cancel_by(15);

@@ -1,10 +1,10 @@
-//! The doctor's report for people: plain text, with what can be typed in backticks.
+//! Renders the report of the doctor as plain text.
 
 use super::{AgentReport, Report};
 use agentline_core::{SignIn, detect::Place};
 use std::fmt::Write;
 
-/// The report as text.
+/// Renders the report as text.
 #[must_use]
 pub fn render(report: &Report) -> String {
     let mut out = String::new();
@@ -96,7 +96,7 @@ fn sign_in_line(source: &SignIn) -> String {
     format!("    {mark} {}{note}", source.source)
 }
 
-/// Places that follow each other and ended alike share a line.
+/// Groups consecutive places of the same kind and result into one row.
 fn by_place(agent: &AgentReport) -> Vec<(Place, bool, Vec<String>)> {
     let mut rows: Vec<(Place, bool, Vec<String>)> = Vec::new();
     for looked in &agent.looked {

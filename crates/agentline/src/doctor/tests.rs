@@ -1,4 +1,4 @@
-//! Machines of our own making, looked at as the user would.
+//! Tests of the doctor on simulated machines.
 #![cfg(unix)]
 
 use super::{Report, doctor, render};
@@ -15,7 +15,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// A machine with Node.js and Gemini CLI on PATH.
+    /// Creates a machine with Node.js and Gemini CLI on `PATH`.
     fn new(version: &str) -> Self {
         let machine = Self { root: tempfile::tempdir().unwrap() };
         machine.program("bin/node", "#!/bin/sh\necho v20.1.0\n");

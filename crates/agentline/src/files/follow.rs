@@ -1,4 +1,4 @@
-//! Follows a path link by link to where it leads, also where its end is not there yet.
+//! Resolves the links of a path, even if its last components do not exist.
 
 use std::{
     ffi::OsString,
@@ -6,13 +6,13 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// How many links are followed before it counts as a circle; the same as on Linux.
+/// How many links are resolved before the path counts as a loop; the same limit as on Linux.
 const MOST_LINKS: usize = 40;
 
-/// The path behind every link, without `.` and `..`. What is not there cannot be a link, so it stays as it is.
+/// Returns the path with all links, `.` and `..` resolved. Components that do not exist are kept as they are.
 pub(super) fn follow(path: &Path) -> io::Result<PathBuf> {
     let mut real = PathBuf::new();
-    // The next name is the last one.
+    // A stack: the next component is the last element.
     let mut names: Vec<OsString> = reversed(path, &mut real);
     let mut links = 0;
     while let Some(name) = names.pop() {
@@ -29,7 +29,7 @@ pub(super) fn follow(path: &Path) -> io::Result<PathBuf> {
         if links > MOST_LINKS {
             return Err(io::Error::other("its links lead in a circle"));
         }
-        // It may be gone again; then it is a name like any other.
+        // If the link has disappeared in the meantime, treat it as a plain name.
         let Ok(target) = fs::read_link(&real) else { continue };
         real.pop();
         names.extend(reversed(&target, &mut real));
@@ -37,13 +37,14 @@ pub(super) fn follow(path: &Path) -> io::Result<PathBuf> {
     Ok(real)
 }
 
-/// Whether a path leads elsewhere for another process: through `/proc/self`, a file descriptor or the like.
+/// Returns whether a path resolves differently in another process, such as one through `/proc/self` or a file
+/// descriptor.
 pub(super) fn depends_on_process(path: &Path) -> bool {
     let below = |folder: &str| path.starts_with(folder);
     below("/proc") || below("/dev/fd") || ["/dev/stdin", "/dev/stdout", "/dev/stderr"].into_iter().any(below)
 }
 
-/// The names of a path, the last one first. What stands before them becomes the place to begin at.
+/// Returns the components of a path in reverse order. Appends its root or prefix to `start`.
 fn reversed(path: &Path, start: &mut PathBuf) -> Vec<OsString> {
     let mut names = Vec::new();
     for component in path.components() {

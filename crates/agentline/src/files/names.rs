@@ -1,23 +1,23 @@
-//! Finds the other names of a file that has several, so that a rule about one of them is not evaded by another.
+//! Finds the other names of a hard-linked file, so that a rule for one name cannot be evaded through another.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// How many files are looked at.
+/// The maximum number of directory entries to examine.
 const MAX_ENTRIES: usize = 200_000;
 
 /// The other names of a file.
 #[derive(Debug)]
 pub(super) struct Names {
-    /// Those in the folders that were searched.
+    /// The names in the directories that were searched.
     pub(super) found: Vec<PathBuf>,
-    /// There are no more.
+    /// Whether all names were found.
     pub(super) complete: bool,
 }
 
-/// The other names of a file in these folders; `None` where it has only one.
+/// Returns the other names of a file in these directories; `None` if it has only one name.
 pub(super) fn other_names<'a>(path: &Path, folders: impl Iterator<Item = &'a Path>) -> Option<Names> {
     let (id, links) = identity(path)?;
     if links < 2 {
@@ -50,7 +50,7 @@ pub(super) fn other_names<'a>(path: &Path, folders: impl Iterator<Item = &'a Pat
     Some(Names { found, complete })
 }
 
-/// What tells files apart, and how many names one has.
+/// Returns the identity of a file and its number of links.
 #[cfg(unix)]
 fn identity(path: &Path) -> Option<((u64, u64), u64)> {
     use std::os::unix::fs::MetadataExt;

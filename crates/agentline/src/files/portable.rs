@@ -1,4 +1,4 @@
-//! Folders by their paths, for systems without handles of folders: each name is looked at before and behind its opening.
+//! Directories by path, for systems without directory handles. Each path is checked before and after it is opened.
 
 use std::{
     ffi::OsStr,
@@ -7,17 +7,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A folder, without links.
+/// The path of a directory with all links resolved.
 #[derive(Debug)]
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    /// Opens a folder by its path.
+    /// Opens a directory by its path.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         if fs::metadata(path)?.is_dir() { Ok(Self(path.to_owned())) } else { Err(is_link_error()) }
     }
 
-    /// Opens a folder in this one.
+    /// Opens a subdirectory.
     pub(super) fn enter(&self, name: &OsStr) -> io::Result<Self> {
         let path = self.join(name)?;
         if !fs::symlink_metadata(&path)?.is_dir() {
@@ -27,22 +27,22 @@ impl Folder {
         Ok(Self(path))
     }
 
-    /// Makes a folder in this one.
+    /// Creates a subdirectory.
     pub(super) fn make(&self, name: &OsStr) -> io::Result<()> {
         fs::create_dir(self.join(name)?)
     }
 
-    /// Opens an ordinary file to read it.
+    /// Opens a regular file for reading.
     pub(super) fn read(&self, name: &OsStr) -> io::Result<File> {
         self.ordinary(name, OpenOptions::new().read(true))
     }
 
-    /// Opens an ordinary file that is there to write it; nothing of it is changed.
+    /// Opens an existing regular file for writing without changing it.
     pub(super) fn write(&self, name: &OsStr) -> io::Result<File> {
         self.ordinary(name, OpenOptions::new().write(true))
     }
 
-    /// Makes a file that was not there.
+    /// Creates a file that must not exist.
     pub(super) fn create(&self, name: &OsStr) -> io::Result<File> {
         let path = self.join(name)?;
         let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
@@ -50,7 +50,7 @@ impl Folder {
         Ok(file)
     }
 
-    /// Renames a file within this folder; one that has the name already is replaced.
+    /// Renames a file within this directory, replacing an existing file.
     pub(super) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         fs::rename(self.join(from)?, self.join(to)?)
     }
@@ -74,7 +74,7 @@ impl Folder {
         if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::IsADirectory.into()) }
     }
 
-    /// A name with a colon is a drive or a second stream of a file, not a file.
+    /// Joins a name. A name with a colon is refused, because it means a drive or an alternate data stream.
     fn join(&self, name: &OsStr) -> io::Result<PathBuf> {
         if name.as_encoded_bytes().contains(&b':') {
             return Err(io::ErrorKind::IsADirectory.into());
@@ -82,24 +82,24 @@ impl Folder {
         Ok(self.0.join(name))
     }
 
-    /// The path still leads into this folder.
+    /// Checks that the path still leads into this directory.
     fn still(&self, path: &Path) -> io::Result<()> {
         let inside = path.canonicalize()?.parent().is_some_and(|parent| parent == self.0);
         if inside { Ok(()) } else { Err(is_link_error()) }
     }
 }
 
-/// Gives a file the permissions of another one.
+/// Copies the permissions of the old file to the new one.
 pub(super) fn make_alike(file: &File, old: &Metadata) -> io::Result<()> {
     file.set_permissions(old.permissions())
 }
 
-/// A link was in the way.
+/// Returns whether an operation failed because of a link.
 pub(super) fn is_link(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotADirectory
 }
 
-/// What was opened is not an ordinary file.
+/// Returns whether an operation failed because the path is not a regular file.
 pub(super) fn is_not_a_file(_: &io::Error) -> bool {
     false
 }

@@ -1,11 +1,11 @@
-//! Hostile paths, links that change meanwhile, and files that must not be harmed.
+//! Tests with hostile paths, links that change concurrently, and failing writes.
 
 use super::*;
 use std::fs;
 
 const SECRET: &str = "outside secret";
 
-/// A workspace `ws` with a file in `src`, an included folder `inc`, and a secret beside them.
+/// A workspace `ws` with a file in `src`, an included directory `inc`, and a secret outside both.
 struct Stage {
     dir: tempfile::TempDir,
     files: Files,
@@ -40,7 +40,7 @@ impl Stage {
         self.files.write(path, "new").map_err(word)
     }
 
-    /// Every file below the stage, to show that nothing was left behind.
+    /// Returns every file below the test directory, to show that nothing was left behind.
     fn all(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut folders = vec![self.dir.path().to_owned()];
@@ -60,7 +60,7 @@ impl Stage {
     }
 }
 
-/// The first word of an error.
+/// Returns the first word of an error.
 fn word(error: FileError) -> String {
     error.to_string().split(':').next().unwrap_or_default().to_owned()
 }
@@ -181,7 +181,7 @@ fn a_write_that_fails_leaves_the_old_file_and_no_draft() {
     let stage = Stage::new();
     let before = stage.all();
     let folder = Folder::open(&stage.path("ws/src").canonicalize().unwrap()).unwrap();
-    // As on a disk that is full in the middle.
+    // Simulates a disk that becomes full during the write.
     let half = |file: &mut File| {
         file.write_all(b"half")?;
         Err(io::ErrorKind::StorageFull.into())
@@ -251,7 +251,7 @@ mod links {
         assert_eq!(stage.text("out/secret"), SECRET);
         assert_eq!(fs::read_dir(stage.path("out")).unwrap().count(), 1);
 
-        // A link that stays inside is written through, and stays a link.
+        // A link that stays inside is written through and remains a link.
         for (path, target) in
             [("inside", "a.txt"), ("inside_folder/b.txt", "b.txt"), ("dangling_inside", "new.txt")]
         {
@@ -275,7 +275,7 @@ mod links {
         ] {
             assert!(files.read(path, None, None).is_ok(), "{path}");
         }
-        // `..` of a link is where it leads to, not where it lies.
+        // `..` after a link refers to the parent of its target.
         assert!(matches!(files.read("../out/secret", None, None), Err(FileError::Outside(_))));
     }
 
@@ -322,7 +322,7 @@ mod links {
         lock("ws/src", 0o555);
         let (file, folder) = (stage.files.write("src/a.txt", "new"), stage.files.write("src/b.txt", "new"));
         lock("ws/src", 0o755);
-        // Nothing is closed to the super-user.
+        // The superuser ignores permissions.
         if fs::metadata(stage.path("ws")).unwrap().uid() == 0 {
             return;
         }
@@ -333,7 +333,7 @@ mod links {
         assert_eq!(fs::read_dir(stage.path("ws/src")).unwrap().count(), 1);
     }
 
-    /// As when a link was put in the way after the path was followed.
+    /// Simulates a link that appears after the path was resolved.
     #[test]
     fn no_name_is_opened_through_a_link() {
         let stage = Stage::new();
@@ -353,8 +353,8 @@ mod links {
         assert_eq!((stage.text("out/secret").as_str(), stage.all().len()), (SECRET, 6));
     }
 
-    /// A folder and a file of the workspace turn into links to the outside and back, over and over, beside whoever reads
-    /// and writes them.
+    /// A thread repeatedly replaces a directory and a file of the workspace with links to the outside while they are
+    /// read and written.
     #[test]
     fn links_that_change_meanwhile_do_not_lead_out() {
         let stage = Stage::new();
@@ -371,7 +371,7 @@ mod links {
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
-                    // The folder: away, a link in its place, and back.
+                    // Move the directory away, put a link in its place, and restore it.
                     let _ = fs::rename(ws.join("d"), ws.join("d_away"));
                     let _ = symlink("../out", ws.join("d"));
                     let _ = symlink("../out/secret", ws.join("f_link"));
@@ -397,7 +397,7 @@ mod links {
                     }
                     let _ = stage.files.write(path, "new");
                 }
-                // A name that is nowhere: were it led out, it would stay there.
+                // A new name: if the write followed the link, the file would remain outside.
                 let _ = stage.files.write("d/planted", "new");
             }
             stop.store(true, Ordering::Relaxed);

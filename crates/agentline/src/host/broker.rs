@@ -1,5 +1,5 @@
-//! Lets runs begin: so many at once, in the order in which they came, fewer while the model's service refuses, more again
-//! when it does not.
+//! Limits how many runs start at once, in order of arrival. The limit falls while the model's service refuses requests
+//! and rises again when it accepts them.
 
 use std::{
     collections::VecDeque,
@@ -8,12 +8,12 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// The first wait after a refusal; it doubles with each that follows.
+/// The wait after the first refusal; it doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// No wait is longer, unless the service itself asks for more; and then nobody else waits for that.
+/// The maximum wait, unless the service itself asks for a longer one. Such a longer wait does not delay other runs.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// Who may begin, and when.
+/// Decides which runs may start, and when.
 #[derive(Debug)]
 pub(super) struct Broker {
     state: Mutex<State>,
@@ -21,30 +21,30 @@ pub(super) struct Broker {
 
 #[derive(Debug)]
 struct State {
-    /// As many as the host wants at once.
+    /// The limit that the host has set.
     most: usize,
-    /// As many as the service seems to bear, with fractions: it grows by one when all of them went well.
+    /// The number of concurrent runs that the service currently accepts. Grows by one after as many successes.
     bearable: f64,
     active: usize,
-    /// Nobody begins before this.
+    /// No run starts before this time.
     not_before: Instant,
     waiting: VecDeque<oneshot::Sender<Place>>,
 }
 
-/// A place for one attempt of a run; dropping it lets the next one in.
+/// A slot for one attempt of a run. Dropping it admits the next run.
 #[derive(Debug)]
 pub(super) struct Place {
     broker: Arc<Broker>,
 }
 
-/// How the service took an attempt.
+/// How the service responded to an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// It answered.
+    /// The service answered.
     Well,
-    /// It refused for load or quota.
+    /// The service refused because of load or quota.
     Refused,
-    /// That is not known: the run failed for another reason.
+    /// The run failed for another reason.
     Unknown,
 }
 
@@ -62,7 +62,7 @@ impl Broker {
         })
     }
 
-    /// Changes how many may be at work at once.
+    /// Changes the maximum number of concurrent runs.
     pub(super) fn set_most(self: &Arc<Self>, most: usize) {
         let mut state = self.lock();
         let was_full = state.bearable >= bearable(state.most);
@@ -74,14 +74,14 @@ impl Broker {
         self.admit();
     }
 
-    /// Waits for a place. First come, first served; who drops the future has left the queue.
+    /// Waits for a slot, in order of arrival. Dropping the future leaves the queue.
     pub(super) async fn place(self: &Arc<Self>) -> Place {
         let (give, take) = oneshot::channel();
         self.lock().waiting.push_back(give);
         self.admit();
         match take.await {
             Ok(place) => place,
-            // The queue lives as long as we do and drops nobody; were it otherwise, a run more is the lesser harm.
+            // The queue never drops a sender. If it did, one run too many would be the lesser harm.
             Err(_) => {
                 self.lock().active += 1;
                 Place { broker: Arc::clone(self) }
@@ -89,7 +89,8 @@ impl Broker {
         }
     }
 
-    /// Learns how the service took an attempt. Says how long to wait before the next attempt of the same run.
+    /// Records how the service responded to an attempt, and returns how long to wait before the next attempt of the
+    /// same run.
     pub(super) fn learn(self: &Arc<Self>, taken: Taken, attempt: u32, asked: Option<Duration>) -> Duration {
         let mut state = self.lock();
         match taken {
@@ -107,18 +108,18 @@ impl Broker {
         let wait = asked.unwrap_or(Duration::ZERO).max(doubled.min(LONGEST_WAIT));
         let wait = wait.mul_f64(1.0 + jitter() / 4.0);
         let pause = match asked {
-            // A quota is used up. Who waits for that waits in vain, and whoever comes shall hear of it.
+            // A quota is exhausted. Other runs do not wait; they start and report the error themselves.
             Some(asked) if asked > LONGEST_WAIT => Duration::ZERO,
-            // The service has said how long it wants peace …
+            // The service has said how long to wait.
             Some(asked) => asked,
-            // … or has only begun to refuse: others wait for a part of it.
+            // The service has just begun to refuse: other runs wait for a part of the time.
             None => wait / 4,
         };
         state.not_before = state.not_before.max(Instant::now() + pause);
         wait
     }
 
-    /// How many are at work, wait, and may be at work now.
+    /// Returns the number of active runs, of waiting runs, and the current limit.
     pub(super) fn standing(&self) -> (usize, usize, usize) {
         let state = self.lock();
         (state.active, state.waiting.len(), state.allowed())
@@ -128,7 +129,7 @@ impl Broker {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets in whoever may begin now.
+    /// Admits the waiting runs that may start now.
     fn admit(self: &Arc<Self>) {
         loop {
             let mut state = self.lock();
@@ -148,7 +149,7 @@ impl Broker {
             let Some(next) = state.waiting.pop_front() else { return };
             state.active += 1;
             drop(state);
-            // Who has left gives the place back by dropping it.
+            // If the receiver is gone, the slot is dropped and thereby released.
             drop(next.send(Place { broker: Arc::clone(self) }));
         }
     }
@@ -178,7 +179,7 @@ fn bearable(most: usize) -> f64 {
     most as f64
 }
 
-/// Between 0 and 1, so that many who were refused together do not come back together.
+/// Returns a number between 0 and 1, which spreads the retries of runs that were refused together.
 fn jitter() -> f64 {
     let (high, _) = uuid::Uuid::new_v4().as_u64_pair();
     f64::from(u16::try_from(high >> 48).unwrap_or(0)) / f64::from(u16::MAX)
@@ -229,7 +230,7 @@ mod tests {
         let begun = Instant::now();
         let place = broker.place().await;
         assert!(begun.elapsed() >= Duration::from_millis(75), "{:?}", begun.elapsed());
-        // Nobody can wait until tomorrow.
+        // A wait until tomorrow does not block other runs.
         let wait = broker.learn(Taken::Refused, 1, Some(Duration::from_secs(86_400)));
         assert!(wait >= Duration::from_secs(86_400), "{wait:?}");
         let next = tokio::time::timeout(Duration::from_millis(20), broker.place()).await;

@@ -1,4 +1,4 @@
-//! What a host may look up: agents, sessions that they saved, and the cache.
+//! The queries of a host: agents, saved sessions and the cache.
 
 use super::{
     messages::{AboutAgent, CacheAbout, CacheTold, Detected, RpcError, SessionsLoad, SessionsQuery},
@@ -13,13 +13,13 @@ use agentline_core::{BlockOrder, Message, RunRequest, claude_view, unified_view}
 use serde_json::{Map, Value, json};
 
 impl Host {
-    /// What is in the cache.
+    /// Returns the size of the cache.
     pub(super) async fn cache_stats(&self, asked: CacheAbout) -> Result<CacheTold, RpcError> {
         let cache = self.cache(asked)?;
         Ok(self.agentline.blocking(move |_| cache.stats()).await.into())
     }
 
-    /// Empties the cache.
+    /// Clears the cache.
     pub(super) async fn cache_clear(&self, asked: CacheAbout) -> Result<CacheTold, RpcError> {
         let cache = self.cache(asked)?;
         let cleared = self.agentline.blocking(move |_| cache.clear()).await;
@@ -35,7 +35,7 @@ impl Host {
         Ok(Cache::of(&agentline, &request.cache))
     }
 
-    /// What each agent can do over each of its surfaces.
+    /// Returns the abilities of each agent for each of its surfaces.
     pub(super) fn agents(&self) -> Value {
         let agents = self.agentline.roster().all().map(|agent| {
             let card = agent.card();
@@ -49,7 +49,7 @@ impl Host {
         Value::Array(agents.collect())
     }
 
-    /// Where the program of an agent is.
+    /// Returns the path of an agent's program.
     pub(super) async fn detect(&self, asked: AboutAgent) -> Result<Detected, RpcError> {
         let id = self.about(&asked)?;
         let detecting = self.agentline.clone();
@@ -59,12 +59,12 @@ impl Host {
         Ok(Detected { agent, path })
     }
 
-    /// What an agent can do, live where it tells.
+    /// Returns the capabilities of an agent, as reported by the agent itself where possible.
     pub(super) async fn capabilities(&self, asked: AboutAgent) -> Result<Capabilities, RpcError> {
         Ok(agent_cli::capabilities(&self.agentline, &self.about(&asked)?).await?)
     }
 
-    /// The agent that is meant, by its id.
+    /// Returns the id of the requested agent, or of the default agent.
     fn about(&self, asked: &AboutAgent) -> Result<String, RpcError> {
         let defaults = self.defaults();
         let ours = RunRequest::default().agent;
@@ -73,7 +73,7 @@ impl Host {
         Ok(agent.card().id.to_owned())
     }
 
-    /// Sessions, newest first.
+    /// Lists sessions, newest first.
     pub(super) async fn list(&self, asked: SessionsQuery) -> Result<Value, RpcError> {
         let store = self.agentline.sessions();
         self.agentline
@@ -85,7 +85,7 @@ impl Host {
             .await
     }
 
-    /// One session with its messages.
+    /// Loads one session with its messages.
     pub(super) async fn load(&self, asked: SessionsLoad) -> Result<Value, RpcError> {
         let (store, cwd) = (self.agentline.sessions(), self.agentline.here().cwd.clone());
         self.agentline
@@ -109,7 +109,7 @@ impl Host {
             .await
     }
 
-    /// Sessions in which something was said.
+    /// Searches the content of sessions.
     pub(super) async fn search(&self, asked: SessionsQuery) -> Result<Value, RpcError> {
         let store = self.agentline.sessions();
         self.agentline

@@ -1,14 +1,14 @@
-//! What a host and agentline say to each other. Fields that are not known are passed over on both sides.
+//! The messages between a host and agentline. Both sides ignore unknown fields.
 
 use agentline_core::Problem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The version of the protocol. A host that asks for a newer one is told this one, and may leave.
+/// The version of the protocol. A host that requests a newer version receives this one and may disconnect.
 pub const PROTOCOL: u32 = 1;
 
-/// The JSON Schema of every message, under `$defs`.
+/// Returns the JSON Schema of every message, under `$defs`.
 #[must_use]
 pub fn schema() -> Value {
     let mut generator = schemars::generate::SchemaSettings::draft2020_12().into_generator();
@@ -43,157 +43,160 @@ pub fn schema() -> Value {
     })
 }
 
-/// Who speaks.
+/// The name and version of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Party {
-    /// The program's name.
+    /// The name of the program.
     pub name: String,
-    /// Its version.
+    /// The version of the program.
     pub version: String,
 }
 
 impl Party {
-    /// A program by its name and version.
+    /// Creates a program description from its name and version.
     #[must_use]
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self { name: name.into(), version: version.into() }
     }
 }
 
-/// `initialize`: who the host is, and how all of its runs are to be kept. It may be left out: everything has a default.
+/// `initialize`: identifies the host and configures its runs. Optional: everything has a default.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Initialize {
-    /// The version of the protocol that the host speaks.
+    /// The version of the protocol that the host uses.
     pub protocol: Option<u32>,
-    /// Who the host is.
+    /// The program that connects.
     pub client: Option<Party>,
-    /// Keys of the contract that hold for every run unless it says otherwise.
+    /// Configuration keys for every run, unless the run overrides them.
     pub defaults: Map<String, Value>,
     /// How agents are kept warm.
     pub pool: PoolSettings,
-    /// How many runs go on at once, at most; without it as many as the pool has places.
+    /// The maximum number of concurrent runs. Default: the number of slots in the pool.
     pub max_concurrent: Option<usize>,
-    /// How often a run that was refused for load or quota is tried again.
+    /// How often a run is retried if the service refuses it because of load or quota.
     pub max_retries: Option<u32>,
-    /// How long all waits between the attempts of a run may be together, in seconds; 300 when nothing is said.
+    /// The maximum total wait between the attempts of a run, in seconds. Default: 300.
     pub max_retry_wait_s: Option<u64>,
 }
 
-/// How agents are kept warm. What is not said is the default of the pool.
+/// How agents are kept warm. Omitted fields have the default of the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct PoolSettings {
-    /// How many agents are alive at once, at most.
+    /// The maximum number of agent processes.
     pub max_processes: Option<usize>,
-    /// How many sessions are on one process at once, where runs can share one.
+    /// The maximum number of concurrent sessions on one process, if its runs can share it.
     pub lanes: Option<usize>,
-    /// How many runs may wait for a place, at most.
+    /// The maximum number of runs that wait for a slot.
     pub max_queue: Option<usize>,
-    /// A process is replaced when it has had this many sessions …
+    /// The number of sessions after which a process is replaced.
     pub max_sessions: Option<u32>,
-    /// … or takes more memory than this, in megabytes …
+    /// The memory use above which a process is replaced, in megabytes.
     pub max_memory_mb: Option<u64>,
-    /// … or is older than this, in seconds.
+    /// The age at which a process is replaced, in seconds.
     pub max_age_s: Option<u64>,
-    /// A process that nobody used for this long is let go, in seconds.
+    /// The idle time after which a process is stopped, in seconds.
     pub idle_s: Option<u64>,
 }
 
-/// The answer to `initialize`.
+/// The response to `initialize`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Initialized {
-    /// The version of the protocol that is spoken.
+    /// The version of the protocol that agentline uses.
     pub protocol: u32,
-    /// Who we are.
+    /// The name and version of agentline.
     pub server: Party,
     /// The methods that a host may call.
     pub methods: Vec<String>,
-    /// The methods that a host may be called by, when a run asked for them.
+    /// The methods that agentline calls on the host, if a run requests them.
     pub callbacks: Vec<String>,
     /// The agents that a run may name.
     pub agents: Vec<String>,
 }
 
-/// `run`: one prompt. Every key of the contract may stand beside these fields: `prompt`, `agent`, `model`, `working_dir`,
-/// `permission_mode`, `timeout`, `deadline`, … The answer is the outcome.
+/// `run`: runs one prompt and returns its outcome. Accepts every configuration key beside these fields: `prompt`,
+/// `agent`, `model`, `working_dir`, `permission_mode`, `timeout`, `deadline`, …
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct RunParams {
-    /// The host's name for this run in notifications, callbacks and `cancel`; without it the id of the request as text.
+    /// The host's name for this run in notifications, callbacks and `cancel`. Default: the id of the request as text.
     pub run: Option<String>,
-    /// Which events are told while it goes on.
+    /// Which events are sent during the run.
     pub events: EventsWanted,
-    /// Functions of the host that the agent may call, by `tool/call`.
+    /// Functions of the host that the agent may call through `tool/call`.
     pub tools: Vec<ToolSpec>,
-    /// What the agent is told that the server of those functions is called.
+    /// The name of the server of these functions, as the agent sees it.
     pub tool_server: Option<String>,
-    /// The schema that the answer must fit; the key `output_schema` may also name a file.
+    /// The schema of the answer. The key `output_schema` may also be the path of a file.
     pub output_schema: Option<Value>,
-    /// Ask the host by `permission/ask` about what no rule decides.
+    /// Whether to send `permission/ask` to the host if no rule decides.
     pub ask_permission: bool,
-    /// Ask the host by `check` after each answer whether the task is complete.
+    /// Whether to send `check` to the host after each answer, to ask if the task is complete.
     pub check: bool,
-    /// How long the host may take to answer a question of this run, in milliseconds; then it has refused.
+    /// How long the host may take to answer a request of this run, in milliseconds. After that, the request counts as
+    /// refused.
     pub answer_timeout_ms: Option<u64>,
-    /// Use a warm agent where that is possible; that is the default.
+    /// Whether to use a warm agent if possible. Default: true.
     pub warm: Option<bool>,
-    /// Without a `working_dir`, the run gets an empty workspace of its own, which is removed afterwards.
+    /// Whether a run without `working_dir` gets an empty temporary workspace, which is removed after the run.
     pub temporary_workspace: bool,
-    /// The outcome holds the messages of the run, in Claude's format.
+    /// Whether the outcome includes the messages of the run, in Claude's format.
     pub messages: bool,
-    /// How often this run is tried again when it was refused for load or quota.
+    /// How often this run is retried if the service refuses it because of load or quota.
     pub max_retries: Option<u32>,
-    /// How long all waits between the attempts of this run may be together, in seconds.
+    /// The maximum total wait between the attempts of this run, in seconds.
     pub max_retry_wait_s: Option<u64>,
-    /// The keys of the contract.
+    /// The configuration keys of the run.
     #[serde(flatten)]
     pub keys: Map<String, Value>,
 }
 
-/// What may stand under `cache` in a run or in `initialize.defaults` instead of `true` or `false`; it is then on.
+/// The object form of `cache` in a run or in `initialize.defaults`, instead of `true` or `false`. It turns the cache
+/// on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct CacheSettings {
-    /// False switches it off all the same.
+    /// Set to false to turn the cache off.
     pub on: Option<bool>,
-    /// The folder, from the folder of the host; without it the one in agentline's cache folder.
+    /// The directory, relative to the host's working directory. Default: a directory in agentline's cache directory.
     pub dir: Option<String>,
-    /// A run that is older is made again, in seconds.
+    /// The maximum age of a stored run in seconds; older runs are not reused.
     pub max_age_s: Option<f64>,
-    /// Also keep runs with MCP servers, functions, checks or answers of the host, or the web.
+    /// Whether to also store runs that use MCP servers, the web, or functions, checks or permission answers of the
+    /// host.
     pub impure: Option<bool>,
-    /// The folder holds no more than this, in megabytes.
+    /// The maximum size of the directory in megabytes.
     pub max_mb: Option<u64>,
 }
 
-/// `cache/stats` and `cache/clear`: which cache; without `dir` the one of the defaults.
+/// `cache/stats` and `cache/clear`: selects a cache. Default: the cache of the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct CacheAbout {
-    /// Its folder, from the folder of the host.
+    /// The directory, relative to the host's working directory.
     pub dir: Option<String>,
 }
 
-/// The answer to `cache/stats`, and to `cache/clear`: what was in it.
+/// The response to `cache/stats` and `cache/clear`: the content of the cache, before it was cleared.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CacheTold {
-    /// The folder.
+    /// The directory.
     pub dir: String,
-    /// How many runs are kept.
+    /// The number of stored runs.
     pub entries: u64,
-    /// How many bytes they take.
+    /// The size of the stored runs in bytes.
     pub bytes: u64,
-    /// How many bytes they may take.
+    /// The maximum size in bytes.
     pub max_bytes: u64,
 }
 
@@ -204,14 +207,14 @@ impl From<crate::cache::CacheStats> for CacheTold {
     }
 }
 
-/// Which events of a run are told.
+/// Which events of a run are sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum EventsWanted {
-    /// All of them, or none.
+    /// All events, or none.
     All(bool),
-    /// Those of these types: `text`, `tool_use`, …
+    /// The events of these types: `text`, `tool_use`, …
     Types(Vec<String>),
 }
 
@@ -226,44 +229,44 @@ impl Default for EventsWanted {
 #[serde(default)]
 #[non_exhaustive]
 pub struct ToolSpec {
-    /// Its name: letters, digits, `-` and `_`.
+    /// The name of the function: letters, digits, `-` and `_`.
     pub name: String,
-    /// What it does, for the model.
+    /// A description of the function for the model.
     pub description: String,
-    /// A JSON Schema of type `object` for its arguments.
+    /// A JSON Schema of type `object` for the arguments.
     pub input_schema: Option<Value>,
-    /// How long it may take, in milliseconds; a minute when nothing is said.
+    /// The time limit of a call in milliseconds. Default: one minute.
     pub timeout_ms: Option<u64>,
 }
 
-/// `run/event`: something happened in a run.
+/// `run/event`: reports an event of a run.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct RunEvent {
     /// The host's name for the run.
     pub run: String,
-    /// The event as `--output events` prints it.
+    /// The event, as `--output events` prints it.
     pub event: Value,
-    /// How many events of the same kind were joined into this one because the host read slowly.
+    /// How many events of the same kind were merged into this one because the host read slowly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joined: Option<u64>,
 }
 
-/// `run/retry`: a run was refused for load or quota and will be tried again.
+/// `run/retry`: reports that the service refused a run because of load or quota and that the run will be retried.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct RunRetry {
     /// The host's name for the run.
     pub run: String,
-    /// Which attempt comes next, from 2.
+    /// The number of the next attempt, starting at 2.
     pub attempt: u32,
-    /// After how long, in milliseconds.
+    /// The wait before the next attempt in milliseconds.
     pub wait_ms: u64,
-    /// Why the last one failed.
+    /// Why the last attempt failed.
     pub reason: String,
 }
 
-/// `cancel`: stops a run with everything that it started. Its outcome still comes.
+/// `cancel`: stops a run and everything that it started. The outcome of the run is still sent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Cancel {
@@ -271,7 +274,7 @@ pub struct Cancel {
     pub run: String,
 }
 
-/// The answer to `cancel`.
+/// The response to `cancel`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Cancelled {
@@ -279,54 +282,54 @@ pub struct Cancelled {
     pub found: bool,
 }
 
-/// `permission/ask`, sent to the host: may this tool run?
+/// `permission/ask`, sent to the host: asks whether a tool may run.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PermissionQuestion {
     /// The host's name for the run.
     pub run: String,
-    /// What is to be judged: `tool`, `native_tool`, `title`, `command`, `paths`, `diffs`, `input`, `server`.
+    /// The use of the tool: `tool`, `native_tool`, `title`, `command`, `paths`, `diffs`, `input`, `server`.
     pub ask: Value,
 }
 
-/// The host's answer to `permission/ask`. Anything else than `allow` refuses.
+/// The host's response to `permission/ask`. Any decision other than `allow` denies the use.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct PermissionAnswer {
     /// `allow` or `deny`.
     pub decision: String,
-    /// Why, for the agent and the outcome.
+    /// The reason, for the agent and the outcome.
     pub reason: Option<String>,
 }
 
-/// `tool/call`, sent to the host: a function of the host is to run. `tool/cancel` with the same fields says that nobody wants
-/// the answer any more.
+/// `tool/call`, sent to the host: calls a function of the host. `tool/cancel` with the same fields reports that the
+/// response is no longer needed.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ToolInvocation {
     /// The host's name for the run.
     pub run: String,
-    /// The number of the call in its run, from 1.
+    /// The number of the call in its run, starting at 1.
     pub call: u64,
-    /// Which function.
+    /// The name of the function.
     pub tool: String,
-    /// Its arguments.
+    /// The arguments.
     pub input: Value,
 }
 
-/// The host's answer to `tool/call`. A JSON-RPC error is told to the agent as a failure of the tool.
+/// The host's response to `tool/call`. A JSON-RPC error is reported to the agent as a failure of the tool.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct ToolAnswer {
-    /// What the function gave back: text as it stands, all else as JSON.
+    /// The result: a string is passed as it is, any other value as JSON.
     pub output: Value,
-    /// Whether it failed.
+    /// Whether the function failed.
     pub is_error: bool,
 }
 
-/// `check`, sent to the host after each answer: is the task complete?
+/// `check`, sent to the host after each answer: asks whether the task is complete.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CheckQuestion {
@@ -334,165 +337,167 @@ pub struct CheckQuestion {
     pub run: String,
     /// The text of the last turn.
     pub text: String,
-    /// The value, where a schema was given; it fits.
+    /// The value of the answer, if there is a schema. It matches the schema.
     pub output: Value,
-    /// Where the agent worked.
+    /// The workspace of the run.
     pub working_dir: String,
 }
 
-/// The host's answer to `check`.
+/// The host's response to `check`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct CheckAnswer {
-    /// The task is complete.
+    /// Whether the task is complete.
     pub done: bool,
-    /// What is missing; the agent reads it.
+    /// What is missing, for the agent.
     pub message: Option<String>,
 }
 
-/// `session/open`: a conversation; the fields of `run` hold for all of its prompts. The answer is [`SessionOpened`].
+/// `session/open`: opens a conversation with the fields of `run` for all of its prompts. The response is
+/// [`SessionOpened`].
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct SessionOpened {
-    /// Our name for the conversation, for `session/prompt` and `session/close`.
+    /// The name of the conversation for `session/prompt` and `session/close`.
     pub session: String,
-    /// The agent's own id, with which it can be resumed.
+    /// The agent's own session id, for resuming the session.
     pub session_id: String,
 }
 
-/// `session/prompt`: one prompt in a conversation. The answer is the outcome.
+/// `session/prompt`: sends one prompt in a conversation and returns its outcome.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct SessionPrompt {
-    /// Which conversation.
+    /// The name of the conversation.
     pub session: String,
-    /// What is said.
+    /// The text of the prompt.
     pub prompt: String,
     /// The host's name for this run.
     pub run: Option<String>,
-    /// Which events are told.
+    /// Which events are sent.
     pub events: EventsWanted,
-    /// The outcome holds the messages of this prompt.
+    /// Whether the outcome includes the messages of this prompt.
     pub messages: bool,
 }
 
-/// `session/close`: ends a conversation and its agent.
+/// `session/close`: closes a conversation and ends its agent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct SessionClose {
-    /// Which conversation.
+    /// The name of the conversation.
     pub session: String,
 }
 
-/// `pool/prewarm`: makes ready for runs like this one.
+/// `pool/prewarm`: prepares agents for runs with these keys.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Prewarm {
-    /// How many.
+    /// The number of runs to prepare for.
     pub runs: usize,
-    /// The keys of the contract.
+    /// The configuration keys of the runs.
     #[serde(flatten)]
     pub keys: Map<String, Value>,
 }
 
-/// `detect` and `capabilities`: about which agent.
+/// `detect` and `capabilities`: selects an agent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct AboutAgent {
-    /// Its id; without it that of the defaults.
+    /// The id of the agent. Default: the agent of the defaults.
     pub agent: Option<String>,
 }
 
-/// The answer to `detect`.
+/// The response to `detect`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Detected {
-    /// The agent's id.
+    /// The id of the agent.
     pub agent: String,
-    /// Where its program is; null when it is nowhere.
+    /// The path of the program; null if it was not found.
     pub path: Option<String>,
 }
 
-/// `sessions/list` and `sessions/search`: which saved sessions are meant.
+/// `sessions/list` and `sessions/search`: selects saved sessions.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct SessionsQuery {
-    /// Of this agent.
+    /// Only sessions of this agent.
     pub agent: Option<String>,
-    /// About this folder.
+    /// Only sessions of this directory.
     pub project: Option<String>,
-    /// Not older, in milliseconds since 1970.
+    /// Only sessions from this time on, in milliseconds since the Unix epoch.
     pub since: Option<u64>,
-    /// Not younger.
+    /// Only sessions up to this time, in milliseconds since the Unix epoch.
     pub until: Option<u64>,
-    /// Not more than these.
+    /// The maximum number of results.
     pub limit: Option<usize>,
-    /// What is searched for: all of these words.
+    /// The words to search for. All of them must match.
     pub words: Vec<String>,
-    /// They are regular expressions.
+    /// Whether the words are regular expressions.
     pub regex: bool,
-    /// Capital letters matter.
+    /// Whether the search is case-sensitive.
     pub case_sensitive: bool,
-    /// How many lines around a hit are told.
+    /// The number of lines of context around a match.
     pub context_lines: usize,
 }
 
-/// `sessions/load`: one saved session and its messages.
+/// `sessions/load`: loads one saved session and its messages.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct SessionsLoad {
-    /// Its id, a beginning of it, `latest`, or the path of a file; without it the latest of the project.
+    /// The id of the session, a prefix of it, `latest`, or the path of a file. Default: the latest session of the
+    /// project.
     pub session: Option<String>,
-    /// Of this agent alone.
+    /// Only sessions of this agent.
     pub agent: Option<String>,
-    /// The folder that `latest` is about; without it the folder of the host.
+    /// The directory that `latest` refers to. Default: the working directory of the host.
     pub project: Option<String>,
-    /// `unified`, which is the default, or `claude`.
+    /// `unified` (the default) or `claude`.
     pub view: Option<String>,
-    /// `turn` for the true order of blocks in the unified view.
+    /// `turn` keeps the original order of blocks in the unified view.
     pub order: Option<String>,
-    /// With what the agent put there itself for the model to read.
+    /// Whether to include context that the agent added for the model.
     pub context: bool,
 }
 
-/// Why a request failed.
+/// The error of a failed request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct RpcError {
-    /// As JSON-RPC has them.
+    /// The JSON-RPC error code.
     pub code: i64,
-    /// One sentence.
+    /// One sentence about the error.
     pub message: String,
-    /// More, such as `problems` with their keys and hints, or the outcome.
+    /// Details, such as `problems` with their keys and hints, or the outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
 
 impl RpcError {
-    /// The line is not JSON.
+    /// The line is not valid JSON.
     pub(super) const PARSE: i64 = -32700;
-    /// The line is no request.
+    /// The message is not a valid request.
     pub(super) const INVALID: i64 = -32600;
-    /// There is no such method.
+    /// The method does not exist.
     pub(super) const METHOD: i64 = -32601;
-    /// What was asked for is wrong.
+    /// The parameters are invalid.
     pub(super) const PARAMS: i64 = -32602;
-    /// The host stopped it.
+    /// The request was cancelled.
     pub(super) const CANCELLED: i64 = -32800;
-    /// We failed.
+    /// An internal error.
     pub(super) const INTERNAL: i64 = -32603;
 
     pub(super) fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
     }
 
-    /// What was asked for is wrong, with each key and the way out.
+    /// Creates an error for invalid parameters, with the key and hint of each problem.
     pub(super) fn usage(problems: &[Problem]) -> Self {
         let words: Vec<String> = problems.iter().map(ToString::to_string).collect();
         let data = serde_json::json!({"problems": problems});

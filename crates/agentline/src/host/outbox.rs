@@ -1,5 +1,5 @@
-//! Lines that wait for the host to read them. Nobody who puts one there ever waits: a host that reads slowly gets pieces of text
-//! joined, and no run is held up by it.
+//! A queue of lines for the host. Adding a line never blocks: for a host that reads slowly, pieces of text are merged,
+//! and no run has to wait.
 
 use super::messages::RunEvent;
 use agentline_core::{Event, Record};
@@ -14,10 +14,10 @@ use tokio::{
     sync::Notify,
 };
 
-/// How much is written at once. What waits behind it can still be joined.
+/// The number of bytes written at once. Events behind them in the queue can still be merged.
 const BATCH: usize = 64 << 10;
 
-/// The queue.
+/// The queue of lines.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     queue: Mutex<Queue>,
@@ -27,9 +27,9 @@ pub(super) struct Outbox {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<Waiting>,
-    /// How many were taken out since the beginning: the number of the first that waits.
+    /// The number of items taken out so far, which is also the number of the first queued item.
     taken: u64,
-    /// The last piece of text of each run that waits, by its number.
+    /// The number of the last queued piece of text of each run.
     open: HashMap<Arc<str>, u64>,
     closed: bool,
 }
@@ -48,23 +48,23 @@ struct Notification<'a, P> {
 }
 
 impl Outbox {
-    /// A message that is not an event.
+    /// Queues a message that is not an event.
     pub(super) fn say(&self, message: &impl Serialize) {
         let line = serde_json::to_string(message).unwrap_or_default();
         let mut queue = self.lock();
-        // What comes before an answer stays before it.
+        // Text that was queued before a message is not merged with text after it.
         queue.open.clear();
         queue.waiting.push_back(Waiting::Line(line));
         drop(queue);
         self.bell.notify_one();
     }
 
-    /// A notification.
+    /// Queues a notification.
     pub(super) fn notify(&self, method: &str, params: &impl Serialize) {
         self.say(&Notification { jsonrpc: "2.0", method, params });
     }
 
-    /// An event of a run.
+    /// Queues an event of a run.
     pub(super) fn event(&self, run: &Arc<str>, record: Record) {
         let mut queue = self.lock();
         if !queue.join(run, &record) {
@@ -84,13 +84,13 @@ impl Outbox {
         self.bell.notify_one();
     }
 
-    /// Nothing more comes; what waits is still written.
+    /// Closes the queue. Queued lines are still written.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.bell.notify_one();
     }
 
-    /// Writes until it is closed and empty.
+    /// Writes lines until the queue is closed and empty.
     pub(super) async fn write(&self, mut to: impl AsyncWrite + Unpin) -> std::io::Result<()> {
         let mut bytes = Vec::with_capacity(BATCH);
         loop {
@@ -114,7 +114,7 @@ impl Outbox {
 }
 
 impl Queue {
-    /// Adds a piece of text to the last one of its run, when that still waits.
+    /// Appends a piece of text to the last one of its run, if that is still queued.
     fn join(&mut self, run: &Arc<str>, more: &Record) -> bool {
         let Some(number) = self.open.get(run) else { return false };
         let place = number.checked_sub(self.taken).and_then(|place| usize::try_from(place).ok());
@@ -132,7 +132,7 @@ impl Queue {
         true
     }
 
-    /// Takes out what is written next. Says whether nothing more comes.
+    /// Takes out the next lines to write. Returns whether the queue is closed.
     fn fill(&mut self, bytes: &mut Vec<u8>) -> bool {
         while bytes.len() < BATCH {
             let Some(next) = self.waiting.pop_front() else { break };
@@ -144,7 +144,7 @@ impl Queue {
                     let params =
                         RunEvent { run: run.to_string(), event, joined: (joined > 1).then_some(joined) };
                     let told = Notification { jsonrpc: "2.0", method: "run/event", params };
-                    // Writing into memory does not fail.
+                    // Writing to memory cannot fail.
                     let _ = serde_json::to_writer(&mut *bytes, &told);
                 }
             }

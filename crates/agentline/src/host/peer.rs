@@ -1,4 +1,4 @@
-//! Asks the host: a request of ours, and the wait for its answer.
+//! Sends requests to the host and waits for the responses.
 
 use super::{messages::RpcError, outbox::Outbox};
 use serde::{Serialize, de::DeserializeOwned};
@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 type Reply = oneshot::Sender<Result<Value, RpcError>>;
 
-/// The other side of the wire. A clone is cheap.
+/// The connection to the host. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Peer {
     pub(super) outbox: Arc<Outbox>,
@@ -28,14 +28,14 @@ struct Asked {
     open: Mutex<HashMap<u64, Reply>>,
 }
 
-/// Why there is no answer.
+/// The reason why there is no response.
 #[derive(Debug)]
 pub(super) enum NoAnswer {
-    /// The host said that it cannot.
+    /// The host returned an error or an invalid response.
     Refused(String),
-    /// It did not say anything in time.
+    /// The host did not respond in time.
     Late(Duration),
-    /// It is gone.
+    /// The host has disconnected.
     Gone,
 }
 
@@ -50,7 +50,7 @@ impl std::fmt::Display for NoAnswer {
 }
 
 impl Peer {
-    /// Asks and waits. Whoever drops the future no longer wants the answer.
+    /// Sends a request and waits for the response. Dropping the future discards the response.
     pub(super) async fn ask<A: DeserializeOwned>(
         &self,
         method: &str,
@@ -72,13 +72,13 @@ impl Peer {
         }
     }
 
-    /// Takes an answer of the host. Says whether anybody waited for it.
+    /// Handles a response of the host. Returns whether a request was waiting for it.
     pub(super) fn answered(&self, id: &Value, answer: Result<Value, RpcError>) -> bool {
         let reply = id.as_u64().and_then(|id| self.asked.lock().remove(&id));
         reply.is_some_and(|reply| reply.send(answer).is_ok())
     }
 
-    /// Nobody answers any more.
+    /// Fails all pending requests, because the host has disconnected.
     pub(super) fn gone(&self) {
         self.asked.lock().clear();
     }
@@ -90,7 +90,7 @@ impl Asked {
     }
 }
 
-/// A question that is no longer waited for is forgotten.
+/// Removes a pending request when it is dropped.
 struct Forget<'a> {
     asked: &'a Asked,
     id: u64,

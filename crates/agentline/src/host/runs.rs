@@ -1,4 +1,4 @@
-//! One run of a host: made ready from its keys, given a place, told event by event, tried again where that helps.
+//! Runs a prompt of a host: resolves its keys, waits for a slot, reports its events, and retries refused attempts.
 
 use super::{
     broker::Taken,
@@ -30,25 +30,26 @@ use serde_json::{Map, Value, json};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// How long a host may take to answer a question when nothing else is said.
+/// The default time limit for responses of the host.
 const ANSWER_TIME: Duration = Duration::from_secs(120);
 
-/// A file that is sent has no longer name, in bytes: most disks have 255, and we put a number before it.
+/// The maximum length of an attachment's name in bytes. Most file systems allow 255, and a number is put before the
+/// name.
 const LONGEST_NAME: usize = 200;
 
-/// A run as it was asked for, with its settings read.
+/// A run of a host with its settings resolved.
 pub(super) struct Wanted {
     pub(super) agentline: Agentline,
     pub(super) request: RunRequest,
     pub(super) options: RunOptions,
-    /// What the host should hear about its keys.
+    /// Warnings about the keys of the run.
     pub(super) notices: Vec<Notice>,
-    /// Files that were sent with the request; they live as long as the run.
+    /// Attachments that were sent in the request. They are removed with the run.
     pub(super) sent: Option<PrivateDir>,
 }
 
 impl Host {
-    /// Reads the keys of a run: those of the host's own files and environment, its defaults, and the run's on top.
+    /// Resolves the keys of a run from the host's files and environment, its defaults, and the run itself.
     pub(super) fn settle(
         &self,
         keys: Map<String, Value>,
@@ -67,7 +68,7 @@ impl Host {
         Ok((agentline, request, notices))
     }
 
-    /// Makes a run ready.
+    /// Resolves the parameters of a run.
     pub(super) fn wanted(&self, run: &Arc<str>, mut params: RunParams) -> Result<Wanted, RpcError> {
         let sent = files_sent(&mut params.keys)?;
         let mut schema = None;
@@ -92,7 +93,7 @@ impl Host {
         Ok(Wanted { agentline, request, options, notices, sent })
     }
 
-    /// Runs it to its outcome.
+    /// Runs a prompt to its outcome.
     pub(super) async fn run(
         &self,
         run: &Arc<str>,
@@ -113,7 +114,7 @@ impl Host {
         };
         let keeper = match known {
             Some(Looked::Hit(known)) => {
-                // The service is not asked, so nobody has to wait for a place.
+                // A cached run needs no model request, so it does not wait for a slot.
                 let (outcome, messages) = self.follow(run, &events, *known, completer(), stop).await;
                 return Ok(told(&outcome, messages.as_ref(), &wanted.notices));
             }
@@ -172,8 +173,8 @@ impl Host {
         Ok(value)
     }
 
-    /// Tells the events of a run that goes on, and stops it when the host wants it. Its messages come with it where they can
-    /// be completed.
+    /// Reports the events of a run, and cancels it if the host requests it. Returns the outcome, with the messages if a
+    /// completer is given.
     pub(super) async fn follow(
         &self,
         run: &Arc<str>,
@@ -203,13 +204,13 @@ impl Host {
                 transcript.take(&record);
             }
             if let Event::Outcome { outcome } = record.event {
-                // It is the answer to the request.
+                // The outcome is the response to the request.
                 last = Some(*outcome);
             } else if is_wanted(events, &record) {
                 self.peer.outbox.event(run, record);
             }
         }
-        // A run ends with its outcome; were it otherwise, the host still needs an answer.
+        // A run always ends with an outcome. If it did not, the host would still need a response.
         let outcome = last.unwrap_or_else(|| stopped_before(&who(run, &RunRequest::default()), 15));
         let (Some(completer), Some(transcript)) = (completer, transcript) else { return (outcome, None) };
         let reading = tokio::task::spawn_blocking(move || {
@@ -223,7 +224,7 @@ impl Host {
     }
 }
 
-/// The outcome as the host reads it.
+/// Returns the outcome in the form that the host receives.
 pub(super) fn told(outcome: &Outcome, messages: Option<&RunMessages>, notices: &[Notice]) -> Value {
     let mut value = serde_json::to_value(outcome).unwrap_or_default();
     let notices = notices.iter().chain(messages.and_then(|messages| messages.warning.as_ref()));
@@ -251,7 +252,7 @@ fn is_wanted(events: &EventsWanted, record: &Record) -> bool {
     }
 }
 
-/// How the model's service took an attempt.
+/// Returns how the model's service responded to an attempt.
 fn taken(outcome: &Outcome) -> Taken {
     match outcome.verdict {
         Verdict::RateLimited => Taken::Refused,
@@ -260,12 +261,12 @@ fn taken(outcome: &Outcome) -> Taken {
     }
 }
 
-/// How long the service asked us to wait, where it said so.
+/// Returns how long the service asked to wait, if it did.
 fn asked_to_wait(outcome: &Outcome) -> Option<Duration> {
     outcome.error.as_ref()?.retry_after_ms.map(Duration::from_millis)
 }
 
-/// What stands under `cache` as a table becomes the keys that it stands for.
+/// Replaces a `cache` object by the keys that it stands for.
 fn spread_cache(keys: &mut Map<String, Value>) -> Result<(), RpcError> {
     let Some(table) = keys.get("cache").filter(|value| value.is_object()).cloned() else { return Ok(()) };
     let settings: CacheSettings = serde_json::from_value(table).map_err(|why| {
@@ -285,7 +286,7 @@ fn spread_cache(keys: &mut Map<String, Value>) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// Files that stand in the request itself become files that can be attached.
+/// Writes attachments whose content is in the request to files.
 fn files_sent(keys: &mut Map<String, Value>) -> Result<Option<PrivateDir>, RpcError> {
     let Some(list) = keys.get_mut("attachments").and_then(Value::as_array_mut) else { return Ok(None) };
     if list.iter().all(|one| !one.is_object()) {
@@ -324,7 +325,7 @@ fn files_sent(keys: &mut Map<String, Value>) -> Result<Option<PrivateDir>, RpcEr
     Ok(Some(folder))
 }
 
-/// Functions of the host as tools.
+/// Wraps the host's functions as tools.
 fn host_tools(peer: &Peer, run: &Arc<str>, params: &RunParams) -> Result<ToolHost, RpcError> {
     let mut tools = ToolHost::new();
     if let Some(name) = &params.tool_server {
@@ -345,7 +346,7 @@ fn host_tool(peer: Peer, run: Arc<str>, spec: &ToolSpec) -> Tool {
         let (peer, name) = (peer.clone(), name.clone());
         let asked = ToolInvocation { run: run.to_string(), call: call.number, tool: name, input };
         async move {
-            // The tool's own time is over before this one is.
+            // The time limit of the tool normally ends before this one.
             let given_up = GivenUp { peer: &peer, asked: &asked };
             let answer = peer.ask::<ToolAnswer>("tool/call", &asked, Duration::from_secs(86_400)).await;
             std::mem::forget(given_up);
@@ -369,7 +370,7 @@ fn host_tool(peer: Peer, run: Arc<str>, spec: &ToolSpec) -> Tool {
     }
 }
 
-/// Tells the host when nobody wants the answer of its function any more.
+/// Sends `tool/cancel` when a call is dropped before its response.
 struct GivenUp<'a> {
     peer: &'a Peer,
     asked: &'a ToolInvocation,
@@ -381,7 +382,7 @@ impl Drop for GivenUp<'_> {
     }
 }
 
-/// Asks the host whether a tool may run. A host that does not answer has refused.
+/// Returns a judge that asks the host. No response counts as a denial.
 fn judge(peer: Peer, run: Arc<str>, time: Duration) -> Judge {
     Judge::new(move |ask| {
         let peer = peer.clone();
@@ -397,7 +398,7 @@ fn judge(peer: Peer, run: Arc<str>, time: Duration) -> Judge {
     })
 }
 
-/// Asks the host whether the task is complete. A host that cannot say so ends the rounds with the failure of its check.
+/// Returns a check that asks the host. If the host fails to respond, the run ends with that failure.
 fn checker(peer: Peer, run: Arc<str>, time: Duration) -> Checker {
     Checker::fallible(move |input| {
         let peer = peer.clone();
@@ -414,7 +415,7 @@ fn checker(peer: Peer, run: Arc<str>, time: Duration) -> Checker {
                     let missing = answer.message.unwrap_or_else(|| "the task is not complete yet".into());
                     Ok(Checked::Continue(missing))
                 }
-                // The agent could do nothing about it, and each round of it would cost.
+                // The agent cannot fix this error, and every further round would cost tokens.
                 Err(why) => Err(Failure::new(Kind::Tool, format!("the check could not be made: {why}"))
                     .hint("answer `check` with `done`; `answer_timeout_ms` says how long that may take")),
             }

@@ -1,4 +1,5 @@
-//! Reads what a host sends, line by line, and has it done. Every request gets an answer; a line that is none gets an error.
+//! Reads the requests of a host line by line and handles them. Every request gets a response, and every invalid line an
+//! error.
 
 use super::{
     broker::Broker,
@@ -31,16 +32,16 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// How often a refused run is tried again when nothing else is said.
+/// The default number of retries of a refused run.
 const RETRIES: u32 = 3;
-/// How long all waits of a run may be together when nothing else is said.
+/// The default limit for the total wait between the attempts of a run.
 const RETRY_WAIT: Duration = Duration::from_secs(300);
-/// How long a host may take to read the last of what it is told when we were told to end.
+/// How long the host may take to read the remaining output after agentline was told to stop.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// A line of a host is not longer than this: attachments stand in it.
+/// The maximum length of a line in bytes. Lines may contain attachments.
 const LONGEST_LINE: usize = 256 << 20;
 
-/// What a host may call.
+/// The methods that a host may call.
 const METHODS: &[&str] = &[
     "initialize",
     "run",
@@ -61,20 +62,20 @@ const METHODS: &[&str] = &[
     "cache/clear",
     "shutdown",
 ];
-/// What a host may be called by.
+/// The methods that agentline calls on a host.
 const CALLBACKS: &[&str] = &["permission/ask", "tool/call", "check"];
 
-/// How a host is served.
+/// The options for serving a host.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct HostOptions {
-    /// The pool behind it; the host may say otherwise in `initialize`.
+    /// The options of the pool. The host may override them in `initialize`.
     pub pool: PoolOptions,
-    /// Runs that go on when the host closes its side are finished, not stopped.
+    /// Whether active runs are finished rather than cancelled when the host closes its side.
     pub drain: bool,
 }
 
-/// One host and all that goes on for it.
+/// The state of one host and its runs.
 pub(super) struct Host {
     pub(super) agentline: Agentline,
     pub(super) peer: Peer,
@@ -84,7 +85,7 @@ pub(super) struct Host {
     settings: Mutex<Settings>,
     runs: Mutex<HashMap<Arc<str>, CancellationToken>>,
     ending: CancellationToken,
-    /// Nobody wants anything any more.
+    /// Cancelled when all remaining work should stop.
     over: CancellationToken,
 }
 
@@ -95,11 +96,13 @@ struct Settings {
     retry_wait: Option<u64>,
 }
 
-/// Serves one host until it closes its side, asks for the end, or `stop` comes. Runs that still go on are stopped then, and
-/// nothing of them is left when this returns.
+/// Serves one host until it closes its side, sends `shutdown`, or `stop` completes.
+///
+/// Active runs are then cancelled (or finished, see [`HostOptions::drain`]), and none of their processes remain when
+/// this function returns.
 ///
 /// # Errors
-/// The host's streams failed.
+/// Fails if writing to the host fails. A read error counts as the end of the input.
 pub async fn serve(
     agentline: Agentline,
     read: impl AsyncRead + Unpin,
@@ -149,7 +152,7 @@ pub async fn serve(
                 stopped = true;
                 break;
             }
-            // Nobody reads any more: nobody wants to know.
+            // The host no longer reads the output.
             _ = is_broken.recv() => break,
         }
     }
@@ -178,7 +181,7 @@ pub async fn serve(
     };
     tokio::select! {
         done = &mut writer => done.unwrap_or(Ok(())),
-        // Whoever ends us does not wait for a host that has ceased to read.
+        // After `stop`, do not wait for a host that no longer reads.
         () = given_up => {
             writer.abort();
             Ok(())
@@ -195,7 +198,7 @@ impl Host {
         self.settings().retries.unwrap_or(RETRIES)
     }
 
-    /// How long all waits between the attempts of a run may be together.
+    /// Returns the limit for the total wait between the attempts of a run.
     pub(super) fn retry_wait(&self) -> Duration {
         self.settings().retry_wait.map_or(RETRY_WAIT, Duration::from_secs)
     }
@@ -208,7 +211,7 @@ impl Host {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one line.
+    /// Handles one line.
     fn take(self: &Arc<Self>, line: Vec<u8>, work: &TaskTracker) {
         if line.iter().all(u8::is_ascii_whitespace) {
             return;
@@ -229,17 +232,17 @@ impl Host {
         };
         let params = message.get("params").cloned().unwrap_or(Value::Null);
         let (host, method) = (Arc::clone(self), method.to_owned());
-        // What comes after it may depend on it.
+        // These are handled at once, because later requests may depend on them.
         if method == "initialize" || method == "pool/configure" || method == "cancel" {
             let answer = host.settle_now(&method, params);
             return host.answer(id.as_ref(), answer);
         }
-        // A run is noted before anything else is read, so that whatever comes after it can stop it.
+        // Register a run before the next line is read, so that a later request can cancel it.
         let noted = matches!(&*method, "run" | "session/open" | "session/prompt")
             .then(|| self.begin(params.get("run").and_then(Value::as_str), id.as_ref()));
         work.spawn(async move {
             let answer = match noted.transpose() {
-                // A fault of ours is told, too: whoever asked would wait without end.
+                // Report a panic as an error; otherwise the host would wait forever.
                 Ok(run) => {
                     let called = AssertUnwindSafe(host.call(&method, params, run)).catch_unwind().await;
                     let fault =
@@ -255,9 +258,9 @@ impl Host {
         });
     }
 
-    /// What is no request is an answer to one of ours, or nothing.
+    /// Handles a message without a method: a response to a request, or an invalid message.
     fn take_answer(&self, id: Option<Value>, mut message: Map<String, Value>) {
-        // Many write both, and the one that does not hold as null.
+        // Some hosts send both fields, one of them null.
         let error = message.remove("error").filter(|error| !error.is_null());
         let answer = match (error, message.remove("result")) {
             (Some(error), _) => {
@@ -271,12 +274,12 @@ impl Host {
                 return self.refuse(&id.unwrap_or_default(), error);
             }
         };
-        // An answer that nobody waits for came too late; that is no fault.
+        // A response without a pending request came too late and is ignored.
         let _ = id.is_some_and(|id| self.peer.answered(&id, answer));
     }
 
     fn answer(&self, id: Option<&Value>, answer: Result<Value, RpcError>) {
-        // A notification gets no answer.
+        // A notification gets no response.
         let Some(id) = id else { return };
         match answer {
             Ok(result) => self.peer.outbox.say(&json!({"jsonrpc": "2.0", "id": id, "result": result})),
@@ -288,7 +291,7 @@ impl Host {
         self.peer.outbox.say(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
     }
 
-    /// What takes no time.
+    /// Handles the methods that take no time.
     fn settle_now(&self, method: &str, params: Value) -> Result<Value, RpcError> {
         match method {
             "initialize" => {
@@ -323,12 +326,12 @@ impl Host {
         }
     }
 
-    /// The pool for runs that begin now.
+    /// Returns the pool for new runs.
     pub(super) fn pool(&self) -> Pool {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
-    /// Other settings are another pool; the old one lets its agents go when their runs are over.
+    /// Replaces the pool if its settings change. The old pool ends its agents when their runs are finished.
     fn configure(&self, asked: &PoolSettings) {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         let mut options = pool.1.clone();
@@ -397,7 +400,7 @@ impl Host {
         }
     }
 
-    /// What starts an agent and is no run, which could be stopped by its name, ends with the host.
+    /// Cancels work that starts an agent but is not a run when the host disconnects.
     async fn unless_over<T>(&self, work: impl Future<Output = T>) -> Result<T, RpcError> {
         tokio::select! {
             done = work => Ok(done),
@@ -405,7 +408,7 @@ impl Host {
         }
     }
 
-    /// Notes a run under the host's name for it.
+    /// Registers a run under the host's name for it.
     fn begin(self: &Arc<Self>, name: Option<&str>, id: Option<&Value>) -> Result<Noted, RpcError> {
         let name: Arc<str> = match (name, id) {
             (Some(name), _) => name.into(),
@@ -426,7 +429,7 @@ impl Host {
     }
 }
 
-/// A run that is noted until this is dropped.
+/// A registered run. Dropping it removes the registration.
 struct Noted {
     host: Arc<Host>,
     name: Arc<str>,
@@ -439,7 +442,7 @@ impl Drop for Noted {
     }
 }
 
-/// Who asked in a line that cannot be read whole, such as one with half a character in it: the asker waits for an answer.
+/// Returns the id of a request whose line cannot be parsed completely, for example because of invalid UTF-8.
 fn asker(line: &[u8]) -> Value {
     #[derive(serde::Deserialize)]
     struct Asked {
@@ -463,11 +466,11 @@ fn read<T: DeserializeOwned + Default>(params: Value) -> Result<T, RpcError> {
     T::deserialize(&params).map_err(|why| RpcError::usage(&misfits::<T>(&params, &why)))
 }
 
-/// What does not fit, key by key.
+/// Returns a problem for each key that does not match.
 fn misfits<T: DeserializeOwned>(params: &Value, why: &serde_json::Error) -> Vec<Problem> {
     let alone = |(key, value): (&String, &Value)| {
         let why = T::deserialize(&json!({ key: value })).err()?.to_string();
-        // That is of the keys which are left out here.
+        // The missing field belongs to another key, which is left out here.
         let is_of_another = why.starts_with("missing field");
         (!is_of_another).then(|| Problem::new(key.clone(), format!("does not fit: {why}")))
     };

@@ -1,4 +1,4 @@
-//! Conversations of a host: opened, prompted one after another, closed.
+//! The conversations of a host.
 
 use super::{
     messages::{RpcError, RunParams, SessionOpened, SessionPrompt},
@@ -14,7 +14,7 @@ use std::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// The conversations that are open, by our name for them.
+/// The open conversations by name.
 #[derive(Debug, Default)]
 pub(super) struct Talks {
     open: Mutex<HashMap<String, Talk>>,
@@ -23,7 +23,7 @@ pub(super) struct Talks {
 #[derive(Clone, Debug)]
 struct Talk {
     session: Arc<Session>,
-    /// Files that were sent when it was opened.
+    /// Attachments that were sent in `session/open`.
     _sent: Option<Arc<PrivateDir>>,
 }
 
@@ -39,7 +39,7 @@ impl Talks {
         })
     }
 
-    /// Ends all of them.
+    /// Closes all conversations.
     pub(super) async fn close_all(&self) {
         let all: Vec<Talk> = self.lock().drain().map(|(_, talk)| talk).collect();
         for talk in all {
@@ -49,14 +49,14 @@ impl Talks {
 }
 
 async fn close(talk: Talk) {
-    // Whoever still prompts holds it; it ends when they are done.
+    // If a prompt is active, the session is dropped when that prompt ends.
     if let Some(session) = Arc::into_inner(talk.session) {
         session.close().await;
     }
 }
 
 impl Host {
-    /// Opens a conversation. A stop ends the agent that was to hold it.
+    /// Opens a conversation. Cancelling ends its agent.
     pub(super) async fn open(
         &self,
         run: &Arc<str>,
@@ -64,7 +64,7 @@ impl Host {
         stop: &CancellationToken,
     ) -> Result<SessionOpened, RpcError> {
         let mut wanted = self.wanted(run, params)?;
-        // They hold for every prompt of the conversation.
+        // The warnings apply to every prompt of the conversation.
         wanted.request.notices = std::mem::take(&mut wanted.notices);
         let session = tokio::select! {
             session = wanted.agentline.session_with(wanted.request, wanted.options) => session?,
@@ -80,7 +80,7 @@ impl Host {
         Ok(opened)
     }
 
-    /// Says something in a conversation.
+    /// Sends a prompt in a conversation.
     pub(super) async fn prompt(
         &self,
         run: &Arc<str>,
@@ -94,7 +94,7 @@ impl Host {
         Ok(told(&outcome, messages.as_ref(), &[]))
     }
 
-    /// Ends a conversation and waits until its agent is gone.
+    /// Closes a conversation and waits until its agent has exited, unless a prompt is still active.
     pub(super) async fn close(&self, name: &str) -> Result<(), RpcError> {
         let talk = self.talks.find(name)?;
         self.talks.lock().remove(name);

@@ -1,4 +1,4 @@
-//! Node.js and npm of this machine, and one run of npm.
+//! Finds Node.js and npm, and runs `npm install`.
 
 use super::{InstallError, Progress};
 use crate::{detect::Here, look::DiskLook};
@@ -15,23 +15,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// npm retries by itself; past this it hangs.
+/// The time limit for npm, which includes its own retries.
 const NPM_PATIENCE: Duration = Duration::from_secs(10 * 60);
 const NODE_PATIENCE: Duration = Duration::from_secs(20);
 const BUSY_PATIENCE: Duration = Duration::from_secs(2);
 const TAIL_BYTES: u64 = 3000;
 
-/// Node.js as it is here.
+/// An installation of Node.js.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Node {
-    /// Where.
+    /// The path of `node`.
     pub path: PathBuf,
-    /// What `node --version` says; `None` when it does not answer.
+    /// The output of `node --version`; `None` if it fails.
     pub version: Option<Version>,
 }
 
-/// Finds Node.js and asks for its version, which starts it once (some 40 ms).
+/// Finds Node.js and runs `node --version`, which takes about 40 ms.
 #[must_use]
 pub fn find_node(here: &Here) -> Option<Node> {
     let path = find_tool("node", &here.search(), &DiskLook)?;
@@ -51,14 +51,14 @@ fn version_of(node: &Path, here: &Here) -> Option<Version> {
     Version::parse(&text).filter(|_| status.success())
 }
 
-/// npm beside Node.js, else anywhere that tools are looked for.
+/// Finds npm beside Node.js, or else in the usual places for tools.
 pub(super) fn find_npm(here: &Here, node: &Path) -> Option<PathBuf> {
     let search = here.search();
     let beside = node.parent().and_then(|folder| tool_in(folder, "npm", &search, &DiskLook));
     beside.or_else(|| find_tool("npm", &search, &DiskLook))
 }
 
-/// Runs `npm install` for one package into a folder, with the user's own npm configuration for everything else.
+/// Runs `npm install` for one package in a directory. Other settings come from the user's npm configuration.
 pub(super) fn install(
     npm: &Path,
     node: &Path,
@@ -71,7 +71,7 @@ pub(super) fn install(
     let failed =
         |why: String, stderr_tail: String| InstallError::Npm { what: what.to_owned(), why, stderr_tail };
     let io = |doing, source| InstallError::Cache { doing, path: folder.to_path_buf(), source };
-    // A package of its own, so that npm does not look for one in the folders above.
+    // A `package.json` here prevents npm from searching for one in the parent directories.
     fs::write(folder.join("package.json"), "{\"private\":true}\n").map_err(|e| io("write in", e))?;
     let mut stderr = tempfile::tempfile_in(folder).map_err(|e| io("write in", e))?;
     let exactly = what.rsplit_once('@').map_or_else(|| what.to_owned(), |(name, v)| format!("{name}@={v}"));
@@ -79,7 +79,7 @@ pub(super) fn install(
     command.args(["install", "--global=false", "--workspaces=false", "--omit=dev"]);
     command.arg(if with_script { "--no-ignore-scripts" } else { "--ignore-scripts" });
     command.args(["--no-audit", "--no-fund", "--no-progress", "--no-package-lock", "--no-update-notifier"]);
-    // npm's own pauses make a registry that cannot be reached cost more than a minute.
+    // With npm's default pauses, an unreachable registry would take more than a minute to fail.
     command.args(["--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000"]);
     command.args(["--loglevel=error", "--prefix"]).arg(folder).arg(exactly);
     command.current_dir(folder).stdout(Stdio::null());
@@ -95,7 +95,7 @@ pub(super) fn install(
     Err(failed(why, tail(&mut stderr)))
 }
 
-/// What to type after npm failed, by what it said.
+/// Returns a hint for an npm error, based on its standard error.
 pub(super) fn hint(stderr: &str, what: &str) -> String {
     const HINTS: &[(&[&str], &str)] = &[
         (
@@ -122,7 +122,7 @@ pub(super) fn hint(stderr: &str, what: &str) -> String {
         .map_or_else(|| format!("see what npm does: `npm install -g {what}`"), |(_, hint)| (*hint).to_owned())
 }
 
-/// A command in the caller's environment, with Node.js first on PATH: npm is a script that asks for it there.
+/// Creates a command in the caller's environment with Node.js first on `PATH`, because npm is a Node.js script.
 fn command(program: &Path, node: &Path, here: &Here) -> Command {
     let mut command = Command::new(program);
     command.env_clear().envs(&here.env).stdin(Stdio::null());
@@ -137,7 +137,7 @@ fn command(program: &Path, node: &Path, here: &Here) -> Command {
     command
 }
 
-/// Starts a child. A program that is being written at this moment, as by an update, is busy for a while.
+/// Starts a process. Retries while the program file is busy, for example during an update.
 fn spawn(command: &mut Command) -> std::io::Result<Child> {
     let start = Instant::now();
     loop {
@@ -150,7 +150,7 @@ fn spawn(command: &mut Command) -> std::io::Result<Child> {
     }
 }
 
-/// Waits for a child with a clock. `None`: time was up and it was ended.
+/// Waits for a process. Kills it and returns `None` if the time limit passes.
 fn wait(child: &mut Child, patience: Duration, mut tick: impl FnMut(Duration)) -> Option<ExitStatus> {
     let start = Instant::now();
     let mut ticked = start;
@@ -160,7 +160,7 @@ fn wait(child: &mut Child, patience: Duration, mut tick: impl FnMut(Duration)) -
             return Some(status);
         }
         if start.elapsed() > patience {
-            // It may have ended just now; either way it is waited for, so that nothing is left of it.
+            // Reap the process even if it has just exited or the kill failed.
             let _ignored = child.kill();
             let _ignored = child.wait();
             return None;
@@ -178,7 +178,7 @@ fn tail(file: &mut fs::File) -> String {
     let length = file.metadata().map_or(0, |m| m.len());
     let mut bytes = Vec::new();
     if file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES))).is_ok() {
-        // What could be read is shown; the exit status is the error.
+        // Show what could be read; the exit status is the error.
         let _ignored = file.take(TAIL_BYTES).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).trim().to_owned()

@@ -1,4 +1,4 @@
-//! Tested with a node and an npm made of shell scripts: quick, and without a network.
+//! Tests with shell scripts in place of `node` and `npm`: fast, and without a network.
 #![cfg(unix)]
 
 use super::{InstallError, Progress, ensure, find_node};
@@ -11,14 +11,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A machine with a node and an npm of our own making.
+/// A simulated machine with fake `node` and `npm` programs.
 struct Machine {
     root: tempfile::TempDir,
 }
 
 const NODE: &str = "#!/bin/sh\necho v20.1.0\n";
 
-/// Does what npm does, in as far as we look at it, and notes each call.
+/// A fake npm that imitates what the installation depends on, and records each call.
 const NPM: &str = r#"#!/bin/sh
 echo "$@" >> "$CALLS"
 while [ $# -gt 0 ]; do
@@ -74,7 +74,7 @@ impl Machine {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// The names in the folder of the agents.
+    /// Returns the names in the directory of installed agents.
     fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = fs::read_dir(self.path("cache/agents"))
             .map(|d| d.map(|e| e.unwrap().file_name().into_string().unwrap()).collect())

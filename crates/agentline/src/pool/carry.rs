@@ -1,4 +1,5 @@
-//! Carries one run through the pool: its place, its events, and a second try when its agent died before it spoke.
+//! Takes one run through the pool: waits for its slot, forwards its events, and retries if the agent dies before its
+//! first output.
 
 use super::{
     key::Wanted,
@@ -20,24 +21,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often a run is begun at most.
+/// The maximum number of attempts of a run.
 const TRIES: u32 = 2;
 
-/// A run that has asked for its place.
+/// A run that has requested its slot.
 pub(super) struct Begun {
     pub(super) wanted: Arc<Wanted>,
-    /// What it was given, where it had not to wait for that.
+    /// What the run was given without waiting.
     pub(super) granted: Option<Granted>,
 }
 
-/// What a run was given at once: a place with all that it needs there, or the right to start a process.
+/// A slot with a prepared run, or the permission to start a process.
 pub(super) enum Granted {
     Place(Place, Result<Box<Trip>, Error>),
     Start(StartRight),
 }
 
 impl Begun {
-    /// Takes what is to be had at once. Blocks.
+    /// Requests a slot without waiting for one. Blocks.
     pub(super) fn at_once(inner: &Inner, lanes: &Arc<Lanes>, wanted: Arc<Wanted>) -> Self {
         let granted = match lanes.place_at_once(&wanted) {
             Some(Grant::Place(place)) => {
@@ -45,14 +46,14 @@ impl Begun {
                 Some(Granted::Place(place, trip))
             }
             Some(Grant::Start(right)) => Some(Granted::Start(right)),
-            // Whoever comes later is told why.
+            // The later request reports the reason.
             Some(Grant::Refused(_)) | None => None,
         };
         Self { wanted, granted }
     }
 }
 
-/// Makes the run ready for a process that has its home there. Blocks.
+/// Prepares the run for a process with this agent home. Blocks.
 fn trip(inner: &Inner, wanted: &Wanted, agent_home: &Arc<AgentHome>) -> Result<Trip, Error> {
     let launch = &wanted.fit.launch;
     let served = inner.serve(&wanted.asked, &wanted.options, &launch.servers)?;
@@ -61,7 +62,7 @@ fn trip(inner: &Inner, wanted: &Wanted, agent_home: &Arc<AgentHome>) -> Result<T
     Ok(trip)
 }
 
-/// One run on its way through the pool.
+/// The task of one run in the pool.
 pub(super) struct Carrier {
     pub(super) agentline: Agentline,
     pub(super) lanes: Arc<Lanes>,
@@ -69,14 +70,14 @@ pub(super) struct Carrier {
     pub(super) granted: Option<Granted>,
     pub(super) link: Driven,
     pub(super) bell: Bell,
-    /// The caller wants it stopped.
+    /// Whether the caller has cancelled the run.
     pub(super) is_stopped: bool,
 }
 
-/// How a try ended.
+/// The result of an attempt.
 enum Tried {
     Over(Box<Outcome>),
-    /// The agent was lost before it had said anything.
+    /// The agent was lost before its first output.
     Unheard(Box<Outcome>),
 }
 
@@ -95,7 +96,7 @@ impl Carrier {
             };
             let tried = match place {
                 Err(outcome) => break outcome,
-                // Rules that were changed on the disk may not be in force in a new session: the process is replaced.
+                // A new session may not enforce rules that were changed on disk, so the process is replaced.
                 Ok((place, _)) if !place.live.is_intact() => {
                     place.retire();
                     continue;
@@ -114,7 +115,7 @@ impl Carrier {
         self.link.finish(*outcome);
     }
 
-    /// A place on a process, started for this where there is none.
+    /// Waits for a slot on a process, and starts a process if necessary.
     async fn place(&self, granted: Option<Granted>) -> Result<Place, Box<Outcome>> {
         let grant = match granted {
             Some(Granted::Start(right)) => Grant::Start(right),
@@ -128,7 +129,7 @@ impl Carrier {
         }
     }
 
-    /// Goes the whole way on one process.
+    /// Runs one attempt on one process.
     async fn ride(
         &mut self,
         mut place: Place,
@@ -159,11 +160,11 @@ impl Carrier {
         if let Some(session) = place.spare.take() {
             trip.order.session = Want::Open(session);
         }
-        // The time of a run begins when it is asked for; and secrets may have changed since the process was started.
+        // The time limit of a run includes its wait, and secrets may have changed since the process was started.
         let waited = Millis::try_from(begun.elapsed().as_millis()).unwrap_or(Millis::MAX);
         trip.order.clocks.run = trip.order.clocks.run.saturating_sub(waited).max(1);
         trip.secrets.clone_from(&self.wanted.fit.launch.secrets);
-        // Each run has a session of its own.
+        // Each run has its own session, which ends with it.
         trip.order.ends_session = true;
         self.lanes.counts_run();
         let run = place.live.board(trip, Tell::AtOnce);
@@ -174,7 +175,7 @@ impl Carrier {
         tried
     }
 
-    /// Hands events on. Those of a run that has not spoken yet are kept, so that it can be begun again.
+    /// Forwards events. Events before the agent's first output are held back, so that the run can be retried.
     async fn forward(&mut self, run: &Held, place: &mut Place) -> Tried {
         let mut kept: Vec<Record> = Vec::new();
         let mut spoke = false;
@@ -223,12 +224,12 @@ impl Carrier {
         }
     }
 
-    /// Waits until the caller wants the run stopped.
+    /// Waits until the caller cancels the run.
     async fn stopped(&self) -> i32 {
         self.link.stopped(&self.bell).await
     }
 
-    /// Waits until the caller wants the run stopped, or has made room for more.
+    /// Waits until the caller cancels the run or has made room for more events.
     async fn rung(&self) -> Option<i32> {
         match self.link.stop() {
             Some(signal) => Some(signal),
@@ -239,7 +240,7 @@ impl Carrier {
         }
     }
 
-    /// How long the run may still wait for a place.
+    /// Returns how long the run may still wait for a slot.
     fn patience(&self, begun: Instant) -> Duration {
         let request = &self.wanted.asked.plan.request;
         let left = request.timeout.saturating_sub(begun.elapsed());
@@ -280,8 +281,8 @@ async fn start(
     }
 }
 
-/// Opens this many sessions that wait for their runs, on as many processes as those runs would need side by side; says
-/// how many are open.
+/// Opens sessions for later runs, on as many processes as those runs would need concurrently. Returns how many are
+/// open.
 pub(super) async fn prewarm(
     agentline: &Agentline,
     lanes: &Arc<Lanes>,
@@ -290,7 +291,7 @@ pub(super) async fn prewarm(
 ) -> usize {
     let options = &lanes.options;
     let beside = options.max_processes.saturating_mul(if wanted.fit.shares { options.lanes } else { 1 });
-    // An agent that has had its sessions is replaced, and those that wait on it go with it.
+    // A process is replaced after its maximum number of sessions, together with its unused ones.
     let most = usize::try_from(options.max_sessions).unwrap_or(usize::MAX);
     let sessions = sessions.min(options.max_processes.saturating_mul(most));
     let mut left = sessions.saturating_sub(lanes.spares(wanted));
@@ -303,14 +304,14 @@ pub(super) async fn prewarm(
             let (agentline, lanes, wanted) = (agentline.clone(), Arc::clone(lanes), Arc::clone(wanted));
             opening.spawn(async move { open_spare(&agentline, &lanes, &wanted).await });
         }
-        // Each keeps its place until all have theirs, so that they come to sit as the runs will.
+        // All slots are held until every session is open, so that the sessions are distributed like the runs will be.
         let places = opening.join_all().await;
         ready += places.iter().flatten().count();
     }
     ready
 }
 
-/// Opens a session for a run to come.
+/// Opens a session for a later run.
 async fn open_spare(agentline: &Agentline, lanes: &Arc<Lanes>, wanted: &Arc<Wanted>) -> Option<Place> {
     let mut place = match lanes.place(wanted, Guest::Opening).await {
         Grant::Place(place) => place,
@@ -331,7 +332,7 @@ async fn open_spare(agentline: &Agentline, lanes: &Arc<Lanes>, wanted: &Arc<Want
         place.retire();
         return None;
     };
-    // One that nobody else could use is not kept.
+    // A session that no other run could use is not kept.
     if let Some(key) = wanted.session {
         place.keep_spare(key, session);
     }
@@ -339,12 +340,12 @@ async fn open_spare(agentline: &Agentline, lanes: &Arc<Lanes>, wanted: &Arc<Want
     Some(place)
 }
 
-/// The pool has no place for the run.
+/// Returns the outcome of a run that the pool refused.
 fn refused(wanted: &Wanted, why: &str) -> Outcome {
     Outcome::not_begun(&wanted.asked.who, Verdict::Failed, Failure::new(Kind::Spawn, why))
 }
 
-/// Whether something happened that cannot be undone by beginning again.
+/// Returns whether an event rules out a retry.
 fn is_heard(event: &Event) -> bool {
     !matches!(
         event,
@@ -359,7 +360,7 @@ fn is_heard(event: &Event) -> bool {
     )
 }
 
-/// The agent was lost, not the run refused.
+/// Returns whether the agent was lost, rather than the run refused.
 fn lost_early(outcome: &Outcome) -> bool {
     outcome
         .error

@@ -1,4 +1,4 @@
-//! What makes two runs fit for the same process, and the same session to be opened for them.
+//! Determines which runs may share a process, and which sessions can be opened for them in advance.
 
 use super::launches::{Fit, Launches};
 use crate::{
@@ -13,22 +13,22 @@ use crate::{
 use agentline_core::{Isolation, Launch, RunRequest, Words};
 use std::{fmt::Write as _, sync::Arc};
 
-/// Stands for the private folder of a process that may not exist yet.
+/// A placeholder for the private directory of a process that may not exist yet.
 pub(crate) const PRIVATE: &str = "/agentline-private";
 
-/// What a run wants of the pool.
+/// The request of a run to the pool.
 pub(super) struct Wanted {
     pub(super) asked: Asked,
-    /// The process that would do for it.
+    /// The process that the run needs.
     pub(super) fit: Arc<Fit>,
-    /// What its model is told.
+    /// The prompt text for the model.
     pub(super) words: Words,
     pub(super) options: RunOptions,
-    /// Which sessions would do for it, if any that was opened beforehand can.
+    /// The key of sessions that can be opened in advance for the run, if any.
     pub(super) session: Option<Key>,
 }
 
-/// Two runs with the same key fit for the same process. Only a digest: a launch holds secrets.
+/// Runs with the same key can use the same process. A digest, because a launch contains secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key([u8; 32]);
 
@@ -39,7 +39,7 @@ impl From<u8> for Key {
     }
 }
 
-/// Checks the request, finds the agent and says what a process for it would be. Blocks.
+/// Checks the request, finds the agent and determines the process that the run needs. Blocks.
 pub(super) fn prepare(
     inner: &Inner,
     finds: &Finds,
@@ -51,19 +51,19 @@ pub(super) fn prepare(
         Ok(asked) => asked,
         Err(outcome) => return Ok(Err(outcome)),
     };
-    // Files that cannot be sent are wrong in the request, so nobody's place is taken for it.
+    // Attachments are checked before a slot is taken, because unreadable files are errors in the request.
     read_attachments(&asked.plan.request.attachments, &inner.here.cwd)?;
     let options = inner.with_schema(&mut asked, options)?;
     let (fit, words) = launches.find(inner, &mut asked)?;
-    // What is served for one run only cannot have been there when a session was opened beforehand.
-    // Nor can a folder that is made for one run only.
+    // A session opened in advance cannot have servers or a temporary workspace that belong to one run only.
     let own = options.marks_session() || !fit.launch.servers.is_empty() || asked.temporary.is_some();
     let session = (!own).then_some(fit.session);
     Ok(Ok(Box::new(Wanted { asked, fit, words, options, session })))
 }
 
-/// All that a process is started with. What belongs to a session is left out: workspace, prompt, mode, model, servers.
-/// But a run that wants no model must not find itself with the one that a process was started with.
+/// Returns the key of a process: everything that it is started with. Properties of a session are left out: workspace,
+/// prompt, mode, model and servers. Only the presence of a preset is included, because a run without a model must not
+/// get the model that a process was started with.
 pub(super) fn of_process(asked: &Asked, launch: &Launch, isolation: Isolation) -> Key {
     let Launch { program, args, env, files, links, folders, copy_back, proof, talk, agent_home, .. } = launch;
     let mut text = Digester::default();
@@ -71,7 +71,7 @@ pub(super) fn of_process(asked: &Asked, launch: &Launch, isolation: Isolation) -
     text.number(files.len());
     for file in files {
         text.paths([&file.path]);
-        // Others change the user's files all the time; a process that has older copies of some does as well.
+        // The user's files change often. A process with older copies of some is still usable.
         if !file.copied {
             text.bytes(&file.content);
         }
@@ -98,7 +98,7 @@ pub(super) fn of_process(asked: &Asked, launch: &Launch, isolation: Isolation) -
     Key(text.finish())
 }
 
-/// All that a session is opened with.
+/// Returns the key of a session: everything that it is opened with.
 pub(super) fn of_session(asked: &Asked, launch: &Launch) -> Key {
     let mut text = Digester::default();
     let Launch { mode, model, servers, meta, session_cwd, .. } = launch;

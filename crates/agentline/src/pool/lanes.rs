@@ -1,4 +1,4 @@
-//! The processes of a pool, and the way of runs to their places on them.
+//! The processes of a pool, and the queue of runs for their slots.
 
 use super::{
     PoolOptions, PoolStatus, ProcessStatus,
@@ -21,7 +21,7 @@ use tokio::sync::{Notify, oneshot, watch};
 pub(crate) struct Lanes {
     pub(super) options: PoolOptions,
     state: Mutex<State>,
-    /// Rung when no process is being started any more.
+    /// Notified when a pending start has failed, or has succeeded after the pool was closed.
     started: Notify,
 }
 
@@ -30,7 +30,7 @@ struct State {
     seating: Seating,
     agents: BTreeMap<EntryId, Warm>,
     turns: HashMap<Ticket, oneshot::Sender<Grant>>,
-    /// Processes that were let go and may still be on their way out.
+    /// Retired processes that may still be exiting.
     going: Vec<watch::Receiver<LiveState>>,
     closed: bool,
     runs: u64,
@@ -44,34 +44,34 @@ struct Warm {
     live: Arc<LiveHandle>,
     agent: &'static str,
     version: Option<String>,
-    /// It was used since its memory was looked at.
+    /// Whether the agent was used since its memory was last measured.
     used: bool,
 }
 
 /// What a run is given.
 #[derive(Debug)]
 pub(super) enum Grant {
-    /// A place on a process that is up or coming up.
+    /// A slot on a process that is running or starting.
     Place(Place),
-    /// The right to start a process.
+    /// The permission to start a process.
     Start(StartRight),
-    /// Nothing: the pool is closed, or too many wait already.
+    /// The run is refused: the pool is closed or its queue is full.
     Refused(&'static str),
 }
 
-/// A place on a process, given back when it is dropped.
+/// A slot on a process. Dropping it releases the slot.
 #[derive(Debug)]
 pub(super) struct Place {
     lanes: Arc<Lanes>,
     id: EntryId,
     pub(super) live: Arc<LiveHandle>,
-    /// A session that was opened beforehand.
+    /// A session that was opened in advance.
     pub(super) spare: Option<String>,
-    /// Whoever sits here has no session yet.
+    /// Whether the session of this slot is still to be opened.
     opening: bool,
 }
 
-/// The right to start a process, given back when it is dropped unused.
+/// The permission to start a process. Dropping it unused returns it.
 #[derive(Debug)]
 pub(super) struct StartRight {
     lanes: Arc<Lanes>,
@@ -79,22 +79,22 @@ pub(super) struct StartRight {
     used: bool,
 }
 
-/// Who sits on a place.
+/// What a slot is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Guest {
     /// A run.
     Run,
-    /// The opening of a session for a run to come.
+    /// Opening a session for a later run.
     Opening,
 }
 
-/// Why a run is refused.
+/// The reason for refusing a run.
 pub(super) const CLOSED: &str = "the pool is closed";
 const FULL: &str = "too many runs wait for a place in the pool";
 
 impl Lanes {
     pub(super) fn new(mut options: PoolOptions) -> Self {
-        // With none of these nobody would ever be served.
+        // With a value of zero, no run would ever start.
         for least in [&mut options.max_processes, &mut options.lanes, &mut options.opening] {
             *least = (*least).max(1);
         }
@@ -115,7 +115,7 @@ impl Lanes {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a run, or the right to make one, where it is to be had without waiting.
+    /// Returns a slot, or the permission to start a process, if one is available without waiting.
     pub(super) fn place_at_once(self: &Arc<Self>, wanted: &Wanted) -> Option<Grant> {
         let mut state = self.lock();
         if state.closed {
@@ -133,7 +133,7 @@ impl Lanes {
         turn.try_recv().ok()
     }
 
-    /// A place, or the right to make one. Waits for its turn. May be dropped.
+    /// Waits for a slot or the permission to start a process. Dropping the future leaves the queue.
     pub(super) async fn place(self: &Arc<Self>, wanted: &Wanted, guest: Guest) -> Grant {
         let want = want_of(wanted, guest);
         let (ticket, turn) = {
@@ -162,7 +162,7 @@ impl Lanes {
         turn.await.unwrap_or(Grant::Refused(CLOSED))
     }
 
-    /// Does what is to be done now. What comes back is dropped when the lock is free.
+    /// Carries out the decisions of the scheduler. The caller must drop the returned values after it releases the lock.
     #[must_use]
     fn act(self: &Arc<Self>, state: &mut State) -> Vec<Left> {
         for (id, warm) in &state.agents {
@@ -192,29 +192,29 @@ impl Lanes {
                 Some(turn) => turn.send(grant).err(),
                 None => Some(grant),
             };
-            // Whoever it was for is gone; it goes back when the lock is free.
+            // The receiver is gone. The grant is returned after the lock is released.
             left.extend(unwanted.map(Left::Grant));
         }
         left
     }
 
-    /// Counts a run that begins on a process.
+    /// Counts a run that starts on a process.
     pub(super) fn counts_run(&self) {
         self.lock().runs += 1;
     }
 
-    /// Counts a run that is tried again.
+    /// Counts a retry.
     pub(super) fn counts_retry(&self) {
         self.lock().retried += 1;
     }
 
-    /// How many sessions wait for runs like this one.
+    /// Returns the number of open sessions that are available for runs like this one.
     pub(super) fn spares(&self, wanted: &Wanted) -> usize {
         let want = Want { key: wanted.fit.key, session: wanted.session, shares: wanted.fit.shares };
         self.lock().seating.spares(want)
     }
 
-    /// Agents that are gone, idle, or too old, used or big are let go. Blocks for a moment.
+    /// Retires agents that have exited, are idle, or exceed their age, sessions or memory. Blocks briefly.
     pub(super) fn tidy(self: &Arc<Self>) {
         let used: Vec<(EntryId, u32)> = {
             let mut state = self.lock();
@@ -265,7 +265,7 @@ impl Lanes {
         status
     }
 
-    /// Lets all agents go when their runs are over, and waits until they are gone.
+    /// Retires all agents when their runs have ended, and waits until they have exited.
     pub(super) async fn close(&self) {
         let idle = {
             let mut state = self.lock();
@@ -285,14 +285,14 @@ impl Lanes {
         }
         let going = self.lock().going.clone();
         for mut process in going {
-            // Its loop holds the other end to its very end.
+            // The event loop holds the sender until it ends.
             while process.changed().await.is_ok() {}
         }
     }
 }
 
 impl State {
-    /// The pool has this process no more. Where nobody else holds it, it goes when what comes back is dropped.
+    /// Removes a process from the pool. If it has no other owner, it ends when the returned handle is dropped.
     fn let_go(&mut self, id: EntryId) -> Option<Arc<LiveHandle>> {
         let live = self.agents.remove(&id)?.live;
         self.going.retain(|process| process.has_changed().is_ok());
@@ -302,12 +302,12 @@ impl State {
 }
 
 fn want_of(wanted: &Wanted, guest: Guest) -> Want {
-    // Whoever opens a session has no use for one that is open.
+    // Opening a session does not use one that is already open.
     let session = wanted.session.filter(|_| guest == Guest::Run);
     Want { key: wanted.fit.key, session, shares: wanted.fit.shares }
 }
 
-/// What is let go when the lock is free.
+/// What is dropped after the lock is released.
 enum Left {
     #[expect(dead_code, reason = "it is dropped, and that gives it back")]
     Grant(Grant),
@@ -315,7 +315,7 @@ enum Left {
     Live(Arc<LiveHandle>),
 }
 
-/// A run in the queue. Dropping it takes it out.
+/// A run in the queue. Dropping it leaves the queue.
 struct Queued<'a> {
     lanes: &'a Lanes,
     ticket: Ticket,
@@ -331,8 +331,7 @@ impl Drop for Queued<'_> {
 }
 
 impl StartRight {
-    /// The process is up: it is the pool's now, and whoever started it has a place on it. Nothing comes back where the
-    /// pool was closed meanwhile.
+    /// Adds the started process to the pool and returns a slot on it; `None` if the pool was closed in the meantime.
     pub(super) fn started(mut self, live: LiveHandle, wanted: &Wanted) -> Option<Place> {
         self.used = true;
         let live = Arc::new(live);
@@ -375,7 +374,7 @@ impl Drop for StartRight {
 }
 
 impl Place {
-    /// Whoever sits here has a session now.
+    /// Records that the session of this slot is open.
     pub(super) fn opened(&mut self) {
         if std::mem::take(&mut self.opening) {
             let mut state = self.lanes.lock();
@@ -386,17 +385,17 @@ impl Place {
         }
     }
 
-    /// Whether whoever sits here has a session.
+    /// Returns whether the session of this slot is open.
     pub(super) fn is_opened(&self) -> bool {
         !self.opening
     }
 
-    /// The process takes no more runs.
+    /// Retires the process: it accepts no more runs.
     pub(super) fn retire(&self) {
         self.lanes.lock().seating.retire(self.id);
     }
 
-    /// Keeps an open session for a run that wants one like it.
+    /// Keeps an open session for a later run.
     pub(super) fn keep_spare(&self, session: Key, name: String) {
         self.lanes.lock().seating.keep_spare(self.id, session, name);
     }

@@ -1,5 +1,5 @@
-//! Remembers what would be started for runs that differ in their words alone: to work that out is most of what a run on a
-//! warm agent would cost.
+//! Caches the launches of runs that differ only in their prompt text. Computing a launch is most of the cost of a run
+//! on a warm agent.
 
 use super::key::{self, Key, PRIVATE};
 use crate::{
@@ -19,16 +19,16 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// How many are remembered.
+/// The maximum number of entries.
 const MOST: usize = 16;
 
-/// What was worked out lately.
+/// A cache of recent launches.
 #[derive(Debug, Default)]
 pub(super) struct Launches {
     known: Mutex<VecDeque<Arc<Known>>>,
 }
 
-/// Everything that the start of a process follows from, and what it is.
+/// A launch with all inputs that it depends on.
 struct Known {
     agent: &'static dyn Agent,
     plan: Plan,
@@ -37,19 +37,19 @@ struct Known {
     home: PathBuf,
     env: BTreeMap<String, String>,
     isolation: Isolation,
-    /// The user's files.
+    /// The state of the user's files that the launch depends on.
     seen: Seen,
     fit: Arc<Fit>,
 }
 
-/// What a process would be that fits for a run.
+/// The process that a run needs.
 pub(super) struct Fit {
-    /// Its start, with a placeholder for the private folder, and without what the model is told.
+    /// The launch, with a placeholder for the private directory and without the prompt text.
     pub(super) launch: Launch,
     pub(super) key: Key,
-    /// Which sessions would do, apart from the process that they are on.
+    /// The key of suitable sessions, independent of their process.
     pub(super) session: Key,
-    /// The run can be on it beside others.
+    /// Whether the run can share the process with other runs.
     pub(super) shares: bool,
     pub(super) veil: Veil,
     pub(super) launched: Launched,
@@ -57,13 +57,13 @@ pub(super) struct Fit {
 
 impl std::fmt::Debug for Known {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The rest holds secrets.
+        // The other fields contain secrets.
         f.debug_struct("Known").field("cwd", &self.cwd).finish_non_exhaustive()
     }
 }
 
 impl Launches {
-    /// The process that would fit for the run, and what its model is told. Blocks.
+    /// Returns the process that the run needs, and its prompt text. Blocks.
     pub(super) fn find(&self, inner: &Inner, asked: &mut Asked) -> Result<(Arc<Fit>, Words), Error> {
         let words = asked.agent.words(&asked.plan, &asked.cwd, &DiskLook);
         let request = &mut asked.plan.request;
@@ -104,7 +104,7 @@ impl Launches {
             veil,
             launch,
         });
-        // Nobody comes back to a folder that is made for one run only.
+        // A temporary workspace is never used again.
         if let Some(seen) = look.seen().filter(|_| asked.temporary.is_none()) {
             let known = Known {
                 agent: asked.agent,
@@ -114,7 +114,7 @@ impl Launches {
                 home: inner.here.home.clone(),
                 env: inner.here.env.clone(),
                 isolation: inner.isolation,
-                // The workspace was resolved for the run.
+                // The workspace path was already resolved for this run.
                 seen: seen.without_place_of(&asked.cwd),
                 fit: Arc::clone(&fit),
             };
@@ -132,7 +132,7 @@ impl Launches {
 
 impl Known {
     fn is_of(&self, inner: &Inner, asked: &Asked) -> bool {
-        // Agents of ours have no place of their own; those of configurations may share a name.
+        // Built-in agents are zero-sized, so their addresses may be equal; configured agents may share an id.
         self.agent.card().id == asked.agent.card().id
             && std::ptr::addr_eq(self.agent, asked.agent)
             && self.cwd == asked.cwd
@@ -162,7 +162,7 @@ mod tests {
         fs::create_dir(dir.path().join(".gemini")).unwrap();
         fs::create_dir(dir.path().join("ws")).unwrap();
         fs::write(&settings, "{}").unwrap();
-        // Times say nothing of what happens right after they were set.
+        // Timestamps are ambiguous for a short time after a write.
         let settle = || std::thread::sleep(Duration::from_millis(150));
         settle();
         let launches = Launches::default();
@@ -190,7 +190,7 @@ mod tests {
         fs::write(&settings, r#"{"a": 1}"#).unwrap();
         let (changed, _) = find(RunRequest::new("one"), &[]);
         assert!(!Arc::ptr_eq(&first, &changed) && changed.key != first.key);
-        // What counts is what a file says, not when it was written.
+        // The content of a file matters, not when it was written.
         fs::write(&settings, r#"{"a": 1}"#).unwrap();
         fs::write(dir.path().join(".gemini/passing"), "").unwrap();
         fs::remove_file(dir.path().join(".gemini/passing")).unwrap();

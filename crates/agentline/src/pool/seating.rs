@@ -1,6 +1,6 @@
-//! Decides who sits where: which run is given which process, who waits for one, and which process is let go.
+//! Assigns runs to processes, queues runs, and decides which processes are retired.
 //!
-//! Nothing is started or ended in here, and there is no clock: it is told what happened and when.
+//! This module starts and ends nothing and has no clock: events and times are passed in.
 
 #[cfg(test)]
 mod tests;
@@ -8,34 +8,34 @@ mod tests;
 use super::{PoolOptions, key::Key};
 use std::{collections::VecDeque, time::Instant};
 
-/// A process, by the order in which they came.
+/// The number of a process, in order of start.
 pub(super) type EntryId = u64;
-/// A run that waits, by the order in which they came.
+/// The number of a waiting run, in order of arrival.
 pub(super) type Ticket = u64;
 
-/// What a run wants.
+/// The requirements of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Want {
-    /// Which processes would do.
+    /// The key of suitable processes.
     pub(super) key: Key,
-    /// Which sessions would do, if any that was opened beforehand can.
+    /// The key of suitable sessions, if a session opened in advance can be used.
     pub(super) session: Option<Key>,
-    /// It can be on a process beside others.
+    /// Whether the run can share a process with others.
     pub(super) shares: bool,
 }
 
-/// What is to be done now.
+/// A decision of the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// This run sits down there, with a session that was opened beforehand where there is one.
+    /// Assigns this run to a process, with a session opened in advance if there is one.
     Sit { ticket: Ticket, entry: EntryId, spare: Option<String> },
-    /// This run is to start a process.
+    /// Lets this run start a process.
     Start { ticket: Ticket, key: Key },
-    /// This process is let go.
+    /// Retires this process.
     LetGo(EntryId),
 }
 
-/// How one process stands.
+/// The state of one process.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) id: EntryId,
@@ -43,15 +43,15 @@ pub(super) struct Entry {
     pub(super) born: Instant,
     idle_since: Instant,
     pub(super) active: usize,
-    /// How many of them have no session yet.
+    /// How many of the active runs have no session yet.
     opening: usize,
-    /// A run is on it that can have nobody beside it.
+    /// Whether the process is used by a run that cannot share it.
     exclusive: bool,
-    /// How many sessions it has had.
+    /// The number of sessions so far.
     pub(super) sessions: u32,
-    /// Sessions that are open and were not used yet, with what they were opened with.
+    /// Open sessions that are still unused, with their keys.
     spares: Vec<(Key, String)>,
-    /// It takes no more runs.
+    /// Whether the process accepts no more runs.
     leaving: bool,
 }
 
@@ -61,17 +61,17 @@ struct Waiter {
     want: Want,
 }
 
-/// Who sits where.
+/// The scheduler: processes, starts and waiting runs.
 #[derive(Debug)]
 pub(super) struct Seating {
     options: PoolOptions,
     entries: Vec<Entry>,
-    /// Processes that are being started, by what they are for.
+    /// The keys of processes that are being started.
     starting: Vec<Key>,
     waiting: VecDeque<Waiter>,
     last_ticket: Ticket,
     last_entry: EntryId,
-    /// Processes that were let go because of their age, sessions or memory.
+    /// The number of processes that were retired because of their age, sessions or memory.
     pub(super) recycled: u64,
 }
 
@@ -88,21 +88,21 @@ impl Seating {
         }
     }
 
-    /// A run waits from now on, behind all others.
+    /// Adds a run to the end of the queue.
     pub(super) fn wait(&mut self, want: Want) -> Ticket {
         self.last_ticket += 1;
         self.waiting.push_back(Waiter { ticket: self.last_ticket, want });
         self.last_ticket
     }
 
-    /// A run does not wait any more. Says whether it did.
+    /// Removes a run from the queue. Returns whether it was queued.
     pub(super) fn give_up(&mut self, ticket: Ticket) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|waiter| waiter.ticket != ticket);
         self.waiting.len() < before
     }
 
-    /// Nobody waits any more, and no process takes another run.
+    /// Clears the queue and retires all processes.
     pub(super) fn close(&mut self) {
         self.waiting.clear();
         self.entries.iter_mut().for_each(|entry| entry.leaving = true);
@@ -120,14 +120,14 @@ impl Seating {
         &self.entries
     }
 
-    /// A process that was to be started did not come up.
+    /// Records that the start of a process failed.
     pub(super) fn failed(&mut self, key: Key) {
         if let Some(at) = self.starting.iter().position(|started| *started == key) {
             self.starting.swap_remove(at);
         }
     }
 
-    /// A process is up, and whoever started it sits on it.
+    /// Records that a process was started, with its first run.
     pub(super) fn up(&mut self, key: Key, shares: bool, now: Instant) -> EntryId {
         self.failed(key);
         self.last_entry += 1;
@@ -146,27 +146,27 @@ impl Seating {
         self.last_entry
     }
 
-    /// A run has its session.
+    /// Records that a run has opened its session.
     pub(super) fn opened(&mut self, id: EntryId) {
         if let Some(entry) = self.find(id) {
             entry.opening = entry.opening.saturating_sub(1);
         }
     }
 
-    /// A session waits for a run that wants one like it.
+    /// Keeps an open session for a later run.
     pub(super) fn keep_spare(&mut self, id: EntryId, session: Key, name: String) {
         if let Some(entry) = self.find(id) {
             entry.spares.push((session, name));
         }
     }
 
-    /// How many sessions wait for runs like this one.
+    /// Returns the number of open sessions that are available for runs like this one.
     pub(super) fn spares(&self, want: Want) -> usize {
         let of = |entry: &Entry| entry.spares.iter().filter(|(key, _)| Some(*key) == want.session).count();
         self.entries.iter().filter(|entry| entry.key == want.key && !entry.leaving).map(of).sum()
     }
 
-    /// A run got up from its place.
+    /// Records that a run has left its process.
     pub(super) fn leave(&mut self, id: EntryId, was_opening: bool, now: Instant) {
         if was_opening {
             self.opened(id);
@@ -177,14 +177,14 @@ impl Seating {
         }
     }
 
-    /// The process takes no more runs: it is gone, or something is wrong with it.
+    /// Retires a process: it has exited or is faulty.
     pub(super) fn retire(&mut self, id: EntryId) {
         if let Some(entry) = self.find(id) {
             entry.leaving = true;
         }
     }
 
-    /// The process takes so much memory.
+    /// Records the memory use of a process, and retires it if that is too high.
     pub(super) fn weighs(&mut self, id: EntryId, bytes: u64) {
         let too_much = bytes > self.options.max_memory;
         if let Some(entry) = self.find(id).filter(|entry| too_much && !entry.leaving) {
@@ -197,14 +197,14 @@ impl Seating {
         self.entries.iter_mut().find(|entry| entry.id == id)
     }
 
-    /// Everything that is to be done now. Who came first is served first; one who can be served is not held up by one
-    /// who waits for another kind of process, and nobody is passed for ever.
+    /// Returns all decisions that are due. Runs are served in order of arrival; a run that can be served does not wait
+    /// for one that needs another kind of process, and no run waits forever.
     pub(super) fn decide(&mut self, now: Instant) -> Vec<Decision> {
         let mut decisions = Vec::new();
         self.let_go(now, &mut decisions);
         let mut passed: Vec<Key> = Vec::new();
         for Waiter { ticket, want } in std::mem::take(&mut self.waiting) {
-            // Whoever waits for such a process is served before those who came later.
+            // A run does not overtake an earlier one that waits for the same kind of process.
             let chosen = if passed.contains(&want.key) { None } else { self.choose(want, &mut decisions) };
             match chosen {
                 Some(Seat::At(entry, spare)) => decisions.push(Decision::Sit { ticket, entry, spare }),
@@ -221,7 +221,7 @@ impl Seating {
         decisions
     }
 
-    /// Processes that are worn take no more runs, and those that nobody is on and nobody will be on go.
+    /// Retires processes that have reached their limits, and removes those that are retired or idle and have no runs.
     fn let_go(&mut self, now: Instant, decisions: &mut Vec<Decision>) {
         let Self { options, entries, recycled, .. } = self;
         entries.retain_mut(|entry| {
@@ -262,7 +262,7 @@ impl Seating {
             }
             return Some(Seat::At(entry.id, spare));
         }
-        // One that is coming up, or that opens other sessions just now, will do for those who can share it.
+        // A run that can share a process waits for one that is starting or opening other sessions.
         let soon = |entry: &Entry| has_lane(entry) && entry.sessions < options.max_sessions;
         if want.shares && (starting.contains(&want.key) || entries.iter().any(soon)) {
             return None;
@@ -270,15 +270,15 @@ impl Seating {
         if entries.len() + starting.len() < options.max_processes {
             return Some(Seat::New);
         }
-        // Somebody else's idle process makes room, and one of our own that is of no use any more.
+        // Retire an idle process of another kind, or one of this kind that has reached its number of sessions.
         let useless = |entry: &Entry| entry.key != want.key || entry.sessions >= options.max_sessions;
         let idle = entries.iter().enumerate().filter(|(_, entry)| entry.active == 0 && useless(entry));
         if let Some((at, _)) = idle.min_by_key(|(_, entry)| entry.idle_since) {
             decisions.push(Decision::LetGo(entries.swap_remove(at).id));
             return Some(Seat::New);
         }
-        // A process that others share might never be idle; so one takes no more of them. Where a process like ours is
-        // there or coming, its next free place is ours.
+        // A shared process may never become idle, so one of another kind stops accepting runs. If a process of this
+        // kind exists or is starting, its next free slot is used instead.
         let ours = starting.contains(&want.key) || entries.iter().any(|entry| entry.key == want.key);
         if !ours && !entries.iter().any(|entry| entry.leaving) {
             let shared = entries.iter_mut().filter(|entry| !entry.exclusive);

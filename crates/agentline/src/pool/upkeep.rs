@@ -1,19 +1,19 @@
-//! Looks after a pool while nobody does: agents that are gone, idle or worn are let go.
+//! Maintains a pool in the background: retires agents that have exited, are idle or have reached a limit.
 
 use super::lanes::Lanes;
 use std::{sync::Arc, time::Duration};
 
-/// How often it looks.
+/// The interval of the checks.
 const PACE: Duration = Duration::from_secs(1);
 
-/// Looks after the pool for as long as somebody holds it.
+/// Maintains the pool until it is dropped.
 pub(super) fn begin(lanes: &Arc<Lanes>) {
     let lanes = Arc::downgrade(lanes);
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(PACE).await;
             match lanes.upgrade() {
-                // A look at the memory of agents is a walk over many small files.
+                // Measuring the memory of agents reads many small files.
                 Some(lanes) => _ = tokio::task::spawn_blocking(move || lanes.tidy()).await,
                 None => return,
             }

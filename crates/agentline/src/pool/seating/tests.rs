@@ -1,14 +1,14 @@
-//! Cases of who sits where, played without processes.
+//! Tests of the scheduler without processes.
 
 use super::{Decision, EntryId, Seating, Ticket, Want};
 use crate::pool::PoolOptions;
 use std::time::{Duration, Instant};
 
-/// A pool on paper: processes come up as soon as they are wanted.
+/// A simulated pool in which processes start immediately.
 struct Room {
     seating: Seating,
     now: Instant,
-    /// Who sits where, and whether their session is open.
+    /// The process of each assigned run.
     sat: Vec<(Ticket, EntryId)>,
     started: usize,
     gone: Vec<EntryId>,
@@ -28,7 +28,7 @@ impl Room {
         ticket
     }
 
-    /// Does what is decided until nothing is.
+    /// Carries out decisions until there are none.
     fn act(&mut self, shares: bool) {
         loop {
             let decisions = self.seating.decide(self.now);
@@ -87,7 +87,7 @@ fn runs_that_share_come_to_one_process_and_open_two_sessions_at_once() {
     room.open(runs[0]);
     assert_eq!(room.is_sitting(&runs), [true, true, true, false, false, false]);
     room.open(runs[1]);
-    // Its four lanes are taken: one more process, for both that are left.
+    // The four slots are taken, so one more process serves the remaining two runs.
     assert_eq!((room.started, room.seating.queued()), (2, 0));
     assert_eq!(room.place_of(runs[0]), room.place_of(runs[3]));
     assert_eq!(room.place_of(runs[4]), room.place_of(runs[5]));
@@ -151,7 +151,7 @@ fn others_who_always_share_do_not_keep_one_out_for_ever() {
     room.open(sitting);
     let other = room.wait(alone(2));
     for _ in 0..3 {
-        // Without the other one, the next of them would sit down before the last gets up.
+        // Without the waiting run of another kind, the next run would start before the last one ends.
         let next = room.wait(beside(1));
         assert_eq!(room.is_sitting(&[next]), [false]);
         if room.place_of(sitting).is_some() {
@@ -244,7 +244,7 @@ fn a_process_that_is_gone_keeps_nobody_waiting() {
     room.seating.retire(entry);
     let second = room.wait(alone(1));
     assert_eq!((room.gone.clone(), room.started), (vec![entry], 2));
-    // One that dies under a run is not given to the next, and its place is free when the run is over.
+    // A process that dies during a run is not reused, and its slot is free when the run has ended.
     let under = room.place_of(second).unwrap();
     room.seating.retire(under);
     let third = room.wait(alone(1));
@@ -285,7 +285,8 @@ fn sessions_that_were_opened_beforehand_go_to_runs_like_them_and_need_no_opening
         entry,
         spare: spare.map(str::to_owned),
     };
-    // The first opens one of its own; two take what is there; the last would have to open another at the same time.
+    // The first run opens its own session, two take the available ones, and the last would have to open another at the
+    // same time.
     assert_eq!(room.seating.decide(room.now), [sit(0, None), sit(1, Some("a")), sit(2, Some("b"))]);
     assert_eq!((room.seating.spares(beside(1)), room.seating.queued()), (0, 1));
     assert_eq!(room.seating.entries()[0].sessions, 2, "a session is counted once");
