@@ -291,7 +291,7 @@ impl Process {
         Ok(Self { tree, stdin, output, reads: 0, stdout_end_told: false, ended: None, exit_told: false })
     }
 
-    /// Returns the agent's process id, or `None` once the agent has exited.
+    /// Returns the agent's process id, or `None` once the agent is known to have exited.
     pub fn pid(&self) -> Option<u32> {
         self.ended.is_none().then(|| self.tree.pid())
     }
