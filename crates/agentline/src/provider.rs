@@ -1,7 +1,8 @@
-//! The workflow provider: a prompt in; the whole answer and the files that the agent wrote out.
+//! The workflow provider: takes a prompt and returns the complete answer and the files that the agent wrote.
 //!
-//! A workflow engine makes one from its own map of settings and calls it again and again. It is a thin layer over
-//! [`Agentline::run`]: other defaults, other words for errors, a smaller result. `docs/providers.md` has the tables.
+//! A workflow engine creates one provider from its own map of settings and calls it repeatedly. It is a thin layer over
+//! [`Agentline::run`] with other defaults, other error messages and a smaller result. `docs/providers.md` has the
+//! tables.
 //!
 //! ```no_run
 //! use agentline::{Agentline, Provider, provider::Context};
@@ -29,25 +30,25 @@ use agentline_core::{Agent, Event, Layer, Notice, Problem, RunRequest, agents};
 use serde_json::{Map, Value, json};
 use std::fmt;
 
-/// Drives an agent for a workflow engine. Cheap to clone.
+/// Runs an agent for a workflow engine. Cheap to clone.
 #[derive(Clone)]
 pub struct Provider {
     agentline: Agentline,
     agent: &'static dyn Agent,
-    /// What every call starts from.
+    /// The request that every call starts from.
     request: RunRequest,
     warnings: Vec<Notice>,
 }
 
 impl Provider {
-    /// The provider of the agent that the configuration names, Gemini CLI without it.
+    /// Creates a provider for the agent that the configuration names, or for Gemini CLI if it names none.
     ///
-    /// Every key of `docs/configuration.md` is accepted; an empty map will do. Without a word about it, the agent may
-    /// do everything (`permission_mode` is `bypass`) and sees the caller's whole environment (`pass_env` is `*`). Keys
-    /// that are not known are ignored and told in [`Provider::warnings`].
+    /// Every key of `docs/configuration.md` is accepted; the map may be empty. By default, the agent may do everything
+    /// (`permission_mode` is `bypass`) and sees the caller's whole environment (`pass_env` is `*`). Unknown keys are
+    /// ignored and reported by [`Provider::warnings`].
     ///
     /// # Errors
-    /// Everything that is wrong with the configuration, at once.
+    /// Returns all problems of the configuration together.
     pub fn new(agentline: Agentline, config: Map<String, Value>) -> Result<Self, ProviderError> {
         let defaults = json!({"permission_mode": "bypass", "pass_env": ["*"]});
         let defaults = defaults.as_object().cloned().unwrap_or_default();
@@ -59,10 +60,11 @@ impl Provider {
         Ok(Self { agentline, agent, request, warnings })
     }
 
-    /// The provider with this id: `gemini-cli`, `google:gemini-cli`, `gemini`.
+    /// Creates the provider with this id: `gemini-cli`, `google:gemini-cli`, `gemini`.
     ///
     /// # Errors
-    /// The id is not known, the configuration names another agent, or as [`Provider::new`].
+    /// Returns an error if the id is unknown or the configuration names another agent, and in the cases of
+    /// [`Provider::new`].
     pub fn by_id(id: &str, agentline: Agentline, config: Map<String, Value>) -> Result<Self, ProviderError> {
         let agent = agents::find(id)?;
         let mut config = config;
@@ -75,30 +77,30 @@ impl Provider {
         Ok(provider)
     }
 
-    /// What a provider is, for a registry that lists providers before it makes one.
+    /// Returns the metadata of a provider, for a registry that lists providers before it creates one.
     ///
     /// # Errors
-    /// The id is not known.
+    /// Returns an error if the id is unknown.
     pub fn metadata_of(id: &str) -> Result<Metadata, ProviderError> {
         Ok(Metadata::of(agents::find(id)?.card()))
     }
 
-    /// What this provider is.
+    /// Returns the metadata of this provider.
     #[must_use]
     pub fn metadata(&self) -> Metadata {
         Metadata::of(self.agent.card())
     }
 
-    /// What was wrong with the configuration but not fatal: keys that are not known. Every result repeats it.
+    /// Returns the non-fatal problems of the configuration, such as unknown keys. Every result repeats them.
     #[must_use]
     pub fn warnings(&self) -> &[Notice] {
         &self.warnings
     }
 
-    /// Checks that the agent's program is here. Nothing is started; it blocks for a few milliseconds.
+    /// Checks that the agent's program is installed. Starts nothing and blocks for a few milliseconds.
     ///
     /// # Errors
-    /// It is not here, or what starts it is not.
+    /// Returns an error if the program, or the interpreter that runs it, is not found.
     pub fn validate(&self) -> Result<(), ProviderError> {
         match self.agentline.detect(self.agent).problems.first() {
             Some(problem) => Err(ProviderError::not_found(self.agent.card(), problem)),
@@ -106,21 +108,22 @@ impl Provider {
         }
     }
 
-    /// Has the agent answer a prompt, and waits for it.
+    /// Sends a prompt to the agent and blocks until it has answered.
     ///
-    /// With [`Context::prompt_file`] the agent is told to read that file, and `prompt` is not sent: an engine passes
-    /// the same text twice then. `system_prompt` is put before the prompt with a blank line.
+    /// With [`Context::prompt_file`], the agent is told to read that file and `prompt` is not sent, because engines
+    /// then pass the same text twice. `system_prompt` is put before the prompt, separated by a blank line.
     ///
     /// # Errors
-    /// The agent could not be started, or it did not answer; [`ProviderError::outcome`] has what the run came to. An
-    /// answer without text is no error, nor are refused tools: those are in [`ProviderResult::denied`].
+    /// Returns an error if the agent could not be started or did not answer; [`ProviderError::outcome`] has the outcome
+    /// of the run. An answer without text is not an error, nor are refused tools, which are in
+    /// [`ProviderResult::denied`].
     pub fn generate(
         &self,
         prompt: &str,
         context: &Context,
         system_prompt: Option<&str>,
     ) -> Result<ProviderResult, ProviderError> {
-        // A thread of its own, because a caller may be inside of a runtime, where another cannot be waited for.
+        // A separate thread, because the caller may be inside a runtime, where another one cannot block.
         let wait = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.map_err(crate::Error::io("start", "a runtime"))?;
@@ -132,7 +135,9 @@ impl Provider {
         }
     }
 
-    /// The same for programs with a runtime. Dropping the future stops the agent and everything that it started.
+    /// Sends a prompt to the agent and waits for its answer, for callers with a runtime.
+    ///
+    /// Dropping the future stops the agent and everything that it started.
     ///
     /// # Errors
     /// As [`Provider::generate`].
@@ -163,7 +168,7 @@ impl Provider {
 
 impl fmt::Debug for Provider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The request may hold a key.
+        // The request may contain an API key.
         f.debug_struct("Provider").field("name", &self.agent.card().provider).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! Makes a run ready: checks what was asked, finds the agent, says what is to be started, and what the run needs.
+//! Prepares a run: checks the request, finds the agent, and builds the process to start and everything the run needs.
 
 use crate::{
     agentline::Inner,
@@ -32,29 +32,29 @@ use std::{
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// How long a live agent that nobody needs any more may take for each step of its way out.
+/// How long an unused live agent may take for each step of its shutdown, in milliseconds.
 const CLOSING_RUNG: u64 = 2_000;
 
-/// Stands for the session id of a launch that is not carried out.
+/// A placeholder for the session id of a launch that is not carried out.
 pub(crate) const NO_SESSION: &str = "00000000-0000-4000-8000-000000000000";
 
-/// A request that was checked, and the agent that will do it.
+/// A checked request with the agent that will run it.
 pub(crate) struct Asked {
     pub(crate) agent: &'static dyn Agent,
     pub(crate) plan: Plan,
     pub(crate) program: Program,
     pub(crate) cwd: PathBuf,
     pub(crate) who: Who,
-    /// The workspace, where it is one that is made for the run and removed with it.
+    /// The workspace, if it is a temporary one that is created for the run and removed with it.
     pub(crate) temporary: Option<Arc<PrivateDir>>,
 }
 
-/// A process that is ready to be started.
+/// A process that is ready to start.
 pub(crate) struct Start {
     pub(crate) agent: &'static dyn Agent,
     pub(crate) launch: Launch,
     pub(crate) private: PrivateDir,
-    /// What the agent's safety rests on, as it was written.
+    /// The initial state of the files that the agent's safety depends on.
     pub(crate) integrity: Integrity,
     /// A workspace that is removed with the process.
     pub(crate) workspace: Option<Arc<PrivateDir>>,
@@ -62,7 +62,7 @@ pub(crate) struct Start {
     pub(crate) max_line: usize,
 }
 
-/// A run that is ready to take its place on a process.
+/// A run that is ready to be submitted to a process.
 pub(crate) struct Trip {
     pub(crate) order: Order,
     notices: Vec<Notice>,
@@ -71,18 +71,18 @@ pub(crate) struct Trip {
     pub(crate) gear: Gear,
     /// A workspace that is removed with the run.
     pub(crate) workspace: Option<Arc<PrivateDir>>,
-    /// What must be hidden besides the secrets that the process was started with.
+    /// Secrets to redact in addition to those of the process.
     pub(crate) secrets: Vec<String>,
 }
 
 impl Trip {
-    /// What the model is told, where the launch does not hold it.
+    /// Sets the prompt text, for a launch that does not contain it.
     pub(crate) fn say(&mut self, words: &Words) {
         self.order.prompt.clone_from(&words.text);
         self.notices.splice(0..0, words.warnings.iter().cloned());
     }
 
-    /// Takes the run to its place.
+    /// Turns the run into a submission for a process.
     pub(crate) fn board(self, link: Driven, tell: Tell) -> Boarding {
         let mut keep: Vec<Box<dyn std::any::Any + Send>> = Vec::new();
         keep.extend(self.workspace.map(|dir| Box::new(dir) as _));
@@ -114,8 +114,7 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// How long it must be waited until the stored session may be opened without harm to it. The outcome, where the run has
-    /// no time for that.
+    /// Returns how long to wait before the stored session can be opened safely, or an outcome if time is too short.
     pub(crate) fn must_wait(&mut self) -> Result<Duration, NotBegun> {
         let Some(when) = self.start.launch.not_before else { return Ok(Duration::ZERO) };
         let wait = time_until(Duration::from_millis(when).as_secs_f64());
@@ -141,14 +140,14 @@ impl Ready {
     }
 }
 
-/// The run was stopped before its agent had been started.
+/// Returns the outcome of a run that was cancelled before its agent started.
 pub(crate) fn stopped_before(who: &Who, signal: i32) -> Outcome {
     let by = if signal == 15 { "SIGTERM" } else { "SIGINT" };
     let message = format!("stopped by the caller ({by}) before it had begun");
     Outcome::not_begun(who, Verdict::Cancelled, Failure::new(Kind::Cancelled, message))
 }
 
-/// What was asked was good, but it could not begin: that is an outcome, as any other failure.
+/// The outcome of a valid request whose run could not start.
 pub(crate) type NotBegun = Box<Outcome>;
 
 impl Inner {
@@ -158,7 +157,7 @@ impl Inner {
         detect(agent, &here)
     }
 
-    /// Checks the request, finds the agent and makes everything ready. Blocks.
+    /// Checks the request, finds the agent and prepares the process and the run. Blocks.
     pub(crate) fn make_ready(
         &self,
         request: RunRequest,
@@ -169,14 +168,14 @@ impl Inner {
             Err(outcome) => return Ok(Err(outcome)),
         };
         let options = &self.with_schema(&mut asked, options)?;
-        // A conversation takes its servers when it is opened; any other run finds them in the agent's settings.
+        // An ACP session receives its servers when it is opened; other runs find them in the agent's settings.
         let mut served = None;
         if asked.plan.surface != Surface::Acp {
             served = self.serve(&asked, options, &asked.plan.request.mcp_servers)?;
         }
         let mut secrets = Vec::new();
         if let Some(serving) = &served {
-            // What foreign servers are given is no business of the agent's, but may come out of what they say.
+            // The agent does not receive the secrets of relayed servers, but their output may contain them.
             secrets = self.launch(&asked, &self.temp_dir(), NO_SESSION)?.secrets;
             asked.plan.request.mcp_servers = serving.servers().clone();
         }
@@ -195,7 +194,7 @@ impl Inner {
         }
     }
 
-    /// Makes a run ready for a process that lives already and has its home there. Blocks.
+    /// Prepares a run for a process that is already running with this agent home. Blocks.
     pub(crate) fn make_trip(
         &self,
         request: RunRequest,
@@ -207,7 +206,7 @@ impl Inner {
             Ok(asked) => asked,
             Err(outcome) => return Ok(Err(outcome)),
         };
-        // A value is handed in by the tool that the session was opened with, else as text.
+        // A value is submitted with the tool that the session was opened with, otherwise as text.
         let served = Served::Already { sides, hands_in: options.schema.is_some() };
         let options = self.with_schema(&mut asked, options)?;
         let launch = self.launch(&asked, &agent_home.path, NO_SESSION)?;
@@ -219,7 +218,7 @@ impl Inner {
         self.ask_with(request, |agent| Arc::new(self.detect(agent)))
     }
 
-    /// The same for those who know where the agent is to be found.
+    /// Checks the request, and finds the agent with `detect`. Blocks.
     pub(crate) fn ask_with(
         &self,
         request: RunRequest,
@@ -234,7 +233,7 @@ impl Inner {
         if plan.request.trust != Trust::Full
             && let Some(refused) = detection.in_workspace(&cwd, &self.here.home)
         {
-            // A program of the workspace is one more thing that counts only with full trust.
+            // A program inside the workspace is used only with full trust.
             detection = Arc::new(detect_elsewhere(agent, self.here.clone(), refused));
         }
         let mut who = self.who(agent, &plan, &cwd);
@@ -253,7 +252,7 @@ impl Inner {
         Ok(Ok(Asked { agent, plan, program, cwd, who, temporary }))
     }
 
-    /// The request was good, but the machine did not let us prepare the run: that is an outcome, as any other failure.
+    /// Returns the outcome of a valid request whose run could not be prepared on this machine.
     pub(crate) fn not_prepared(&self, who: &Who, error: &Error) -> Outcome {
         let (temp_dir, home) = (self.temp_dir(), &self.here.home);
         let in_home =
@@ -264,12 +263,12 @@ impl Inner {
         Outcome::not_begun(who, Verdict::Failed, Failure::new(Kind::Spawn, error.to_string()).hint(hint))
     }
 
-    /// What is to be started for this, with everything private to it in this folder. Nothing is written.
+    /// Builds the launch, with everything private to it in the directory `private`. Writes nothing.
     pub(crate) fn launch(&self, asked: &Asked, private: &Path, session: &str) -> Result<Launch, Error> {
         Ok(self.launch_by(asked, private, session, &LookOnce::default()).map_err(Problems::from)?)
     }
 
-    /// The same for whoever wants to know what was looked at.
+    /// Builds the launch through `look`, which records the files that were read.
     pub(crate) fn launch_by(
         &self,
         asked: &Asked,
@@ -289,7 +288,7 @@ impl Inner {
         ground
     }
 
-    /// Makes a process ready to be started that also hides these secrets. Blocks.
+    /// Prepares a process that also redacts these secrets. Blocks.
     fn start(&self, asked: &Asked, secrets: Vec<String>) -> Result<Start, Error> {
         let temp_dir = self.temp_dir();
         let private = PrivateDir::create(&temp_dir, PRIVATE)
@@ -304,26 +303,26 @@ impl Inner {
         Ok(Start { agent: asked.agent, launch, private, integrity, workspace: None, tape, max_line })
     }
 
-    /// Makes a process ready to be started that outlives the workspaces of its runs. Blocks.
+    /// Prepares a process that outlives the workspaces of its runs. Blocks.
     pub(crate) fn start_shared(&self, asked: &Asked) -> Result<Start, Error> {
         let mut start = self.start(asked, Vec::new())?;
-        // The agent looks through its sessions as it starts, which is before the first run is prepared.
+        // The agent scans its sessions as it starts, before the first run is prepared.
         AgentHome::new(start.launch.agent_home.clone()).clean_sessions(asked.agent, &asked.cwd);
         let here = asked.cwd.to_string_lossy();
         let names_it = |file: &NewFile| String::from_utf8_lossy(&file.content).contains(&*here);
         if start.launch.files.iter().any(names_it) {
-            // Its rules name the workspace, and are held against the folder that it was started in.
+            // The agent's rules name the workspace and are checked against the directory that it was started in.
             return Ok(start);
         }
-        // An agent whose own working directory is removed cannot start a program any more; and it keeps something for
-        // every folder that it was ever started in, so it is always the same one.
+        // An agent cannot start programs once its own working directory is removed. It also stores data for every
+        // directory that it was ever started in, so this is always the same one.
         let cwd = self.here.cache.join("pool");
         private_dir::create_dir_all(&cwd).map_err(Error::io("make the folder", &cwd))?;
         start.launch.cwd = cwd.canonicalize().map_err(Error::io("find the folder", &cwd))?;
         Ok(start)
     }
 
-    /// Makes a run ready for a process that has its home there. Blocks.
+    /// Prepares a run for a process with this agent home. Blocks.
     pub(crate) fn trip(
         &self,
         asked: &Asked,
@@ -361,7 +360,7 @@ impl Inner {
         })
     }
 
-    /// Makes ready the opening of a session that no run wants yet. Blocks.
+    /// Prepares the opening of a session that has no run yet. Blocks.
     pub(crate) fn opening_trip(&self, asked: &Asked, launch: &Launch, agent_home: &Arc<AgentHome>) -> Trip {
         let mut order = self.order(asked, launch);
         order.only_open = true;
@@ -416,7 +415,7 @@ impl Inner {
         })
     }
 
-    /// A folder for a run that shall have none of the user's.
+    /// Creates a temporary workspace if the request asks for one and names no directory.
     fn temporary_workspace(&self, request: &RunRequest) -> Result<Option<Arc<PrivateDir>>, Error> {
         if !request.temporary_workspace || request.working_dir.is_some() {
             return Ok(None);
@@ -426,7 +425,7 @@ impl Inner {
         Ok(Some(Arc::new(made.map_err(Error::io("make a workspace in", parent))?)))
     }
 
-    /// The workspace, absolute, with links resolved.
+    /// Returns the absolute path of the workspace, with symbolic links resolved.
     fn workspace(&self, wanted: Option<&Path>) -> Result<PathBuf, Error> {
         let dir = wanted.map_or_else(|| self.here.cwd.clone(), |dir| self.here.cwd.join(dir));
         let real = dir.canonicalize().ok().filter(|d| d.is_dir());
@@ -436,7 +435,7 @@ impl Inner {
         })
     }
 
-    /// Where runs that are active show themselves to each other.
+    /// Returns the directory in which active runs announce themselves to each other.
     pub(crate) fn active_runs(&self) -> PathBuf {
         self.here.cache.join("runs")
     }
@@ -510,7 +509,8 @@ impl Inner {
     fn spawn(&self, launch: &Launch, mark: &str) -> Spawn {
         let mut spawn = Spawn::new(&launch.program, &launch.cwd, mark);
         if launch.talk.surface == Surface::Acp {
-            // A live agent answers before it ends, so a pipe loses nothing of it; and it wakes us sooner than a file.
+            // A live agent responds before it exits, so a pipe loses no output, and it wakes the reader sooner than a
+            // file.
             spawn.stdout = Via::Pipe;
         }
         spawn.args = launch.arguments().map(Into::into).collect();
@@ -533,27 +533,27 @@ fn clocks(request: &RunRequest, launch: &Launch) -> Clocks {
     clocks
 }
 
-/// Seconds since 1970.
+/// Returns the current time in seconds since 1970.
 fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// How long it is until then, given in seconds since 1970.
+/// Returns the time left until `when`, which is in seconds since 1970.
 pub(crate) fn time_until(when: f64) -> Duration {
     Duration::try_from_secs_f64(when - now()).unwrap_or_default()
 }
 
-/// How long a run may take from now on.
+/// Returns how long a run may take from now on.
 pub(crate) fn time_of(request: &RunRequest) -> Duration {
     request.deadline.map_or(request.timeout, |when| request.timeout.min(time_until(when)))
 }
 
-/// How long a run may take to be prepared. A deadline that has passed is found out meanwhile, and told as such.
+/// Returns how long preparation may take. An expired deadline is detected and reported during preparation.
 pub(crate) fn preparation_time(request: &RunRequest) -> Duration {
     time_of(request).max(Duration::from_secs(1))
 }
 
-/// The time of a run was over before its agent had been started.
+/// Returns the outcome of a run whose time was over before its agent started.
 pub(crate) fn not_ready_in_time(request: &RunRequest) -> Outcome {
     let mut who = Who::default();
     who.run_id = uuid::Uuid::new_v4().to_string();
@@ -567,7 +567,7 @@ pub(crate) fn not_ready_in_time(request: &RunRequest) -> Outcome {
     Outcome::not_begun(&who, Verdict::TimedOut, failure)
 }
 
-/// The deadline came before the run.
+/// Returns a failure if the deadline has already passed.
 fn past_deadline(request: &RunRequest) -> Option<Failure> {
     request.deadline.filter(|when| *when <= now()).map(|_| {
         Failure::new(Kind::TimeoutRun, "the deadline had passed before the run began")

@@ -1,43 +1,43 @@
-//! Opens files that were found in a workspace or a store, without ever waiting on a pipe or a device.
+//! Opens files found in a workspace or a store without ever blocking on a pipe or a device.
 //!
-//! Whoever controls a directory can put a FIFO, a device or a link to `/dev/zero` where a file is expected. Every open of
-//! a path that the user did not type goes through this module. Paths that the user typed may be pipes: they are read
-//! under a size limit and a time limit.
+//! A user who controls a directory can put a FIFO, a device or a link to `/dev/zero` where a file is expected. Every
+//! path that the user did not type is opened through this module. Paths that the user typed may be pipes and are read
+//! with a size limit and a time limit.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
-/// A sparse file may claim any length, so no more than this is reserved before it is read.
+/// The maximum buffer size reserved in advance, because a sparse file can claim any length.
 const MOST_ROOM: usize = 1 << 20;
-/// With less room left, the standard library first asks for so few bytes.
+/// The spare room below which the standard library first probes with a small read.
 const SPARE_ROOM: usize = 32;
 
-/// Opens a regular file of at most `limit` bytes. Links are followed.
+/// Opens a regular file of at most `limit` bytes. Symbolic links are followed.
 ///
 /// # Errors
-/// The file cannot be opened, is not a regular file, or is longer than `limit`.
+/// Fails if the file cannot be opened, is not a regular file, or is longer than `limit`.
 pub(crate) fn open_regular(path: &Path, limit: u64) -> io::Result<File> {
-    // Asked before the open, because opening a device can have effects of its own.
+    // Checked before the open, because opening a device can have side effects.
     is_allowed(&path.metadata()?, limit)?;
     Ok(open(path, limit, true)?.0)
 }
 
-/// Opens a regular file of at most `limit` bytes that is not a link.
+/// Opens a regular file of at most `limit` bytes that is not a symbolic link.
 ///
 /// # Errors
-/// As [`open_regular`], and when the path is a link.
+/// As [`open_regular`], and if the path is a symbolic link.
 pub(crate) fn open_unlinked(path: &Path, limit: u64) -> io::Result<File> {
     is_allowed(&path.symlink_metadata()?, limit)?;
     Ok(open(path, limit, false)?.0)
 }
 
-/// Opens a file, and says how long it is.
+/// Opens a file and returns it with its length.
 fn open(path: &Path, limit: u64, follow: bool) -> io::Result<(File, u64)> {
     let mut options = OpenOptions::new();
     options.read(true);
-    // A pipe may have taken its place since we looked.
+    // A pipe may have replaced the file since the check.
     #[cfg(unix)]
     {
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY | if follow { 0 } else { libc::O_NOFOLLOW };
@@ -51,22 +51,23 @@ fn open(path: &Path, limit: u64, follow: bool) -> io::Result<(File, u64)> {
     Ok((file, found.len()))
 }
 
-/// Reads a regular file of at most `limit` bytes. Links are followed.
+/// Reads a regular file of at most `limit` bytes. Symbolic links are followed.
 ///
 /// # Errors
-/// As [`open_regular`], and when the file grows past `limit` while it is read.
+/// As [`open_regular`], and if the file grows past `limit` while it is read.
 pub(crate) fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     is_allowed(&path.metadata()?, limit)?;
     let (file, length) = open(path, limit, true)?;
-    // With room for all of it and a little more, two calls read the file; without, a call for every few bytes.
+    // With room for all of it and a little more, two calls read the whole file; otherwise many small reads are needed.
     let room = usize::try_from(length).unwrap_or(MOST_ROOM).min(MOST_ROOM) + SPARE_ROOM;
     read_into(Vec::with_capacity(room), file, limit)
 }
 
-/// Reads a path that the user typed, which may be a pipe or a device: at most `limit` bytes, for at most `time`.
+/// Reads at most `limit` bytes within `time` from a path that the user typed, which may be a pipe or a device.
 ///
 /// # Errors
-/// The path cannot be read, holds more than `limit` bytes, or does not end in time. Then its thread is abandoned.
+/// Fails if the path cannot be read, contains more than `limit` bytes, or does not end in time. In the last case, the
+/// reading thread is abandoned.
 pub(crate) fn read_within(path: &Path, limit: u64, time: Duration) -> io::Result<Vec<u8>> {
     if path.metadata()?.is_file() {
         return read_regular(path, limit);
@@ -74,7 +75,7 @@ pub(crate) fn read_within(path: &Path, limit: u64, time: Duration) -> io::Result
     let (send, receive) = std::sync::mpsc::channel();
     let path = path.to_owned();
     let read = move || {
-        // Nobody may wait for it any more.
+        // The caller may have stopped waiting.
         let _ = send.send(File::open(path).and_then(|file| read_to_limit(file, limit)));
     };
     std::thread::Builder::new().name("agentline-read".into()).spawn(read)?;
@@ -83,10 +84,10 @@ pub(crate) fn read_within(path: &Path, limit: u64, time: Duration) -> io::Result
     })
 }
 
-/// Reads everything that a source holds, up to `limit` bytes.
+/// Reads everything from a source, up to `limit` bytes.
 ///
 /// # Errors
-/// The source cannot be read, or holds more than `limit` bytes.
+/// Fails if the source cannot be read or contains more than `limit` bytes.
 pub(crate) fn read_to_limit(source: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     read_into(Vec::new(), source, limit)
 }

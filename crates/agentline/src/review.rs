@@ -1,5 +1,6 @@
-//! Judges an agent's answer when its turn has ended: does it fit the schema, and is the task complete? If not, the agent
-//! is sent on, within limits; all of that is one run.
+//! Validates an agent's answer at the end of a turn against the schema and the completion check.
+//!
+//! If the answer fails, the agent is re-prompted, within limits, as part of the same run.
 
 use crate::{
     Schema,
@@ -14,14 +15,14 @@ use agentline_core::{Answer, Failure, Kind, Notice, json_candidates};
 use serde_json::Value;
 use std::{path::PathBuf, time::Duration};
 
-/// How much of an answer that does not fit is told with the failure.
+/// The maximum length of a rejected answer in a failure message.
 const LONGEST_TEXT: usize = 2000;
-/// How much of what a check said is told with the failure.
+/// The maximum length of a check's reason in a failure message.
 const LONGEST_REASON: usize = 2000;
-/// How much is told in a notice.
+/// The maximum length of a notice.
 const LONGEST_NOTICE: usize = 300;
 
-/// Judges the answers of one run.
+/// Validates the answers of one run.
 #[derive(Debug)]
 pub struct Reviewer {
     workspace: PathBuf,
@@ -34,18 +35,18 @@ pub struct Reviewer {
     rounds: u32,
 }
 
-/// What came of one review.
+/// The result of one review.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Reviewed {
-    /// What the run is told.
+    /// The answer for the run: accept, reject or re-prompt.
     pub answer: Answer,
-    /// What the caller should know: `repair` and `round`, each time that the agent is sent on.
+    /// Notices for the caller: `repair` or `round` for each re-prompt.
     pub notices: Vec<Notice>,
 }
 
 impl Reviewer {
-    /// Wants nothing yet; what an agent does, it does in this workspace.
+    /// Creates a reviewer for this workspace that accepts every answer.
     #[must_use]
     pub fn new(workspace: impl Into<PathBuf>) -> Self {
         Self {
@@ -60,35 +61,37 @@ impl Reviewer {
         }
     }
 
-    /// The answer must be a value of this schema. `by_tool` says that the agent has the tool to hand it in.
+    /// Requires a value that matches this schema. `by_tool` means that the agent has the tool to submit it.
     #[must_use]
     pub fn schema(mut self, schema: Schema, by_tool: bool) -> Self {
         (self.schema, self.by_tool) = (Some(schema), by_tool);
         self
     }
 
-    /// The task must be complete by this check.
+    /// Requires that this check passes.
     #[must_use]
     pub fn until(mut self, checker: Checker) -> Self {
         self.until = Some(checker);
         self
     }
 
-    /// How often the agent may mend a value that does not fit, and how often it is sent on by the check, in the whole run.
+    /// Sets how often the agent is re-prompted in the whole run: after an invalid value, and after a failed check.
     #[must_use]
     pub const fn limits(mut self, repair_turns: u32, max_rounds: u32) -> Self {
         (self.repair_turns, self.max_rounds) = (repair_turns, max_rounds);
         self
     }
 
-    /// Whether there is anything to judge.
+    /// Returns whether there is anything to validate.
     #[must_use]
     pub const fn is_needed(&self) -> bool {
         self.schema.is_some() || self.until.is_some()
     }
 
-    /// Judges one answer: its text, and what the tool was called with, as JSON, where it was. A check may take the time
-    /// that is left of the run. Whoever drops the future ends the check.
+    /// Validates one answer: its text, and the JSON input of the tool call if there was one.
+    ///
+    /// `left` is the remaining time of the run, which limits the checks. Dropping the future cancels the completion
+    /// check and abandons the thread of a schema check.
     pub async fn review(&mut self, text: &str, value: Option<&str>, left: Duration) -> Reviewed {
         let handed_in = value.and_then(|value| serde_json::from_str(value).ok());
         let value = match &self.schema {
@@ -113,7 +116,7 @@ impl Reviewer {
         }
     }
 
-    /// Sends the agent on with what is wrong with its value.
+    /// Re-prompts the agent with the errors in its value.
     fn repair(&mut self, schema: Schema, text: &str, wrong: &[String]) -> Reviewed {
         if self.repairs >= self.repair_turns {
             let after = match self.repairs {
@@ -152,7 +155,7 @@ impl Reviewer {
         Reviewed { answer: Answer::Again(prompt), notices: vec![Notice::new("repair", told)] }
     }
 
-    /// Sends the agent on with what the check said.
+    /// Re-prompts the agent with the reason from the check.
     fn round(&mut self, checker: &Checker, why: &str) -> Reviewed {
         if self.rounds >= self.max_rounds {
             let message = format!(
@@ -176,7 +179,7 @@ impl Reviewer {
     }
 }
 
-/// The check against the schema did not end in time: that of the run, or that of one check.
+/// Rejects an answer because the schema check timed out: the time of the run or of a single check was over.
 fn unchecked(timeout: CheckTimeout, left: Duration) -> Reviewed {
     let kind = if left <= timeout.0 { Kind::TimeoutRun } else { Kind::InvalidOutput };
     let failure = Failure::new(kind, timeout.to_string())
@@ -189,7 +192,7 @@ fn accepted(value: Option<Value>) -> Reviewed {
     Reviewed { answer: Answer::Accept { value }, notices: Vec::new() }
 }
 
-/// The value that was handed in, or else the one in the text; or what is wrong with it.
+/// Returns the submitted value, otherwise a matching value from the text, otherwise the validation errors.
 fn fitting(schema: &Schema, text: &str, handed_in: Option<&Value>) -> Result<Value, Vec<String>> {
     let by_tool = handed_in.map(|input| schema.take(input));
     if let Some(Ok(value)) = by_tool {
@@ -197,7 +200,7 @@ fn fitting(schema: &Schema, text: &str, handed_in: Option<&Value>) -> Result<Val
     }
     let candidates = json_candidates(text);
     let bare = candidates.iter().find(|candidate| schema.check(candidate).is_ok()).cloned();
-    // A model may write what it would have called the tool with, or a text where a text is wanted.
+    // A model may write the input of the tool as text, or plain text where the schema accepts a string.
     let wrapped = || candidates.iter().find_map(|candidate| schema.take(candidate).ok());
     let words = || Some(Value::from(text.trim())).filter(|text| text != "" && schema.check(text).is_ok());
     if let Some(value) = bare.or_else(wrapped).or_else(words) {

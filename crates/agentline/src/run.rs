@@ -1,4 +1,4 @@
-//! A run in progress: a stream of events, then an outcome.
+//! A run in progress: a stream of events that ends with an outcome.
 
 use crate::link::{Bell, Came, Driven, Held, Stopper, link};
 use agentline_core::{CacheMark, Event, Launch, Millis, Notice, Outcome, Record, Veil, Verdict};
@@ -9,9 +9,9 @@ use std::{
     task::{Context, Poll},
 };
 
-/// A run in progress. Dropping it stops the run and everything that the agent started.
+/// A run in progress: a [`Stream`] of [`Record`]s, the last of which is [`Event::Outcome`].
 ///
-/// It is a [`Stream`] of [`Record`]s; the last one is [`Event::Outcome`].
+/// Dropping it stops the run and everything that the agent started.
 #[derive(Debug)]
 pub struct Run {
     run_id: String,
@@ -19,21 +19,21 @@ pub struct Run {
     state: State,
     last: (u32, u64),
     launched: Option<Launched>,
-    /// Hides the secrets of the run; `None` where they are not known here.
+    /// Redacts the secrets of the run; `None` if they are not known to this process.
     veil: Option<Veil>,
-    /// When it began, where it is told again.
+    /// When the run originally began, if it is replayed from the cache.
     began: Option<Millis>,
-    /// Warnings about its settings, which the outcome repeats.
+    /// Warnings about the settings, which are added to the outcome.
     notices: Vec<Notice>,
 }
 
-/// What was started, for people to look at. Secrets are hidden.
+/// The command that was started, for display. Secrets are redacted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Launched {
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Names of the caller's variables that the agent does not see.
+    /// The names of the caller's variables that are hidden from the agent.
     pub withheld: Vec<String>,
 }
 
@@ -49,30 +49,30 @@ impl Launched {
 #[derive(Debug)]
 enum State {
     Going(Held),
-    /// The outcome, once it is known, until it was told.
+    /// The outcome, until it has been returned.
     Over(Option<Box<Outcome>>),
 }
 
-/// Stops a run from elsewhere.
+/// A handle that stops a run from elsewhere.
 #[derive(Clone, Debug)]
 pub struct Canceller {
     stopper: Option<Stopper>,
 }
 
 impl Canceller {
-    /// Stops the run as an interrupt from the keyboard would. Once is enough; a run that is over does not mind.
+    /// Stops the run like a keyboard interrupt. No-op on a finished run.
     pub fn cancel(&self) {
         self.cancel_by(2);
     }
 
-    /// Stops the run for the caller's own reason: 2 for SIGINT, 15 for SIGTERM.
+    /// Stops the run with this signal: 2 for SIGINT, 15 for SIGTERM.
     pub fn cancel_by(&self, signal: i32) {
         if let Some(stopper) = &self.stopper {
             stopper.stop(signal);
         }
     }
 
-    /// Waits until the run is over, whether or not its events are read, and says how it ended. `None` where that is not
+    /// Waits until the run is over, whether or not its events are read, and returns its verdict, or `None` if it is not
     /// known.
     pub async fn over(&self) -> Option<Verdict> {
         match &self.stopper {
@@ -97,7 +97,7 @@ impl Run {
         }
     }
 
-    /// A run that was made before, at this time.
+    /// Creates a run that replays an earlier one, which began at this time.
     pub(crate) fn told_again(
         records: Vec<Record>,
         outcome: Box<Outcome>,
@@ -108,7 +108,8 @@ impl Run {
         Self { batch: records.into_iter(), launched: Some(launched), began: Some(began), ..run }
     }
 
-    /// The same run, which passes by somebody on its way to the caller; one that is over gets the mark.
+    /// Routes the events of the run through `pass` on their way to the caller. A finished run gets the cache mark
+    /// instead.
     pub(crate) fn past(mut self, mark: CacheMark, pass: impl FnOnce(Held, Driven, Bell)) -> Self {
         self.state = match self.state {
             State::Going(from) => {
@@ -127,29 +128,29 @@ impl Run {
         self
     }
 
-    /// When it began, in milliseconds since 1970, where it is told again.
+    /// Returns when the run originally began, in milliseconds since 1970, if it is replayed.
     pub(crate) fn began(&self) -> Option<Millis> {
         self.began
     }
 
-    /// The same, with what hides its secrets.
+    /// Sets the redactor for the secrets of the run.
     pub(crate) fn veiled(mut self, veil: Veil) -> Self {
         self.veil = Some(veil);
         self
     }
 
-    /// The same, with warnings about its settings, which its outcome repeats.
+    /// Adds warnings about the settings, which are added to the outcome.
     pub(crate) fn with_notices(mut self, notices: Vec<Notice>) -> Self {
         self.notices.extend(notices);
         self
     }
 
-    /// What hides the secrets of the run; `None` where they are not known here.
+    /// Returns the redactor for the secrets of the run, or `None` if they are not known to this process.
     pub(crate) fn veil(&self) -> Option<&Veil> {
         self.veil.as_ref()
     }
 
-    /// A run that was over before it began.
+    /// Creates a run that ended before it began.
     pub(crate) fn over(outcome: Outcome) -> Self {
         let run_id = outcome.run_id.clone();
         let state = State::Over(Some(Box::new(outcome)));
@@ -165,7 +166,7 @@ impl Run {
         }
     }
 
-    /// A run that its caller cancelled by this signal while it was being prepared.
+    /// Creates a run that its caller cancelled with this signal during preparation.
     #[must_use]
     pub fn cancelled_early(signal: i32) -> Self {
         let mut who = agentline_core::Who::default();
@@ -173,24 +174,24 @@ impl Run {
         Self::over(crate::ready::stopped_before(&who, signal))
     }
 
-    /// The id of this run, as in events and outcome.
+    /// Returns the id of this run, as in its events and outcome.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.run_id
     }
 
-    /// What was started; `None` where nothing could be.
+    /// Returns the command that was started, or `None` if nothing was started.
     #[must_use]
     pub fn launched(&self) -> Option<&Launched> {
         self.launched.as_ref()
     }
 
-    /// The next event; `None` after the outcome. May be dropped and called again without losing anything.
+    /// Returns the next event, or `None` after the outcome. Cancel safe.
     pub async fn next(&mut self) -> Option<Record> {
         std::future::poll_fn(|cx| self.poll_record(cx)).await
     }
 
-    /// Waits for the end; events that were not read are passed over.
+    /// Waits for the outcome and discards unread events.
     pub async fn outcome(mut self) -> Outcome {
         if let State::Going(held) = &self.state {
             held.want_outcome_only();
@@ -207,12 +208,12 @@ impl Run {
         }
     }
 
-    /// Stops the run as an interrupt from the keyboard would. Its outcome still comes.
+    /// Stops the run like a keyboard interrupt. The outcome is still delivered.
     pub fn cancel(&self) {
         self.canceller().cancel();
     }
 
-    /// A handle with which others can stop the run.
+    /// Returns a handle that can stop the run from elsewhere.
     #[must_use]
     pub fn canceller(&self) -> Canceller {
         let stopper = match &self.state {
@@ -257,7 +258,7 @@ impl Stream for Run {
     }
 }
 
-/// The task of the run panicked or its runtime was shut down; its process was killed with it.
+/// Returns the outcome of a run whose task panicked or whose runtime shut down, which also killed its process.
 fn vanished(run_id: &str) -> Outcome {
     let mut who = agentline_core::Who::default();
     run_id.clone_into(&mut who.run_id);

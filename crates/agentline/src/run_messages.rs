@@ -1,5 +1,6 @@
-//! The messages of a run, completed at its end from what the agent saved: a stream does not tell thinking, tokens of a single
-//! message, or the change of a file; the session does.
+//! The messages of a run, completed at its end from the session that the agent saved.
+//!
+//! The stream lacks thinking, the tokens of single messages and the changes of files; the session has them.
 
 use crate::{Agentline, run::Run, sessions::Filter};
 use agentline_core::{
@@ -12,25 +13,25 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// Where messages came from.
+/// The source of the messages of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MessageSource {
-    /// What the agent saved: complete.
+    /// The agent's saved session: complete.
     Session,
-    /// What the agent said while it ran.
+    /// The agent's output while it ran.
     Stream,
 }
 
-/// The messages of a run, in the view `claude`: what came of the prompt, which itself is not among them.
+/// The messages of a run in the `claude` view, without the prompt.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RunMessages {
-    /// In their order.
+    /// The messages in order.
     pub messages: Vec<Message<'static>>,
-    /// Where they came from.
+    /// The source of the messages.
     pub source: MessageSource,
-    /// Why they may not be complete.
+    /// A warning if the messages may be incomplete.
     pub warning: Option<Notice>,
 }
 
@@ -44,7 +45,7 @@ pub struct Completer {
 }
 
 impl Completer {
-    /// For a run of this prompt that is about to begin.
+    /// Creates a completer for a run of this prompt that is about to begin.
     #[must_use]
     pub fn new(agentline: &Agentline, prompt: &str) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -52,27 +53,27 @@ impl Completer {
         Self { agentline: agentline.clone(), prompt: prompt.trim().to_owned(), veil: None, began }
     }
 
-    /// The fold for the events of the run.
+    /// Returns a transcript to collect the events of the run.
     #[must_use]
     pub fn transcript(&self) -> Transcript {
         Transcript::begun(self.began)
     }
 
-    /// Hides the secrets of this run, which has begun. A run whose secrets are not known here is not completed.
+    /// Takes the redactor and start time of a started run. The messages of a run without a redactor are not completed.
     pub fn begun(&mut self, run: &Run) {
         self.veil = run.veil().cloned();
-        // A run that is told again was said at another time.
+        // A replayed run took place at another time.
         self.began = run.began().unwrap_or(self.began);
     }
 
-    /// The messages of the run that came to this outcome. Blocks: the agent's session is read.
+    /// Returns the messages of the run with this outcome. Blocks while it reads the agent's session.
     #[must_use]
     pub fn complete(&self, transcript: Transcript, outcome: &Outcome) -> RunMessages {
         match self.saved(&transcript, outcome) {
             Ok(messages) => RunMessages { messages, source: MessageSource::Session, warning: None },
             Err(why) => {
                 let messages = transcript.into_messages();
-                // A run that said nothing has lost nothing.
+                // A run without messages has lost nothing.
                 let warning = (!messages.is_empty()).then(|| {
                     let message = format!(
                         "the messages are those of the stream, without what only the session tells: {why}"
@@ -84,7 +85,7 @@ impl Completer {
         }
     }
 
-    /// What the agent saved of this run.
+    /// Returns the messages that the agent saved for this run.
     fn saved(&self, transcript: &Transcript, outcome: &Outcome) -> Result<Vec<Message<'static>>, String> {
         let veil = self.veil.as_ref().ok_or("its secrets are known to another process alone")?;
         let id = outcome.session_id.as_deref().ok_or("the agent named no session")?;
@@ -104,7 +105,7 @@ impl Completer {
         if messages.iter().all(|message| message.role != Role::Assistant) {
             return Err("the session does not hold the answer".into());
         }
-        // Why the run stopped is told by its end, which few agents write down.
+        // The stop reason comes from the end of the run, because few agents store it.
         if let Some(last) = messages.last_mut().filter(|last| last.role == Role::Assistant) {
             last.stop_reason =
                 last.stop_reason.take().or_else(|| outcome.stop_reason.clone().map(Cow::Owned));
@@ -113,8 +114,8 @@ impl Completer {
         Ok(messages)
     }
 
-    /// What came after the prompt, later prompts left out. An agent may give all that went before a new time when it goes on
-    /// with a session, so times count only where the prompt is not found.
+    /// Returns the entries after the prompt of this run, without later prompts. An agent may change the times of
+    /// earlier entries when it resumes a session, so times are used only if the prompt is not found.
     fn of_run(&self, session: &SavedSession) -> Vec<usize> {
         let is_ours = |entry: &Entry| entry.is_prompt() && entry.text().contains(&self.prompt);
         let prompt = session.entries.iter().rposition(is_ours);
@@ -127,7 +128,7 @@ impl Completer {
     }
 }
 
-/// The ids of the calls in messages.
+/// Returns the ids of the tool calls in the messages.
 fn calls(messages: &[Message<'static>]) -> BTreeSet<String> {
     let blocks = messages.iter().flat_map(Message::blocks);
     let ids = blocks.filter_map(|block| match block {

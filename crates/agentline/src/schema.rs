@@ -1,8 +1,8 @@
-//! The JSON Schema that an answer must fit: read, checked, asked for, and held against a value.
+//! The JSON Schema of an answer: parses it, describes it to the model, and validates values against it.
 //!
-//! Drafts 4, 6, 7, 2019-09 and 2020-12 are known; `$schema` says which, and without it 2020-12 is meant. `format` is a
-//! hint from 2019-09 on and is held before that, as the drafts say. References lead to places in the schema itself;
-//! nothing is ever fetched.
+//! Drafts 4, 6, 7, 2019-09 and 2020-12 are supported. `$schema` selects the draft; the default is 2020-12. As the
+//! drafts specify, `format` is enforced before 2019-09 and only an annotation since. References resolve within the
+//! schema; nothing is ever fetched.
 
 mod check;
 mod depth;
@@ -17,20 +17,20 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::Value;
 use std::{fmt, fs, io, path::Path, sync::Arc};
 
-/// The tool by which an agent hands in its answer.
+/// The name of the tool with which an agent submits its answer.
 pub const STRUCTURED_OUTPUT: &str = "structured_output";
 
-/// What the model reads about that tool.
+/// The description of that tool for the model.
 const DESCRIPTION: &str = "Hands in the final answer of this task. Call it exactly once, when all other work is done, with \
                            the complete answer. If it reports that something is wrong, correct that and call it again.";
-/// The key that people write.
+/// The configuration key of the schema.
 const KEY: &str = "output_schema";
-/// Nobody writes a longer schema, and no model reads one.
+/// The maximum size of a schema file.
 const LONGEST_FILE: u64 = 4 << 20;
-/// How much of a schema is repeated to a model.
+/// The maximum length of a schema in a prompt.
 const LONGEST_GIST: usize = 4000;
 
-/// A JSON Schema, found good. A clone is cheap.
+/// A valid JSON Schema. Cheap to clone.
 #[derive(Clone)]
 pub struct Schema {
     inner: Arc<Inner>,
@@ -42,16 +42,17 @@ struct Inner {
 }
 
 impl Schema {
-    /// Reads a file, which may be a pipe. Blocks until the pipe ends.
+    /// Reads a schema from a file, which may be a pipe. Blocks until the pipe ends.
     ///
     /// # Errors
-    /// It cannot be read, is not JSON or no JSON Schema; the problem names `output_schema` and the way out.
+    /// Fails if the file cannot be read, is not JSON or is not a JSON Schema. The problem names `output_schema` and has
+    /// a hint.
     pub fn from_file(path: &Path) -> Result<Self, Problems> {
         let wrong = |what: String| {
             let problem = Problem::new(KEY, format!("`{}` {what}", path.display()));
             problem.hint("name a file that holds a JSON Schema")
         };
-        // It may be a pipe: whoever calls this limits the time.
+        // The file may be a pipe, so callers must limit the time.
         let read = fs::File::open(path).and_then(|file| read_to_limit(file, LONGEST_FILE));
         let bytes = read.map_err(|why| match why.kind() {
             io::ErrorKind::FileTooLarge => wrong(format!("is longer than {} MB", LONGEST_FILE >> 20)),
@@ -68,10 +69,10 @@ impl Schema {
         })
     }
 
-    /// Takes a schema that is at hand.
+    /// Creates a schema from a JSON value.
     ///
     /// # Errors
-    /// It is no JSON Schema; the problem names `output_schema` and the way out.
+    /// Fails if the value is not a JSON Schema. The problem names `output_schema` and has a hint.
     pub fn from_value(document: Value) -> Result<Self, Problems> {
         if !document.is_object() {
             let problem = Problem::new(KEY, "is not a JSON Schema: that is an object");
@@ -83,41 +84,45 @@ impl Schema {
         Ok(Self { inner: Arc::new(Inner { document, compiled }) })
     }
 
-    /// The schema of a type.
+    /// Creates the schema of a type.
     ///
     /// # Errors
-    /// The type describes itself by something that is no JSON Schema.
+    /// Fails if the type generates an invalid JSON Schema.
     pub fn from_type<T: JsonSchema>() -> Result<Self, Problems> {
         let generator = SchemaSettings::draft2020_12().into_generator();
         Self::from_value(generator.into_root_schema_for::<T>().into())
     }
 
-    /// The schema as it was given.
+    /// Returns the original schema document.
     #[must_use]
     pub fn document(&self) -> &Value {
         &self.inner.document
     }
 
-    /// Holds a value against the schema.
+    /// Validates a value against the schema.
     ///
     /// # Errors
-    /// What is wrong, one sentence each: where, what was expected, what was found.
+    /// Returns one sentence per error, with the location, the expected value and the actual value.
     pub fn check(&self, value: &Value) -> Result<(), Vec<String>> {
         self.inner.compiled.check(value, "")
     }
 
-    /// What the tool `structured_output` takes: `{"data": …}`, or `{"items": […]}` where the schema is of type `array`,
-    /// because the input of a tool is always an object.
+    /// Returns the input schema of the tool `structured_output`.
+    ///
+    /// The input of a tool is always an object, so the value is wrapped: `{"data": …}`, or `{"items": […]}` if the
+    /// schema is of type `array`.
     #[must_use]
     pub fn tool_input(&self) -> Value {
         wrap::around(&self.inner.document)
     }
 
-    /// Takes the value out of what the tool was called with. A model that forgets the object around the value, or that
-    /// hands it in as text, is understood too, as long as it fits.
+    /// Extracts the value from the input of the tool.
+    ///
+    /// A value without the wrapping object, or one that is encoded as a string, is accepted too if it matches the
+    /// schema.
     ///
     /// # Errors
-    /// What is wrong, for the model to read.
+    /// Returns the validation errors, worded for the model.
     pub fn take(&self, input: &Value) -> Result<Value, Vec<String>> {
         let key = wrap::key(&self.inner.document);
         for meant in wrap::readings(input, key) {
@@ -134,7 +139,8 @@ impl Schema {
         }
     }
 
-    /// The tool by which an agent hands in a value of this schema. What is wrong with one is told to the model.
+    /// Returns the tool with which an agent submits a value of this schema. Validation errors are reported to the
+    /// model.
     #[must_use]
     pub fn structured(&self) -> Structured {
         let schema = self.clone();
@@ -152,7 +158,7 @@ impl Schema {
         Structured::new(self.tool_input(), check).name(STRUCTURED_OUTPUT).description(DESCRIPTION)
     }
 
-    /// What is added to a prompt so that the answer comes as a value: by the tool where the agent has it, else as text.
+    /// Returns the text that asks the model for a value: with the tool if the agent has it, otherwise as text.
     #[must_use]
     pub fn instruction(&self, by_tool: bool) -> String {
         if by_tool {
@@ -168,27 +174,27 @@ impl Schema {
         )
     }
 
-    /// The schema as text for a model: all of it, or its outline where it is long.
+    /// Returns the schema as text for a model, or an outline if it is long.
     #[must_use]
     pub fn gist(&self) -> String {
         say::gist(&self.inner.document, LONGEST_GIST)
     }
 }
 
-/// Shows the schema, not what was made of it.
+/// Shows the schema document without its compiled form.
 impl fmt::Debug for Schema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Schema").field(&self.inner.document).finish()
     }
 }
 
-/// One line for each sentence.
+/// Formats the sentences as a list with one line each.
 pub(crate) fn listed(sentences: &[String]) -> String {
     let lines: Vec<String> = sentences.iter().map(|sentence| format!("- {sentence}")).collect();
     lines.join("\n")
 }
 
-/// The beginning of a text, with a mark where it was cut.
+/// Returns the first `most` characters of a text, with an ellipsis if it was cut.
 pub(crate) fn shortened(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),

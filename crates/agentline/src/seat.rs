@@ -1,4 +1,4 @@
-//! One run on a live process: what the loop must have at hand to drive it, and to end it.
+//! One run on a live process: the state that the loop needs to drive and end it.
 
 use crate::{follow::Follower, gear::Sides, link::Driven, process::Census, workspace::Before};
 use agentline_core::{
@@ -11,60 +11,60 @@ use std::{
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// What the host says to a question, and what the caller should hear about it.
+/// A future with the response to a request of the agent, and notices for the caller.
 pub(crate) type Answered = Pin<Box<dyn Future<Output = (Vec<Notice>, Answer)> + Send>>;
 
-/// Answers the agent's questions for one run.
+/// Handles the agent's requests for one run.
 pub(crate) type Answers = Arc<dyn Fn(Ask) -> Answered + Send + Sync>;
 
-/// One run that takes a place on a live process.
+/// A run that is submitted to a live process.
 pub(crate) struct Boarding {
     pub(crate) order: Order,
     pub(crate) seat: Seat,
 }
 
-/// Everything of one run that the core does not know.
+/// The state of one run that the core does not have.
 pub(crate) struct Seat {
     pub(crate) link: Driven,
-    /// What the caller should hear before anything else.
+    /// Notices to emit before any other event.
     pub(crate) notices: Vec<Notice>,
     pub(crate) follower: Follower,
-    /// The workspace as it was.
+    /// The initial state of the workspace.
     pub(crate) before: Option<Before>,
     pub(crate) answers: Answers,
-    /// Lines of the host's own tools.
+    /// Lines from the tools that the host serves.
     pub(crate) sides: Option<UnboundedReceiver<String>>,
-    /// What is served for this run, and ends with it.
+    /// The tool server of this run, which is closed with it.
     pub(crate) closing: Option<Sides>,
-    /// What must not leave in any output while this run goes on.
+    /// Secrets to redact from all output while this run is active.
     pub(crate) secrets: Vec<String>,
-    /// When the caller hears of the end.
+    /// When the outcome is reported to the caller.
     pub(crate) tell: Tell,
-    /// Whatever must live as long as the run.
+    /// Values that must live as long as the run.
     pub(crate) keep: Vec<Box<dyn std::any::Any + Send>>,
-    /// Its session is open.
+    /// Whether its session is open.
     pub(crate) started: bool,
-    /// It only opens a session, for others to use.
+    /// Whether it only opens a session for other runs.
     pub(crate) only_opens: bool,
-    /// Who was there before the prompt.
+    /// The processes that existed before the prompt.
     pub(crate) census: Option<Census>,
-    /// Events that wait for room.
+    /// Events that wait for room in the channel.
     pub(crate) pending: Vec<Record>,
 }
 
-/// When the caller hears of the end of a run.
+/// When the outcome of a run is reported to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tell {
-    /// At once: the process lives on for others.
+    /// Immediately, because the process continues to serve other runs.
     AtOnce,
-    /// When the process is gone with all that it started: it was there for this run only.
+    /// When the process and everything it started are gone, because it served only this run.
     WhenGone,
 }
 
-/// Why a process that is gone takes no run, for those who come too late.
+/// The reason why a dead process accepts no runs, for late submissions.
 pub(crate) type Gone = Arc<OnceLock<Failure>>;
 
-/// The process was gone before the run could begin on it.
+/// Rejects a run whose process was gone before the run could begin.
 pub(crate) fn refuse(late: Boarding, why: Option<&Failure>) {
     let unknown = || Failure::new(Kind::Crashed, "the agent was gone already");
     let failure = why.cloned().unwrap_or_else(unknown);
@@ -72,7 +72,7 @@ pub(crate) fn refuse(late: Boarding, why: Option<&Failure>) {
     late.seat.link.finish(outcome);
 }
 
-/// What those are told who come to a process that ended so.
+/// Returns the failure for runs submitted to a process that exited this way.
 pub(crate) fn gone_by(exit: Exit) -> Failure {
     let how = match exit {
         Exit::Code(code) => format!("it had exited with code {code}"),
@@ -82,7 +82,7 @@ pub(crate) fn gone_by(exit: Exit) -> Failure {
     Failure::new(Kind::Crashed, format!("the agent was gone already: {how}"))
 }
 
-/// Nobody is there to be asked.
+/// Returns a handler that accepts every answer and refuses every other request.
 pub(crate) fn nobody() -> Answers {
     Arc::new(|ask| {
         let answer = match ask {
@@ -94,7 +94,7 @@ pub(crate) fn nobody() -> Answers {
     })
 }
 
-/// What stands for an answer that nobody can give any more.
+/// Returns the default response for a request whose handler failed.
 pub(crate) fn lost_answer(ask: &Ask) -> Answer {
     const LOST: &str = "whoever was asked failed";
     match ask {

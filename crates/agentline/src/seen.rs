@@ -1,5 +1,6 @@
-//! What a look at the disk has seen, for whoever wants to know later whether it is still so: to look for changes is
-//! cheaper than to look at everything.
+//! A record of what was read from the disk, to check later whether it has changed.
+//!
+//! Checking for changes is cheaper than reading everything again.
 
 use crate::{look::DiskLook, snapshot::stamp::Stamp};
 use agentline_core::Look as _;
@@ -10,50 +11,50 @@ use std::{
     time::SystemTime,
 };
 
-/// What a look has seen.
+/// The recorded state of all paths that were read.
 #[derive(Debug)]
 pub(crate) struct Seen {
     sights: Vec<(PathBuf, Sight)>,
     missing: Vec<Missing>,
 }
 
-/// One thing that was seen of a path.
+/// One recorded fact about a path.
 #[derive(Debug)]
 pub(crate) enum Sight {
     Absent,
     Present,
-    /// All that the system tells of it.
+    /// The complete metadata stamp of the path.
     Like(Stamp),
-    /// What was read; and the stamp that it had when that was last known to be there.
+    /// The content that was read, and the stamp under which it was last confirmed.
     Told(Content, LastStamp),
-    /// The path with all links resolved.
+    /// The path with all symbolic links resolved.
     Leads(Option<PathBuf>),
     Guarded(bool),
 }
 
-/// What was read of a file or folder.
+/// The content of a file or directory.
 #[derive(Debug)]
 pub(crate) enum Content {
     Bytes(Vec<u8>),
     Names(Vec<String>),
 }
 
-/// The stamp that something had when it was last found to be as it was; none where it was too young to tell of changes.
+/// The stamp under which a path was last confirmed as unchanged; `None` if it was too recent to reveal changes.
 #[derive(Debug, Default)]
 pub(crate) struct LastStamp(Mutex<Option<Stamp>>);
 
-/// What was not there.
+/// Paths that did not exist.
 #[derive(Debug)]
 struct Missing {
-    /// It would have to come to this folder first, which changes with that.
+    /// The nearest existing directory, which changes when the first of them is created.
     folder: PathBuf,
     stamp: LastStamp,
-    /// What must come to it, directly, at the least.
+    /// The direct entries of that directory that would have to be created first.
     first: BTreeSet<PathBuf>,
 }
 
 impl Seen {
-    /// What was seen of each path.
+    /// Builds the record from the facts about each path.
     pub(crate) fn of(sights: BTreeMap<PathBuf, Vec<Sight>>) -> Self {
         let mut seen = Self { sights: Vec::with_capacity(sights.len()), missing: Vec::new() };
         let mut missing: BTreeMap<PathBuf, BTreeSet<PathBuf>> = BTreeMap::new();
@@ -66,7 +67,7 @@ impl Seen {
                 seen.sights.extend(sights.into_iter().map(|sight| (path.clone(), sight)));
                 continue;
             }
-            // Nothing else can be told of what is not there, nor can anything be in a folder that is not there.
+            // A missing path has no other facts, and a missing directory has no entries.
             if absent.as_ref().is_some_and(|folder| path.starts_with(folder)) {
                 continue;
             }
@@ -84,7 +85,7 @@ impl Seen {
         seen
     }
 
-    /// Leaves out that this folder is where it says it is; for those who find that out themselves.
+    /// Removes the fact that this directory resolves to itself, for callers that check it themselves.
     pub(crate) fn without_place_of(mut self, folder: &Path) -> Self {
         let is_place = |path: &Path, sight: &Sight| {
             path == folder && matches!(sight, Sight::Leads(Some(real)) if real == folder)
@@ -93,25 +94,27 @@ impl Seen {
         self
     }
 
-    /// Whether a look would see the same now.
+    /// Returns whether reading the disk now would give the same result.
     pub(crate) fn is_still_so(&self) -> bool {
         self.missing.iter().all(Missing::is_still_so)
             && self.sights.iter().all(|(path, sight)| sight.is_still_so(path))
     }
 }
 
-/// The folder to which something must come before there can be anything at a path where nothing is, and what that is.
+/// Returns the nearest existing directory above a missing path, and the entry that would have to be created in it
+/// first.
 fn comes_to(path: &Path) -> Option<(&Path, &Path)> {
     let (mut first, mut folder) = (path, path.parent()?);
     while !folder.is_dir() {
         (first, folder) = (folder, folder.parent()?);
     }
-    // Where a link leads nowhere, it may come elsewhere.
+    // The target of a broken symbolic link may be created in another directory.
     first.symlink_metadata().is_err().then_some((folder, first))
 }
 
 impl Sight {
-    /// What was read, and the stamp that it had before that, where it was old enough to tell of changes.
+    /// Creates a fact from content that was read, and the stamp from before the read if it is old enough to reveal
+    /// changes.
     pub(crate) fn told(content: Content, stamp: Option<Stamp>) -> Self {
         Self::Told(content, LastStamp(Mutex::new(stamp)))
     }
@@ -138,7 +141,7 @@ impl Content {
 }
 
 impl LastStamp {
-    /// Whether something is as it was, by its stamp, or by a closer look where that has changed.
+    /// Returns whether a path is unchanged: by its stamp, or by `look_closer` if the stamp differs.
     fn is_still_so(&self, path: &Path, look_closer: impl FnOnce() -> bool) -> bool {
         let now = SystemTime::now();
         let stamp = Stamp::of_path(path);
@@ -147,7 +150,7 @@ impl LastStamp {
             return true;
         }
         let is_still_so = look_closer();
-        // Times say nothing of what happens right after they were set.
+        // A recent time stamp does not reveal changes made right after it was set.
         *before = stamp.filter(|stamp| is_still_so && !stamp.is_racy(now));
         is_still_so
     }

@@ -1,4 +1,4 @@
-//! A conversation: one session of a live agent, and prompts in it one after another.
+//! A conversation: one session of a live agent with successive prompts.
 
 use crate::{
     agentline::{Agentline, Inner},
@@ -16,8 +16,8 @@ use std::{sync::Arc, time::Instant};
 
 /// A conversation with a live agent. Dropping it ends the agent and everything that it started.
 ///
-/// Each prompt is a run of its own, with its events, outcome, clocks and limits; the agent remembers what was said
-/// before. A run may be stopped in the middle; the conversation goes on with the next prompt.
+/// Each prompt is a separate run with its own events, outcome, timeouts and limits. The agent remembers earlier
+/// prompts. If a run is stopped, the conversation continues with the next prompt.
 ///
 /// ```no_run
 /// # async fn show() -> Result<(), Box<dyn std::error::Error>> {
@@ -38,23 +38,24 @@ pub struct Session {
     request: RunRequest,
     models: Vec<ModelInfo>,
     options: RunOptions,
-    /// What the session was opened with; it is served as long as the session lives.
+    /// The tool server that the session was opened with, which lives as long as the session.
     sides: Option<Sides>,
-    /// One prompt at a time: agents stop the first when they are given a second.
+    /// Serializes prompts, because agents stop the current prompt when they receive another one.
     turn: tokio::sync::Mutex<()>,
 }
 
 impl Agentline {
-    /// Opens a conversation. The prompt of the request is not used; all else holds for every prompt of the session.
+    /// Opens a conversation. The prompt of the request is ignored; all other settings apply to every prompt of the
+    /// session.
     ///
     /// # Errors
-    /// What was asked for is wrong; or the agent could not be started or did not open a session, with the outcome that
-    /// says why.
+    /// Fails if the request is invalid, or, with an outcome, if the agent could not be started or did not open a
+    /// session.
     pub async fn session(&self, request: RunRequest) -> Result<Session, Error> {
         self.session_with(request, RunOptions::default()).await
     }
 
-    /// Opens a conversation with what the program gives it: tools, somebody to be asked.
+    /// Opens a conversation with options such as tools and a permission handler.
     ///
     /// # Errors
     /// As [`session`](Self::session).
@@ -74,13 +75,13 @@ impl Agentline {
         }
         let mut opening = request.clone();
         if opening.prompt.trim().is_empty() {
-            // Nothing is prompted; the checks of a request still want words.
+            // No prompt is sent, but the checks of a request require a text.
             opening.prompt = "open".into();
         }
-        // Limits are for each prompt, but the turns that an agent is told of at its start it counts over all of them.
+        // Limits apply to each prompt, but an agent counts the turn limit of its start over all prompts.
         opening.limits.max_turns = None;
         if let (None, Some(path)) = (&options.schema, &request.output_schema) {
-            // The tool for it is served as long as the session lives.
+            // The tool for the value is served as long as the session lives.
             let path = self.here().cwd.join(path);
             let read =
                 self.blocking_within(preparation_time(&request), move |_| Schema::from_file(&path)).await;
@@ -98,16 +99,16 @@ impl Agentline {
         tokio::time::sleep(ready.must_wait().map_err(Error::NotOpened)?).await;
         let mut trip = ready.trip;
         if let Some(workspace) = trip.workspace.take() {
-            // All prompts have the same one, and it goes when the agent is gone.
+            // All prompts share this workspace, which is removed when the agent is gone.
             request.working_dir = Some(workspace.path().to_owned());
             ready.start.workspace = Some(workspace);
         }
         trip.order.only_open = true;
         trip.order.settle = false;
-        // There is no answer yet that could fit a schema or pass a check.
+        // There is no answer yet to validate.
         trip.order.review = false;
         let (who, agent) = (trip.order.who.clone(), ready.start.agent);
-        // They end with the session, not with its opening.
+        // The tools are served until the session ends, not only during its opening.
         let sides = trip.gear.sides.clone();
         trip.gear.serves_alone = false;
         let live = LiveHandle::start(self.inner(), ready.start, &who.run_id, begun)
@@ -145,37 +146,37 @@ impl Agentline {
 }
 
 impl Session {
-    /// The agent's own id of the session, with which it can be resumed later.
+    /// Returns the agent's own id of the session, which can be used to resume it later.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The models that the agent offers, as it told when the session was opened.
+    /// Returns the models that the agent offered when the session was opened.
     #[must_use]
     pub fn models(&self) -> &[ModelInfo] {
         &self.models
     }
 
-    /// What all prompts so far have used together, as far as it was told.
+    /// Returns the total token usage of all prompts so far, as far as the agent reported it.
     #[must_use]
     pub fn usage(&self) -> Tokens {
         self.live.state().spent.tokens
     }
 
-    /// What all prompts so far have used and cost, by model.
+    /// Returns the total usage and cost of all prompts so far, by model.
     #[must_use]
     pub fn spent(&self) -> Spent {
         self.live.state().spent
     }
 
-    /// What holds for every prompt; change a copy of it for [`prompt_with`](Self::prompt_with).
+    /// Returns the request that applies to every prompt; modify it for [`prompt_with`](Self::prompt_with).
     #[must_use]
     pub fn request(&self) -> RunRequest {
         self.request.clone()
     }
 
-    /// Says something to the agent. Waits until the run before it is over.
+    /// Sends a prompt to the agent, after the previous run is over.
     ///
     /// # Errors
     /// As [`Agentline::run`].
@@ -185,7 +186,7 @@ impl Session {
         self.prompt_with(request).await
     }
 
-    /// Says something to the agent with other clocks, limits, attachments, mode or model than the session's.
+    /// Sends a prompt with other timeouts, limits, attachments, mode or model than the session's.
     ///
     /// # Errors
     /// As [`Agentline::run`].
@@ -195,7 +196,7 @@ impl Session {
         let _turn = self.turn.lock().await;
         let before = self.live.wait_for(|state| state.seats == 0).await;
         request.surface = Some(Surface::Acp);
-        // The session is open; only a new process would load a stored one.
+        // The session is already open; only a new process would load a stored one.
         request.resume = None;
         request.session_id = None;
         request.record = None;
@@ -216,11 +217,11 @@ impl Session {
             Ok(mut trip) => {
                 trip.order.session = Want::Open(self.id.clone());
                 if same_servers {
-                    // The session has them, behind relays of ours.
+                    // The session already has these servers, through relays.
                     trip.order.servers.clear();
                 }
                 let run = self.live.run(*trip, Tell::AtOnce);
-                // The next prompt looks whether somebody has the seat; so it is taken before that one may look.
+                // The next prompt checks whether a run is active, so this run must be registered first.
                 self.live.wait_for(|state| state.served > before.served).await;
                 run
             }

@@ -1,7 +1,7 @@
-//! Removes what killed runs left in an agent's store of sessions, and keeps others from removing what a run still uses.
+//! Removes leftovers of killed runs from an agent's session store, and protects sessions that are in use.
 //!
-//! A resumed run holds a shared lock on the files of its session. Locks end with their process however it dies, so a
-//! session that can be locked alone is used by no run of ours.
+//! A resumed run holds a shared lock on the files of its session. Locks end with their process, so a session that can
+//! be locked exclusively is not used by any agentline run.
 
 use crate::{look::DiskLook, regular_file::open_regular};
 use agentline_core::Agent;
@@ -11,16 +11,18 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-/// How often a lock is tried that a clean-up holds for a moment.
+/// The number of attempts to lock a file that a cleanup may hold briefly.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(1);
-/// A folder is listed again after this time, whatever its own time says.
+/// How long a listing is trusted if the directory's modification time is unchanged.
 const LISTING_HOLDS: Duration = Duration::from_secs(10);
-/// A new file and its folder are stamped one after the other, by a coarse clock.
+/// The maximum difference between the times of a new file and its directory, which come from a coarse clock.
 const STAMPS_APART: Duration = Duration::from_millis(10);
 
-/// Removes empty duplicates of stored sessions: the agent would take them for broken sessions at a later start, and
-/// delete the sessions that they duplicate. Says whether there were none.
+/// Removes empty duplicates of stored sessions and returns whether there were none.
+///
+/// At a later start, the agent would treat the duplicates as broken sessions and delete the sessions that they
+/// duplicate.
 pub(crate) fn remove_empty_duplicates(agent: &dyn Agent, folder: &Path) -> bool {
     let found = agent.empty_duplicates(folder, &DiskLook);
     let was_clean = found.is_empty();
@@ -28,34 +30,36 @@ pub(crate) fn remove_empty_duplicates(agent: &dyn Agent, folder: &Path) -> bool 
         if let Ok(original) = open_regular(&original, u64::MAX)
             && original.try_lock().is_ok()
         {
-            // It may be gone already; nothing depends on it.
+            // The file may already be gone.
             let _ = fs::remove_file(duplicate);
         }
     }
     was_clean
 }
 
-/// A folder of sessions in which no empty duplicate was found. It may hold hundreds of sessions, and a run on a warm
-/// process costs little more than to list them.
+/// A directory of sessions without empty duplicates.
+///
+/// It is remembered because the directory may contain hundreds of sessions, and listing them takes almost as long as a
+/// run on a warm process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CleanFolder {
     listed: Instant,
-    /// When the last file came or went that we know of.
+    /// The last known change of the directory's entries.
     changed: SystemTime,
 }
 
 impl CleanFolder {
-    /// A folder that was listed just now and had this time before that.
+    /// Creates the record of a directory that was just listed and had this modification time before that.
     pub(crate) fn new(changed: SystemTime) -> Self {
         Self { listed: Instant::now(), changed }
     }
 
-    /// Whether nothing has come to the folder since then but sessions of our own runs.
+    /// Returns whether nothing but sessions of this program's runs was added since then.
     pub(crate) fn is_still_so(&self, folder: &Path) -> bool {
         self.listed.elapsed() < LISTING_HOLDS && changed(folder) == Some(self.changed)
     }
 
-    /// A run of ours has made this file. It changes nothing if it was the last that came to the folder.
+    /// Records that a run of this program created `file`. Has an effect only if the file was the last one added.
     pub(crate) fn add_own(&mut self, folder: &Path, file: &File) {
         let made = file.metadata().and_then(|about| about.created()).ok();
         if let (Some(made), Some(changed)) = (made, changed(folder))
@@ -66,13 +70,13 @@ impl CleanFolder {
     }
 }
 
-/// When something last came to a folder or went from it.
+/// Returns when an entry was last added to or removed from a directory.
 pub(crate) fn changed(folder: &Path) -> Option<SystemTime> {
     fs::metadata(folder).and_then(|about| about.modified()).ok()
 }
 
-/// Shows other processes that a run uses this file of a session, for as long as the file lives. `None` where that cannot
-/// be shown.
+/// Locks a session file, so that other processes see it in use until the returned file is dropped. Returns `None` if it
+/// cannot be locked.
 pub(crate) fn hold_session_file(path: &Path) -> Option<File> {
     let file = open_regular(path, u64::MAX).ok()?;
     for _ in 0..TRIES {

@@ -1,4 +1,4 @@
-//! Finds the files and variables that hold settings, and hands them to the core as layers.
+//! Finds the files and variables with settings and passes them to the core as layers.
 
 use crate::{
     regular_file::{read_regular, read_within},
@@ -16,24 +16,24 @@ use std::{
     time::Duration,
 };
 
-/// The name of a workspace's file.
+/// The name of a workspace's configuration file.
 pub const WORKSPACE_FILE: &str = "agentline.toml";
 
-/// The variable that names the user's file.
+/// The environment variable with the path of the user's configuration file.
 pub const USER_FILE_VARIABLE: &str = "AGENTLINE_CONFIG";
 
-/// No file of settings is longer; it is something else then.
+/// The maximum size of a configuration file.
 const LONGEST_FILE: u64 = 1 << 20;
 
-/// How long a pipe that the user named as a file of settings may take to end.
+/// The time limit for a pipe that the user named as a configuration file.
 const PIPE_TIME: Duration = Duration::from_secs(10);
 
-/// The layers below the flags, lowest first: what `agentline trust` stored, the user's file, the workspace's, the
-/// environment.
+/// Returns the layers below the flags, lowest first: the trust stored by `agentline trust`, the user's file, the
+/// workspace's file, the environment.
 ///
-/// `workspace` is the folder of the run; its `agentline.toml` or the nearest one above it counts, as far as the user
-/// trusts the workspace. A file that is there and cannot be read becomes a layer too, whose problem
-/// [`Config::build`](agentline_core::Config::build) tells with all others.
+/// `workspace` is the directory of the run. Its `agentline.toml`, or the nearest one above it, applies as far as the
+/// user trusts the workspace. A file that exists but cannot be read becomes a layer too;
+/// [`Config::build`](agentline_core::Config::build) reports its problem together with all others.
 ///
 /// ```no_run
 /// let home = std::env::home_dir();
@@ -52,15 +52,15 @@ pub fn find_layers(
     own.layers(workspace, stored, Vec::new())
 }
 
-/// Settings of all layers for one workspace, and how far `agentline trust` covers it.
+/// The settings of all layers for one workspace, and whether `agentline trust` covers it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Settings {
     /// All layers, lowest first.
     pub layers: Vec<Layer>,
-    /// The caller's folder, from which relative paths start.
+    /// The caller's directory, to which relative paths refer.
     pub cwd: PathBuf,
-    /// The folder whose settings these are.
+    /// The directory that these settings apply to.
     pub workspace: PathBuf,
     /// The workspace's `agentline.toml`, or the nearest one above it.
     pub workspace_file: Option<PathBuf>,
@@ -68,23 +68,23 @@ pub struct Settings {
     pub changed: Option<ChangedTrust>,
 }
 
-/// A workspace that is no longer what the user trusted.
+/// A workspace that changed since the user trusted it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChangedTrust {
-    /// Where trust is stored.
+    /// The store of trusted workspaces.
     pub store: TrustStore,
-    /// What the workspace holds now.
+    /// The current content of the workspace.
     pub manifest: Manifest,
-    /// What is different.
+    /// The differences.
     pub changes: Vec<FileChange>,
 }
 
 impl Settings {
-    /// Finds the layers that count for a caller in `cwd`, with the caller's own layers (flags, the keys of a run) on top.
+    /// Finds the layers for a caller in `cwd`, with the caller's own layers (flags, the keys of a run) on top.
     ///
-    /// The workspace is `named`, or the one that the user's own layers choose, or `cwd`. What a workspace's file says
-    /// about it does not matter for whose file is read and whose trust counts.
+    /// The workspace is `named`, or the one that the user's own layers choose, or `cwd`. A workspace's own file cannot
+    /// change which file is read or whose trust applies.
     #[must_use]
     pub fn find(
         cwd: &Path,
@@ -103,10 +103,10 @@ impl Settings {
         Self { layers, cwd: cwd.to_owned(), workspace, workspace_file, changed }
     }
 
-    /// The configuration of all layers.
+    /// Builds the configuration from all layers.
     ///
     /// # Errors
-    /// Everything that is wrong in any layer, at once.
+    /// Returns all problems of all layers together.
     pub fn build(&self) -> Result<Config, Problems> {
         let mut config = build(&self.layers)?;
         let resolve = |path: &Path| path.canonicalize().ok();
@@ -116,7 +116,7 @@ impl Settings {
             .as_deref()
             .is_some_and(|dir| resolve(&self.cwd.join(dir)) != resolve(&self.workspace));
         if elsewhere && config.is_trust_stored() {
-            // The trusted file sends the run to a folder that nobody trusted.
+            // The trusted file moves the run to a directory that the user did not trust.
             config.request.trust = Trust::Run;
             let message = format!(
                 "`{}` is trusted, but its file moves the run to another directory, which is not",
@@ -128,7 +128,7 @@ impl Settings {
     }
 }
 
-/// What is known before the workspace is.
+/// The layers that do not depend on the workspace.
 struct OwnLayers<'a> {
     home: Option<&'a Path>,
     variables: BTreeMap<OsString, OsString>,
@@ -143,7 +143,7 @@ impl<'a> OwnLayers<'a> {
         Self { home, variables, user, environment }
     }
 
-    /// All layers, lowest first; without the name of a workspace only the user's own.
+    /// Returns all layers, lowest first. With an empty workspace path, the workspace layer is left out.
     fn layers(&self, workspace: &Path, stored: Option<Layer>, above: Vec<Layer>) -> Vec<Layer> {
         let mut layers: Vec<Layer> = stored.into_iter().chain(self.user.clone()).collect();
         if !workspace.as_os_str().is_empty() {
@@ -160,7 +160,7 @@ impl<'a> OwnLayers<'a> {
         let resolved = real(&file);
         let users = user_file(self.home, &self.variables);
         if resolved.is_some() && resolved == users.as_deref().and_then(real) {
-            // It is the user's own file, which was read as such.
+            // This is the user's own file, which was already read.
             return None;
         }
         let mut layer = read(&file, self.home, MayBe::OnlyFile)?.of_workspace();
@@ -178,7 +178,7 @@ impl<'a> OwnLayers<'a> {
         Some(layer)
     }
 
-    /// The layer of what `agentline trust` stored about a workspace, and what changed since.
+    /// Returns the layer of the trust that `agentline trust` stored for a workspace, and the changes since.
     fn stored_trust(&self, workspace: &Path) -> (Option<Layer>, Option<ChangedTrust>) {
         let Some(store) = TrustStore::find(self.home, &self.variables) else { return (None, None) };
         let lost = |why: &str| {
@@ -201,12 +201,12 @@ impl<'a> OwnLayers<'a> {
     }
 }
 
-/// A path as a message may hold it.
+/// Formats a path for a message.
 fn shown(path: &Path) -> String {
     one_line(&path.display().to_string())
 }
 
-/// Names what changed: the first files, and how many more there are.
+/// Describes the changes: the first files, and the number of further ones.
 fn describe(changes: &[FileChange]) -> String {
     const SHOWN: usize = 3;
     let names: Vec<String> = changes
@@ -219,10 +219,10 @@ fn describe(changes: &[FileChange]) -> String {
     format!("{}{more} since you trusted this directory", names.join(", "))
 }
 
-/// The configuration of layers, with the file of prices read that they name.
+/// Builds the configuration from layers and reads the price file that they name.
 ///
 /// # Errors
-/// Everything that is wrong in any layer and in that file, at once.
+/// Returns all problems of all layers and of that file together.
 pub fn build(layers: &[Layer]) -> Result<Config, Problems> {
     let config = Config::build(layers)?;
     let Some(file) = &config.prices_file else { return Ok(config) };
@@ -241,7 +241,7 @@ pub fn build(layers: &[Layer]) -> Result<Config, Problems> {
     Config::build(&all)
 }
 
-/// Where the user's file is looked for, whether or not it is there.
+/// Returns the path of the user's configuration file, whether or not it exists.
 #[must_use]
 pub fn user_file(home: Option<&Path>, variables: &BTreeMap<OsString, OsString>) -> Option<PathBuf> {
     let set = |name: &str| {
@@ -257,11 +257,11 @@ pub fn user_file(home: Option<&Path>, variables: &BTreeMap<OsString, OsString>) 
     Some(folder.join("agentline").join("config.toml"))
 }
 
-/// The workspace's `agentline.toml`, or the nearest one above it; the search ends at the user's home.
+/// Returns the workspace's `agentline.toml`, or the nearest one above it. The search ends at the user's home directory.
 #[must_use]
 pub fn workspace_file(workspace: &Path, home: Option<&Path>) -> Option<PathBuf> {
     let resolve = |path: &Path| match fs::canonicalize(path) {
-        // The canonical form of Windows is one that few programs understand.
+        // Few programs understand the canonical form of paths on Windows.
         Ok(path) if cfg!(unix) => path,
         _ => std::path::absolute(path).unwrap_or_else(|_| path.into()),
     };
@@ -290,7 +290,8 @@ fn user_layer(home: Option<&Path>, variables: &BTreeMap<OsString, OsString>) -> 
     })
 }
 
-/// Above the workspace anyone may have put a file, in `/tmp` for one: it counts when the workspace's owner or root did.
+/// Returns whether a file above the workspace belongs to the workspace's owner or to root. In a directory such as
+/// `/tmp`, any user could have created it. A file with an unknown owner is accepted.
 #[cfg(unix)]
 fn is_ours(file: &Path, workspace: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -303,15 +304,15 @@ fn is_ours(_file: &Path, _workspace: &Path) -> bool {
     true
 }
 
-/// What may stand under the name of a file. A pipe is good where the user named it, as in `AGENTLINE_CONFIG=<(…)`;
-/// one that lies in a workspace would keep us waiting.
+/// The kinds of files that may be read. A pipe is allowed where the user named it, as in `AGENTLINE_CONFIG=<(…)`; a
+/// pipe in a workspace could block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MayBe {
     OnlyFile,
     Anything,
 }
 
-/// The layer of a file; nothing when there is none.
+/// Returns the layer of a file, or `None` if the file does not exist.
 fn read(file: &Path, home: Option<&Path>, may_be: MayBe) -> Option<Layer> {
     let name = file.display().to_string();
     let layer = match read_text(file, may_be) {
@@ -351,7 +352,7 @@ fn read_text(file: &Path, may_be: MayBe) -> Result<String, Fault> {
         _ => Fault::new(format!("cannot be read: {error}"), move_away),
     };
     let kind = match fs::metadata(file) {
-        // A link that leads nowhere is there all the same.
+        // A broken symbolic link is an error, not a missing file.
         Err(_) if fs::symlink_metadata(file).is_ok_and(|found| found.is_symlink()) => {
             return Err(Fault::new("is a link that leads nowhere", "repair the link, or remove it"));
         }
@@ -365,7 +366,7 @@ fn read_text(file: &Path, may_be: MayBe) -> Result<String, Fault> {
     }
     let read = match may_be {
         MayBe::OnlyFile => read_regular(file, LONGEST_FILE),
-        // A pipe that the user named may take its time, but not without end.
+        // A pipe that the user named may be slow, but has a time limit.
         MayBe::Anything => read_within(file, LONGEST_FILE, PIPE_TIME),
     };
     let bytes = read.map_err(|error| match error.kind() {
@@ -381,7 +382,7 @@ fn read_text(file: &Path, may_be: MayBe) -> Result<String, Fault> {
     })
 }
 
-/// The layer of our variables, and a broken one for each of them that is not text.
+/// Returns the layer of the environment variables, and a broken layer for each `AGENTLINE_` variable that is not UTF-8.
 fn environment_layers(variables: &BTreeMap<OsString, OsString>) -> Vec<Layer> {
     let mut layers = Vec::new();
     let mut texts = Vec::new();

@@ -1,77 +1,77 @@
-//! Why an agent could not be started.
+//! The error type for an agent that could not be started.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why an agent could not be started. Its text fits after "could not start the agent: ".
+/// An error that prevented an agent from starting. Its text fits after "could not start the agent: ".
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpawnError {
-    /// There is no such program.
+    /// The program does not exist.
     #[error("there is no program `{}`", program.display())]
     NotFound {
-        /// The program as it was asked for.
+        /// The program as requested.
         program: PathBuf,
     },
-    /// The program is a script, and what its first line names is missing.
+    /// The program is a script whose interpreter is missing.
     #[error("`{}` is there, but the interpreter that its first line names is not", program.display())]
     NoInterpreter {
         /// The script.
         program: PathBuf,
     },
-    /// The file may not be executed, or is no program.
+    /// The file is not executable, or is not a program.
     #[error("`{}` cannot be executed: {source}", program.display())]
     NotExecutable {
-        /// The program as it was asked for.
+        /// The program as requested.
         program: PathBuf,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
-    /// The working directory is missing or closed to us.
+    /// The working directory does not exist or is not accessible.
     #[error("the working directory `{}` cannot be used", cwd.display())]
     BadCwd {
         /// The directory.
         cwd: PathBuf,
     },
-    /// The arguments and the environment together are larger than the system allows.
+    /// The arguments and the environment together exceed the system limit.
     #[error("the arguments and the environment are larger than the system allows")]
     TooBig,
     /// An argument, a variable or a path contains a NUL byte.
     #[error("an argument, a variable or a path contains a NUL byte")]
     Nul,
-    /// The mark is empty or has other characters than letters, digits, `-`, `_` and `.`.
+    /// The mark is empty or contains characters other than letters, digits, `-`, `_` and `.`.
     #[error("the mark `{mark}` must be of letters, digits, `-`, `_` and `.`")]
     BadMark {
         /// The mark.
         mark: String,
     },
-    /// The supervisor could not be started or did not answer as one.
+    /// The supervisor could not be started or did not reply as expected.
     #[error("the supervisor `{}` did not work: {source}", program.display())]
     Supervisor {
-        /// The program that was to be the supervisor.
+        /// The program that was started as the supervisor.
         program: PathBuf,
-        /// What went wrong.
+        /// The underlying error.
         source: io::Error,
     },
-    /// The pid namespace that `isolation = "namespace"` asks for cannot be made here.
+    /// The pid namespace required by `isolation = "namespace"` cannot be created on this system.
     #[error(
         "`isolation = \"namespace\"`: this system refuses a pid namespace: {source}; use `auto` or `none`"
     )]
     NoNamespace {
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
-    /// There is no tokio runtime here.
+    /// The caller is not inside a tokio runtime.
     #[error("an agent can only be started inside a tokio runtime")]
     NoRuntime,
-    /// Anything else that the system refused.
+    /// Any other system error.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
 #[cfg(unix)]
 impl SpawnError {
-    /// Finds out what the system's error was about: it says "not found" of the program, its interpreter and the
+    /// Determines the cause of a system error. The system reports "not found" for the program, its interpreter and the
     /// working directory alike.
     pub(super) fn explain(plan: &super::Spawn, error: io::Error) -> Self {
         let program = plan.program.clone();
@@ -79,7 +79,7 @@ impl SpawnError {
             _ if !plan.cwd.join(".").is_dir() => Self::BadCwd { cwd: plan.cwd.clone() },
             Some(libc::E2BIG) => Self::TooBig,
             Some(libc::ENOENT | libc::ENOTDIR) if plan.finds_program() => Self::NoInterpreter { program },
-            // With a closed folder on PATH, "not found" reads "not allowed".
+            // With an inaccessible directory on `PATH`, "not found" is reported as "permission denied".
             Some(libc::ENOENT | libc::ENOTDIR | libc::EACCES) if !plan.finds_program() => {
                 Self::NotFound { program }
             }
@@ -91,7 +91,7 @@ impl SpawnError {
 
 #[cfg(windows)]
 impl SpawnError {
-    /// Finds out what the system's error was about.
+    /// Determines the cause of a system error.
     pub(super) fn explain(plan: &super::Spawn, error: io::Error) -> Self {
         let program = plan.program.clone();
         match error.kind() {
@@ -106,7 +106,7 @@ impl SpawnError {
 
 #[cfg(unix)]
 impl super::Spawn {
-    /// Whether the program is a file, looked for as the system looks for it.
+    /// Returns whether the program is a file, resolved as the system does.
     fn finds_program(&self) -> bool {
         if self.program.components().count() > 1 || self.program.is_absolute() {
             return self.cwd.join(&self.program).is_file();

@@ -1,12 +1,13 @@
-//! The agent's parent: a minimal init between the supervisor and the agent.
+//! The init: a minimal process between the supervisor and the agent that is the agent's parent.
 //!
-//! It starts the agent, reaps whatever is orphaned, and tells how the agent exited. Its socket to the supervisor is its
-//! lifeline. It also watches the host: when that dies, it resumes a supervisor that was stopped, and does not wait long for it.
-//! When the supervisor ends it or dies, nothing of the run is left:
+//! It starts the agent, reaps orphans and reports the agent's exit. Its socket to the supervisor is its lifeline. It
+//! also watches the host: when the host dies, the init resumes a stopped supervisor and ends the run itself if the
+//! supervisor does not act soon. When the supervisor releases the init or dies, nothing of the run remains:
 //!
-//! - In a pid namespace it is the first process. It exits, and the kernel kills the rest. It is also killed with the
-//!   supervisor, so nothing depends on it running.
-//! - Without one it is a subreaper, so that all that the agent started descends from it. It kills its descendants.
+//! - In a pid namespace, the init is the first process. It exits, and the kernel kills the rest. A parent-death signal
+//!   also kills it with the supervisor, so this works even if the init cannot run.
+//! - Without a namespace, it is a subreaper, so everything the agent started descends from it. It kills its
+//!   descendants.
 
 use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -20,35 +21,35 @@ use super::os::{self, namespace, namespace::Namespace};
 use super::unix::{self, Reaped};
 use super::{Exit, Isolation, Spawn};
 
-/// How long an init without a namespace tries to kill what does not die.
+/// How long an init without a namespace keeps trying to kill processes that do not die.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The rest between two looks at what is left.
+/// The pause between two searches for remaining processes.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// How long the supervisor may take to end the run after the host has died, before the init does.
+/// How long the supervisor may take to end the run after the host has died, before the init ends it.
 const HOST_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The size of every message.
+/// The size of every message, in bytes.
 const MESSAGE: usize = 2 * 4;
 
-/// What the supervisor says before it closes the socket; a supervisor that was killed could not.
+/// The byte that the supervisor sends before it closes the socket. Without it, the supervisor was killed.
 const RELEASE: [u8; 1] = [b'r'];
 
-/// What an init tells the supervisor.
+/// A message from an init to the supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Message {
-    /// The namespace, if one was wanted, is ready.
+    /// The namespace, if one was requested, is ready.
     Ready,
-    /// The namespace could not be made, with the system's error number.
+    /// The namespace could not be created; contains the system's error number.
     Unavailable(i32),
-    /// The agent runs. The pid is the one that the init knows it by.
+    /// The agent runs. The pid is the one in the init's namespace.
     Started(i32),
-    /// The agent could not be started, with the system's error number.
+    /// The agent could not be started; contains the system's error number.
     Refused(i32),
     /// The agent exited.
     Exited(Exit),
-    /// The init has no children any more.
+    /// The init has no children left.
     Alone,
 }
 
@@ -87,30 +88,30 @@ impl Message {
     }
 }
 
-/// What the supervisor has of the host.
+/// The supervisor's descriptors of the host.
 pub(super) struct Host {
-    /// Closed in the init.
+    /// The socket to the host, which the init closes.
     pub(super) socket: RawFd,
-    /// Becomes readable when the host dies.
+    /// A pidfd that becomes readable when the host dies.
     pub(super) process: Option<OwnedFd>,
 }
 
-/// The supervisor's hold on an init and its agent.
+/// The supervisor's handle to an init and its agent.
 #[derive(Debug)]
 pub(super) struct Init {
-    /// The init itself.
+    /// The pid of the init.
     pub(super) pid: i32,
-    /// The agent, by the pid that the supervisor knows it by.
+    /// The pid of the agent in the supervisor's namespace.
     pub(super) agent: i32,
-    /// Whether the kernel kills all that is left when the init dies.
+    /// Whether the kernel kills all remaining processes when the init dies.
     pub(super) has_namespace: bool,
     socket: Option<UnixStream>,
 }
 
 impl Init {
-    /// Starts an init and the agent below it, in a namespace where that is wanted and works.
+    /// Starts an init and the agent below it, in a namespace where one is requested and available.
     ///
-    /// The outer error says that there is no init, the inner one that it could not start the agent.
+    /// The outer error means that no init could be started, the inner one that the init could not start the agent.
     pub(super) fn start(plan: &Spawn, streams: [OwnedFd; 3], host: &Host) -> io::Result<io::Result<Self>> {
         let mut streams = Some(streams);
         let mut refusal = io::Error::from(io::ErrorKind::Unsupported);
@@ -161,12 +162,12 @@ impl Init {
         failed
     }
 
-    /// The descriptor to wait on, as long as the init may tell something.
+    /// Returns the descriptor to poll for messages, or -1 once the init is gone.
     pub(super) fn descriptor(&self) -> RawFd {
         self.socket.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
-    /// Receives a message that is there, with the pid that came with it. An error says that the init is gone.
+    /// Receives one message and the pid sent with it. An error means that the init is gone.
     pub(super) fn receive(&mut self) -> io::Result<(Message, Option<i32>)> {
         let mut bytes = [0; MESSAGE];
         let socket = self.socket.as_mut().ok_or(io::ErrorKind::NotConnected)?;
@@ -179,16 +180,16 @@ impl Init {
         Ok((Message::decode(bytes).ok_or(io::ErrorKind::InvalidData)?, pid))
     }
 
-    /// Has the init end, with everything that is left.
+    /// Tells the init to exit and to end everything that remains.
     pub(super) fn release(&mut self) {
         if let Some(mut socket) = self.socket.take() {
-            // An init that is gone already does not mind.
+            // Fails only if the init is already gone.
             let _ = socket.write_all(&RELEASE);
         }
     }
 }
 
-/// The whole life of an init.
+/// Runs the init from start to exit.
 fn be_init(
     namespace: Option<Namespace>,
     plan: &Spawn,
@@ -196,7 +197,7 @@ fn be_init(
     mut supervisor: UnixStream,
     host: &Host,
 ) -> io::Result<()> {
-    // The host learns of the supervisor's death by the end of this socket, so nobody else may hold it.
+    // The host detects the supervisor's death by the end of this socket, so no other process may keep it open.
     unix::close_standard_input_and(host.socket);
     os::name_process(c"agentline-init");
     if let Some(namespace) = namespace {
@@ -239,7 +240,7 @@ fn be_init(
     Ok(())
 }
 
-/// Starts the agent as the leader of a process group. It dies with the init.
+/// Starts the agent as the leader of a process group. On Linux it dies with the init.
 fn start_agent(plan: &Spawn, [stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Result<u32> {
     let mut command = Command::new(&plan.program);
     command
@@ -255,7 +256,7 @@ fn start_agent(plan: &Spawn, [stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Resul
     Ok(command.spawn()?.id())
 }
 
-/// An init while the agent runs, and while it ends what is left.
+/// The state of an init while the agent runs and while it kills the remaining processes.
 struct Reaper {
     agent: Option<i32>,
     supervisor: UnixStream,
@@ -266,8 +267,8 @@ struct Reaper {
 }
 
 impl Reaper {
-    /// Reaps until the supervisor releases us, dies, or does nothing after the host has died, and says whether it has
-    /// released us.
+    /// Reaps children until the supervisor releases the init, dies, or does not act after the death of the host.
+    /// Returns whether the supervisor released the init.
     fn until_the_end(&mut self) -> bool {
         loop {
             let left = self.host_died.map(|died| HOST_PATIENCE.saturating_sub(died.elapsed()));
@@ -294,7 +295,7 @@ impl Reaper {
         while let Ok(1..) = self.signals.read(&mut [0; 64]) {}
     }
 
-    /// Reaps all that is dead, and says whether anything may be left that is not.
+    /// Reaps all dead children and returns whether living processes may remain.
     fn reap(&mut self) -> bool {
         let mut messages = Vec::new();
         let is_alone = loop {
@@ -311,12 +312,13 @@ impl Reaper {
         if is_alone {
             messages.extend(Message::Alone.encode());
         }
-        // One write, so that the supervisor has all of it at once. If it is gone, the end of the socket ends us.
+        // A single write, so that the supervisor receives all messages at once. If the supervisor is gone, the end of
+        // the socket ends the init.
         let _ = self.supervisor.write_all(&messages);
         !is_alone || !os::ORPHANS_COME_TO_US
     }
 
-    /// Kills all that descend from us.
+    /// Kills all descendants of the init.
     fn kill_descendants(&mut self, hunt: &mut Hunt, agent: i32) {
         let patience = Instant::now() + PATIENCE;
         if self.agent.is_none() {
@@ -326,7 +328,7 @@ impl Reaper {
             unix::kill_group(agent);
         }
         let mut quiet_rounds = 0;
-        // Three rounds without a find: what is left are processes that we may not kill.
+        // After three rounds without a find, only processes that the init may not kill are left.
         while self.reap() && quiet_rounds < 3 && Instant::now() < patience {
             if self.agent.is_none() {
                 hunt.root_reaped();
@@ -338,12 +340,12 @@ impl Reaper {
     }
 }
 
-/// Resumes the supervisor in case it was stopped. In a namespace it is out of reach.
+/// Resumes the supervisor if it was stopped. Has no effect in a namespace, where the supervisor is not visible.
 fn resume_supervisor() {
     unix::resume(std::os::unix::process::parent_id().cast_signed());
 }
 
-/// Kills what carries the mark of the run, which the supervisor would otherwise do.
+/// Kills every process that carries the mark of the run, in place of the supervisor.
 fn kill_marked(hunt: &mut Hunt) {
     let patience = Instant::now() + PATIENCE;
     while hunt.kill_marked() > 0 && Instant::now() < patience {

@@ -1,8 +1,8 @@
-//! Finds and kills every process of a run, wherever it hid.
+//! Finds and kills every process of a run.
 //!
-//! Two traces lead to a process: its descent from the agent, and the marker variable that it inherited. A process
-//! is stopped before it is killed, so that it cannot start another one meanwhile, and the search is repeated until
-//! nothing is found.
+//! A process is found by its descent from the agent or by the marker variable that it inherited. Each process is
+//! stopped before it is killed, so that it cannot start another one meanwhile. The search is repeated until nothing is
+//! found.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,34 +10,34 @@ use super::MARKER;
 use super::os;
 use super::unix;
 
-/// One process as the system lists it.
+/// A process as listed by the system.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Listed {
     pub(super) pid: i32,
     pub(super) parent: i32,
-    /// Its session; 0 where the system does not tell it.
+    /// Its session id, or 0 where the system does not report it.
     pub(super) session: i32,
-    /// It is dead and waits to be reaped by its parent.
+    /// Whether it is dead and waits to be reaped by its parent.
     pub(super) zombie: bool,
 }
 
-/// The search for what is left of one run.
+/// A search for the remaining processes of one run.
 #[derive(Debug)]
 pub(super) struct Hunt {
     mark: String,
-    /// All that descend from this process are ours.
+    /// All descendants of this process belong to the run.
     ancestor: i32,
-    /// The process that the hunter started, as long as it was not reaped: it dies even where nothing can be listed.
+    /// The agent, until it is reaped. It is killed even where processes cannot be listed.
     root: Option<i32>,
-    /// A process that is left alone: the init, which ends by itself.
+    /// A process that is not killed: the init, which exits by itself.
     spared: Option<i32>,
     killed: BTreeSet<i32>,
-    /// Processes of another user, which the system does not let us kill.
+    /// Processes of other users, which the system does not allow this process to kill.
     refused: BTreeSet<i32>,
 }
 
 impl Hunt {
-    /// A hunt for what descends from `ancestor` or carries `mark`.
+    /// Creates a hunt for the descendants of `ancestor` and the processes that carry `mark`.
     pub(super) fn new(mark: &str, ancestor: i32, root: i32) -> Self {
         Self {
             mark: mark.into(),
@@ -49,40 +49,40 @@ impl Hunt {
         }
     }
 
-    /// Leaves a process alone, though not what descends from it.
+    /// Excludes a process from the hunt, but not its descendants.
     pub(super) fn sparing(mut self, pid: i32) -> Self {
         self.spared = Some(pid);
         self
     }
 
-    /// Whether this process is left alone.
+    /// Returns whether this process is excluded.
     pub(super) fn spares(&self, pid: i32) -> bool {
         self.spared == Some(pid)
     }
 
-    /// The spared process is gone.
+    /// Ends the exclusion, because the spared process is gone.
     pub(super) fn spares_nobody(&mut self) {
         self.spared = None;
     }
 
-    /// A hunt for what carries `mark`, when nothing is known of its descent.
+    /// Creates a hunt for processes that carry `mark`, without an ancestor.
     pub(super) fn by_mark(mark: &str) -> Self {
         Self { root: None, ..Self::new(mark, 0, 0) }
     }
 
-    /// What the processes carry.
+    /// Returns the mark.
     pub(super) fn mark(&self) -> &str {
         &self.mark
     }
 
-    /// The root was reaped, so its number may soon belong to somebody else.
+    /// Records that the root was reaped, so its pid may soon be reused.
     pub(super) fn root_reaped(&mut self) {
         if self.root.take() == Some(self.ancestor) {
             self.ancestor = 0;
         }
     }
 
-    /// Kills the descendants that are alive now and says how many there were.
+    /// Kills the living descendants and returns their number.
     pub(super) fn kill_descendants(&mut self) -> usize {
         let listed = os::processes();
         let mut targets = descendants(&listed, &BTreeSet::from([self.ancestor]));
@@ -90,7 +90,7 @@ impl Hunt {
         self.kill(targets, &listed)
     }
 
-    /// Kills what carries the mark, with its descendants, and says how many there were.
+    /// Kills the processes that carry the mark, with their descendants, and returns their number.
     pub(super) fn kill_marked(&mut self) -> usize {
         let own = unix::own_pid();
         let mut targets = os::pids();
@@ -101,14 +101,14 @@ impl Hunt {
         let listed = os::processes();
         let mut targets: BTreeSet<i32> = targets.into_iter().collect();
         targets.extend(descendants(&listed, &targets));
-        // A zombie has no environment, so what was found here was alive.
+        // A zombie has no environment, so every process found here was alive.
         self.kill(targets, &listed)
     }
 
-    /// Kills what came to this process as an orphan, with its descendants, and says how many there were.
+    /// Kills the orphans adopted by this process, with their descendants, and returns their number.
     ///
-    /// An orphan of a run is a child in another session: every supervisor opens a session of its own, and what descends
-    /// from it is never in ours. `kept` are children that are no orphans.
+    /// An orphan of a run is a child in another session: every supervisor opens its own session, and none of its
+    /// descendants is in the session of this process. `kept` lists children that are not orphans.
     pub(super) fn kill_adopted(&mut self, kept: &BTreeSet<i32>) -> usize {
         let (own, session) = (unix::own_pid(), unix::own_session());
         let listed = os::processes();
@@ -121,12 +121,12 @@ impl Hunt {
         if targets.is_empty() { 0 } else { self.kill(targets, &listed) }
     }
 
-    /// How many different processes were killed.
+    /// Returns the number of distinct processes that were killed.
     pub(super) fn killed(&self) -> u32 {
         u32::try_from(self.killed.len()).unwrap_or(u32::MAX)
     }
 
-    /// How many processes the system did not let us kill.
+    /// Returns the number of processes that the system did not allow this process to kill.
     pub(super) fn refused(&self) -> u32 {
         u32::try_from(self.refused.len()).unwrap_or(u32::MAX)
     }
@@ -152,7 +152,7 @@ impl Hunt {
     }
 }
 
-/// Whether the environment (variables that end in NUL) carries the mark. Runs inside runs join their marks by `/`.
+/// Returns whether the environment (NUL-terminated variables) carries the mark. Nested runs join their marks with `/`.
 pub(super) fn carries(environment: &[u8], mark: &str) -> bool {
     environment
         .split(|byte| *byte == 0)
@@ -177,7 +177,7 @@ pub(super) fn descendants(listed: &[Listed], roots: &BTreeSet<i32>) -> BTreeSet<
     found
 }
 
-/// The process itself and all above it, none of which is ever killed.
+/// Returns the process itself and all of its ancestors, which are never killed.
 fn ancestors(listed: &[Listed], own: i32) -> BTreeSet<i32> {
     let parents: HashMap<i32, i32> = listed.iter().map(|process| (process.pid, process.parent)).collect();
     let mut above = BTreeSet::from([0, 1]);

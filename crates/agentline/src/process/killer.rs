@@ -1,4 +1,4 @@
-//! Kills the tree of an agent from any thread, when the thread that owns its process does not.
+//! Kills the tree of an agent from any thread, for when the thread that owns the process is stuck.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use super::kill::Hunt;
 use super::{Signal, unix};
 
-/// How long it tries to kill what does not die.
+/// How long a kill keeps trying to end processes that do not die.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The rest between two looks at what is left.
+/// The pause between two searches for remaining processes.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A way to kill an agent and all that it started.
+/// A handle that kills an agent and everything it started.
 #[derive(Debug)]
 pub(crate) struct Killer {
-    /// The supervisor's process, and a second hold on the socket to it.
+    /// The pid of the supervisor, and a clone of the socket to it.
     supervisor: Option<(u32, UnixStream)>,
     mark: String,
 }
@@ -26,10 +26,10 @@ impl Killer {
         Self { supervisor, mark: mark.to_owned() }
     }
 
-    /// Kills the tree. Blocks for a second at most.
+    /// Kills the tree. Blocks for about a second at most.
     pub(crate) fn kill(&self) {
         if let Some((pid, socket)) = &self.supervisor {
-            // A supervisor that is gone is replaced by the hunt below; one that is stopped is woken.
+            // A stopped supervisor is resumed. If it is gone, the hunt below does its work.
             let _ = (&*socket).write(&[Signal::KillTree.order()]);
             unix::signal_group(pid.cast_signed(), libc::SIGCONT);
         }

@@ -1,4 +1,4 @@
-//! What only Linux can do: subreaper, /proc, unnamed files, inotify.
+//! Linux-specific code: subreaper, `/proc`, unnamed files and inotify.
 
 #![expect(unsafe_code, reason = "system calls; each is a few lines with its own argument")]
 
@@ -21,30 +21,30 @@ use super::kill::Listed;
 #[path = "namespace.rs"]
 pub(super) mod namespace;
 
-/// With a subreaper, "no children left" means "nothing that descends from us is left".
+/// Whether orphans become children of this process. With a subreaper, "no children left" means "no descendants left".
 pub(super) const ORPHANS_COME_TO_US: bool = true;
 
-/// Received descriptors are closed in programs that we start.
+/// Received descriptors are closed in child programs.
 pub(super) const RECEIVE_FLAGS: libc::c_int = libc::MSG_CMSG_CLOEXEC;
 
-/// The program that runs now, even if its file was replaced since.
+/// Returns the path of the running program, which works even if its file has been replaced.
 pub(super) fn own_program() -> io::Result<PathBuf> {
     Ok("/proc/self/exe".into())
 }
 
-/// Makes orphans below us our children, whatever session they are in.
+/// Makes orphaned descendants children of this process, in whatever session they are.
 pub(super) fn adopt_orphans() {
     // SAFETY: prctl with this option takes plain numbers.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
 }
 
-/// Gives this process a name that `ps` can show, of at most 15 bytes.
+/// Sets the process name that `ps` shows, at most 15 bytes.
 pub(super) fn name_process(name: &CStr) {
-    // SAFETY: the name ends in NUL and outlives the call.
+    // SAFETY: the name is NUL-terminated and outlives the call.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
 }
 
-/// Has the kernel kill what this command starts when we die. For a process with one thread.
+/// Makes the kernel kill the command's process when this process dies. Only for a single-threaded process.
 pub(super) fn end_with_us(command: &mut Command) {
     let parent = super::unix::own_pid();
     let before_exec = move || {
@@ -56,22 +56,22 @@ pub(super) fn end_with_us(command: &mut Command) {
     unsafe { command.pre_exec(before_exec) };
 }
 
-/// Has the kernel resume this process when its parent dies, in case it was stopped.
+/// Makes the kernel resume this process when its parent dies, in case it was stopped.
 pub(super) fn resume_at_parent_death() {
     // SAFETY: prctl with this option takes plain numbers.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGCONT, 0, 0, 0) };
 }
 
-/// Opens our parent: a descriptor that becomes readable when it dies, which no program that we start inherits.
+/// Opens a pidfd of the parent, which becomes readable when the parent dies and is closed in child programs.
 pub(super) fn open_parent() -> Option<OwnedFd> {
-    // SAFETY: both take plain numbers; a descriptor that the kernel returns is new and ours.
+    // SAFETY: both calls take plain numbers; the returned descriptor is new and has no other owner.
     unsafe {
         let opened = libc::syscall(libc::SYS_pidfd_open, libc::getppid(), 0_u32);
         RawFd::try_from(opened).ok().filter(|fd| *fd >= 0).map(|fd| OwnedFd::from_raw_fd(fd))
     }
 }
 
-/// Closes every descriptor above stderr. For a process with one thread that uses none of them.
+/// Closes every descriptor above stderr. Only for a single-threaded process that uses none of them.
 pub(super) fn close_other_files() {
     // SAFETY: nothing in this process refers to those descriptors.
     if unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) } == 0 {
@@ -79,18 +79,18 @@ pub(super) fn close_other_files() {
     }
     let open: Vec<RawFd> = numbers_in("/proc/self/fd");
     for fd in open.into_iter().filter(|fd| *fd > 2) {
-        // SAFETY: as above; closing what is closed already only fails.
+        // SAFETY: as above; closing a descriptor that is already closed only fails.
         unsafe { libc::close(fd) };
     }
 }
 
-/// Puts errno back.
+/// Restores errno.
 pub(super) fn set_errno(errno: libc::c_int) {
     // SAFETY: the location is valid in every thread.
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// The ids of all processes.
+/// Returns the ids of all processes.
 pub(super) fn pids() -> Vec<i32> {
     numbers_in("/proc")
 }
@@ -100,13 +100,13 @@ fn numbers_in(folder: &str) -> Vec<i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// All processes with their parents.
+/// Returns all processes with their parents.
 pub(super) fn processes() -> Vec<Listed> {
     let mut stat = Vec::with_capacity(1024);
     pids().into_iter().filter_map(|pid| listed(pid, read_proc(pid, "stat", &mut stat)?)).collect()
 }
 
-/// Whether this process is there and not dead.
+/// Returns whether this process exists and is not a zombie.
 pub(super) fn lives(pid: i32) -> bool {
     let mut stat = Vec::with_capacity(1024);
     pid > 0
@@ -115,19 +115,21 @@ pub(super) fn lives(pid: i32) -> bool {
             .is_some_and(|process| !process.zombie)
 }
 
-/// The lists of the children of some processes, one a thread. They stay open between two looks, because to open them is
-/// most of what a look costs.
+/// The open lists of children of some processes, one per thread.
+///
+/// They stay open between two searches, because opening them is most of the cost of a search.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     opened: BTreeMap<(i32, i32), File>,
     since: Option<Instant>,
 }
 
-/// A list that was opened for a thread that has ended stays empty when another gets its number, which takes longer.
+/// How long a list stays open. The list of an ended thread stays empty even if its id is reused, but reuse takes
+/// longer.
 const LISTS_LAST: Duration = Duration::from_secs(5);
 
 impl Lists {
-    /// Those who are told by the list of a thread; `None` where there is none.
+    /// Returns the children in the list of a thread, or `None` if there is no list.
     fn children(&mut self, pid: i32, thread: i32, keep: bool, bytes: &mut Vec<u8>) -> Option<Vec<i32>> {
         let list = match self.opened.entry((pid, thread)) {
             Entry::Occupied(opened) => opened.into_mut(),
@@ -142,7 +144,7 @@ impl Lists {
         numbers(read_all(list, bytes)?)
     }
 
-    /// Forgets what is too old to be believed, and the threads of a process that have ended.
+    /// Closes lists that are too old, and those of threads of this process that have ended.
     fn refresh(&mut self, pid: i32, threads: &[i32]) {
         if self.since.is_none_or(|since| since.elapsed() > LISTS_LAST) {
             self.opened.clear();
@@ -152,23 +154,25 @@ impl Lists {
     }
 }
 
-/// Tells whether any process was born, and who was born after a moment.
+/// Reports whether any process was born, and which ones were born after a given time.
 #[derive(Debug)]
 pub(super) struct Births(File);
 
-/// A moment that births are told from.
+/// A point in time that births are compared with.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
-    /// The number that had been given last to a process or thread, of whomever. The next gets the next one that is free;
-    /// after the greatest they begin again.
+    /// The id that was last assigned to any process or thread on the system. The next one gets the next free id; after
+    /// the maximum, ids wrap around.
     newest: i32,
-    /// In the system's ticks since its start. A tick is long enough for several births.
+    /// The time in clock ticks since boot. Several processes can be born in one tick.
     tick: u64,
 }
 
 impl Births {
-    /// `None` where the system does not tell it as it should: some put a file of their own in this place, or one that
-    /// always says the same. It must have heard of this process.
+    /// Opens the source of births, or returns `None` if it is not reliable.
+    ///
+    /// Some systems mount a file of their own there, or one that never changes. The last assigned id must be at least
+    /// `process`.
     pub(super) fn after(process: i32) -> Option<Self> {
         let file = File::open("/proc/loadavg").ok()?;
         let is_of_system = file.metadata().ok()?.dev() == fs::metadata("/proc/self").ok()?.dev();
@@ -177,17 +181,17 @@ impl Births {
         Some(births)
     }
 
-    /// This moment.
+    /// Returns the current point in time.
     pub(super) fn now(&self) -> Option<Moment> {
         Some(Moment { newest: self.newest()?, tick: tick()? })
     }
 
-    /// Whether nobody was born anywhere since then.
+    /// Returns whether no process was born anywhere since then.
     pub(super) fn none_since(&self, moment: &Moment) -> bool {
         self.newest() == Some(moment.newest)
     }
 
-    /// Whether this process was born since then. One that is gone was not.
+    /// Returns whether this process was born since then; `false` if it is gone.
     pub(super) fn is_since(&self, pid: i32, moment: &Moment) -> bool {
         let mut stat = Vec::with_capacity(1024);
         let Some(born) = read_proc(pid, "stat", &mut stat).and_then(born_at) else { return false };
@@ -205,19 +209,19 @@ impl Births {
     }
 }
 
-/// Whether a number was given after one and not after the other.
+/// Returns whether an id was assigned after `after` and up to `until`.
 fn was_given_since(number: i32, after: i32, until: i32) -> bool {
     if after <= until {
         (after + 1..=until).contains(&number)
     } else {
-        // They began again.
+        // The ids wrapped around.
         number > after || number <= until
     }
 }
 
-/// The tick that it is now.
+/// Returns the current clock tick.
 fn tick() -> Option<u64> {
-    // SAFETY: the first takes a plain number; the second fills in the time, which outlives the call.
+    // SAFETY: sysconf takes a plain number; clock_gettime fills in the time, which outlives the call.
     let (rate, now) = unsafe {
         let mut now: libc::timespec = std::mem::zeroed();
         let rate = libc::sysconf(libc::_SC_CLK_TCK);
@@ -229,7 +233,7 @@ fn tick() -> Option<u64> {
     Some(seconds * rate + nanos / length)
 }
 
-/// The tick in which a process was born.
+/// Returns the clock tick in which a process was born.
 fn born_at(stat: &[u8]) -> Option<u64> {
     std::str::from_utf8(after_name(stat)?.nth(19)?).ok()?.parse().ok()
 }
@@ -239,8 +243,9 @@ fn numbers(list: &[u8]) -> Option<Vec<i32>> {
     Some(words.filter_map(|word| word.parse().ok()).collect())
 }
 
-/// All that descend from these, the dead that wait to be reaped left out. Where the system lists children, only those
-/// are looked at; else all processes.
+/// Returns all descendants of these processes, except zombies.
+///
+/// Where the system lists children, only those lists are read; otherwise all processes are.
 pub(super) fn descendants_of(roots: &BTreeSet<i32>, lists: &mut Lists) -> BTreeSet<i32> {
     let (mut found, mut open) = (BTreeSet::new(), roots.iter().copied().collect::<Vec<_>>());
     let mut is_new = |child: &i32| !roots.contains(child) && found.insert(*child);
@@ -256,7 +261,7 @@ pub(super) fn descendants_of(roots: &BTreeSet<i32>, lists: &mut Lists) -> BTreeS
                 if !children_are_listed() {
                     return super::kill::descendants(&processes(), roots);
                 }
-                // The thread ended meanwhile.
+                // The thread has ended meanwhile.
                 continue;
             };
             open.extend(children.into_iter().filter(&mut is_new));
@@ -273,7 +278,7 @@ fn children_are_listed() -> bool {
     std::path::Path::new(&format!("/proc/{own}/task/{own}/children")).exists()
 }
 
-/// How much memory a process and all that descend from it have to themselves, in bytes.
+/// Returns the total resident memory of a process and its descendants, in bytes.
 pub(super) fn memory_of(root: i32) -> Option<u64> {
     let mut all = descendants_of(&BTreeSet::from([root]), &mut Lists::default());
     all.insert(root);
@@ -287,7 +292,7 @@ pub(super) fn memory_of(root: i32) -> Option<u64> {
     Some(all.into_iter().filter_map(resident).sum())
 }
 
-/// The words of `pid (name) state parent …` behind the name, which may hold anything, brackets and spaces included.
+/// Returns the words of `pid (name) state parent …` after the name, which may itself contain brackets and spaces.
 fn after_name(stat: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     Some(stat[after_name..].split(|byte| *byte == b' ').filter(|word| !word.is_empty()))
@@ -301,7 +306,7 @@ fn listed(pid: i32, stat: &[u8]) -> Option<Listed> {
     Some(Listed { pid, parent, session, zombie })
 }
 
-/// Asks something about the environment that a process was started with; `false` if we may not see it.
+/// Applies `ask` to the initial environment of a process; returns `false` if it cannot be read.
 pub(super) fn environment_of(pid: i32, ask: impl FnOnce(&[u8]) -> bool) -> bool {
     read_proc(pid, "environ", &mut Vec::with_capacity(8192)).is_some_and(ask)
 }
@@ -310,15 +315,15 @@ fn read_proc<'a>(pid: i32, what: &str, bytes: &'a mut Vec<u8>) -> Option<&'a [u8
     read_all(&File::open(format!("/proc/{pid}/{what}")).ok()?, bytes)
 }
 
-/// What a page leaves out of a list is no longer than the last number in it.
+/// A read shorter than this is not a full page: a page falls short by less than the length of one number.
 const SHORTER_THAN_A_PAGE: usize = 4000;
 
-/// Reads a file of the system from its beginning.
+/// Reads a file of `/proc` from its beginning.
 fn read_all<'a>(file: &File, bytes: &'a mut Vec<u8>) -> Option<&'a [u8]> {
     bytes.clear();
     let mut length = 0;
-    // Such a file does not know how long it is, so it is not asked. But it gives as much as there is room for, a page at
-    // most; so one that gives less than both was read to its end.
+    // Files of `/proc` do not report their length. A read returns as much as fits, but at most a page, so a read that
+    // returns less than both has reached the end.
     loop {
         bytes.resize(bytes.capacity().max(256).max(2 * length), 0);
         let room = bytes.len() - length;
@@ -338,9 +343,10 @@ fn read_all<'a>(file: &File, bytes: &'a mut Vec<u8>) -> Option<&'a [u8]> {
     Some(bytes)
 }
 
-/// A file without a name, for us to read and, as a second handle, for others to append to.
+/// Creates an unnamed file, and returns a handle to read from it and one to append to it.
 ///
-/// It is on disk where that works, else in memory, else on disk with a name that is gone when this returns.
+/// The file is on disk if possible, otherwise in memory, otherwise on disk with a name that is removed before this
+/// returns.
 pub(super) fn unnamed_file() -> io::Result<(File, File)> {
     let on_disk = OpenOptions::new()
         .read(true)
@@ -356,14 +362,14 @@ pub(super) fn unnamed_file() -> io::Result<(File, File)> {
 }
 
 fn in_memory() -> io::Result<File> {
-    // SAFETY: the name ends in NUL; the descriptor is new and ours.
+    // SAFETY: the name is NUL-terminated; the descriptor is new and has no other owner.
     unsafe {
         let fd = libc::memfd_create(c"agentline".as_ptr(), libc::MFD_CLOEXEC);
         if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(File::from_raw_fd(fd)) }
     }
 }
 
-/// Gives the bytes of a file in this range back to the system; the size stays. Best effort.
+/// Returns the disk space of this range of a file to the system and keeps the size. Best effort.
 pub(super) fn release(file: &File, from: u64, to: u64) {
     let (Ok(offset), Ok(length)) = (from.try_into(), to.saturating_sub(from).try_into()) else { return };
     let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
@@ -371,26 +377,26 @@ pub(super) fn release(file: &File, from: u64, to: u64) {
     unsafe { libc::fallocate64(file.as_raw_fd(), punch, offset, length) };
 }
 
-/// Lets a pipe hold a megabyte, so that a writer seldom waits for us. Best effort.
+/// Enlarges a pipe to one megabyte, so that the writer rarely blocks. Best effort.
 pub(super) fn widen_pipe(pipe: RawFd) {
     // SAFETY: fcntl with this command takes plain numbers.
     unsafe { libc::fcntl(pipe, libc::F_SETPIPE_SZ, 1 << 20) };
 }
 
-/// Room for some notices of writes; only that there are any is of interest.
+/// The buffer size for notifications; only their presence and number matter.
 const NOTICES: usize = 4096;
 
-/// Tells when one of some files was written to.
+/// Reports writes to a set of files.
 #[derive(Debug)]
 pub(super) struct Watch {
-    /// Always there until the drop.
+    /// `Some` until the drop.
     inotify: Option<AsyncFd<File>>,
 }
 
 impl Watch {
-    /// A watch on these files, or `None` where the system has none to give.
+    /// Watches these files; returns `None` where the system offers no watch.
     pub(super) fn new(files: &[&File]) -> Option<Self> {
-        // SAFETY: the descriptor is new and ours.
+        // SAFETY: the descriptor is new and has no other owner.
         let inotify = unsafe {
             let fd = libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC);
             if fd < 0 {
@@ -400,7 +406,7 @@ impl Watch {
         };
         for file in files {
             let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
-            // SAFETY: the path ends in NUL.
+            // SAFETY: the path is NUL-terminated.
             if unsafe { libc::inotify_add_watch(inotify.as_raw_fd(), path.as_ptr(), libc::IN_MODIFY) } < 0 {
                 return None;
             }
@@ -408,14 +414,14 @@ impl Watch {
         Some(Self { inotify: Some(super::unix::readable_by_runtime(inotify).ok()?) })
     }
 
-    /// How many of the files are known to have been written to since they were last asked about. Some file systems take
-    /// a watch and then tell nothing.
+    /// Returns the number of pending write notifications and clears them. Some file systems accept a watch and then
+    /// report nothing.
     pub(super) fn heard(&mut self) -> usize {
         let read = self.inotify.as_mut().map(|inotify| inotify.get_mut().read(&mut [0; NOTICES]));
         read.and_then(Result::ok).unwrap_or(0) / size_of::<libc::inotify_event>()
     }
 
-    /// Waits for a write. What was written before the last call returned may be told again, never kept back.
+    /// Waits for a write. It may report a write that was already read, but never misses one.
     pub(super) async fn written(&mut self) {
         let mut notices = [0; NOTICES];
         while let Some(inotify) = &mut self.inotify
@@ -430,7 +436,7 @@ impl Watch {
                 return;
             }
         }
-        // The runtime is going down; nothing will be told any more.
+        // The runtime is shutting down, so no further writes will be reported.
         std::future::pending().await
     }
 }
@@ -438,8 +444,8 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         let inotify = self.inotify.take().map(AsyncFd::into_inner);
-        // The system takes some 15 ms to close a watch, and nobody should have to wait for that. If there is no thread
-        // to be had, the closure is dropped, and the watch with it, here.
+        // The system takes about 15 ms to close a watch, so a separate thread does it. If no thread can be started, the
+        // closure is dropped here, and the watch with it.
         let _ = std::thread::Builder::new().name("agentline-close".into()).spawn(move || drop(inotify));
     }
 }
@@ -488,7 +494,7 @@ mod tests {
         let before = descendants_of(&roots, &mut lists);
         for by_another_thread in [false, true] {
             let start = || std::process::Command::new("sleep").arg("600").spawn().unwrap();
-            // The child of a thread that ended is that of another one.
+            // A child of an ended thread moves to another thread of the process.
             let mut child =
                 if by_another_thread { std::thread::spawn(start).join().unwrap() } else { start() };
             let pid = child.id().cast_signed();

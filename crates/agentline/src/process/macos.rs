@@ -1,7 +1,7 @@
-//! What macOS offers for finding and reading processes. Written after its documentation; not tested yet.
+//! macOS-specific code to find and inspect processes. Written from the documentation; not tested yet.
 //!
-//! There is no subreaper: an orphan goes to process 1, and only its group and its mark lead back to the run. A daemon
-//! that left its group and emptied its environment is not found.
+//! There is no subreaper: an orphan becomes a child of process 1, and only its group and its mark lead back to the run.
+//! A daemon that left its group and cleared its environment is not found.
 
 #![expect(unsafe_code, reason = "system calls; each is a few lines with its own argument")]
 
@@ -17,53 +17,53 @@ use std::ptr::null_mut;
 
 use super::kill::Listed;
 
-/// Orphans go to process 1, so "no children left" says nothing.
+/// Orphans become children of process 1, so "no children left" does not mean "no descendants left".
 pub(super) const ORPHANS_COME_TO_US: bool = false;
 
-/// There is no flag that closes received descriptors in programs that we start; that is done after the receipt.
+/// No flag closes received descriptors in child programs; this is done after they are received.
 pub(super) const RECEIVE_FLAGS: libc::c_int = 0;
 
-/// The program that runs now.
+/// Returns the path of the running program.
 pub(super) fn own_program() -> io::Result<PathBuf> {
     std::env::current_exe()
 }
 
-/// Nothing can be done here.
+/// Does nothing: there is no subreaper.
 pub(super) fn adopt_orphans() {}
 
-/// A process keeps its name here.
+/// Does nothing: a process cannot change its name.
 pub(super) fn name_process(_name: &CStr) {}
 
-/// There is no parent-death signal here.
+/// Does nothing: there is no parent-death signal.
 pub(super) fn end_with_us(_command: &mut Command) {}
 
-/// There is no parent-death signal here.
+/// Does nothing: there is no parent-death signal.
 pub(super) fn resume_at_parent_death() {}
 
-/// Processes have no descriptors here.
+/// Returns `None`: there are no pidfds.
 pub(super) fn open_parent() -> Option<OwnedFd> {
     None
 }
 
-/// There are no pid namespaces here; a process has the same pid for everybody.
+/// Replacements for pid namespaces, which macOS does not have. A process has the same pid everywhere.
 pub(super) mod namespace {
     use super::super::Isolation;
     use std::io::{self, Read as _, Write as _};
     use std::os::fd::{BorrowedFd, RawFd};
     use std::os::unix::net::UnixStream;
 
-    /// Cannot be made.
+    /// An empty type: there are no namespaces.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(in super::super) enum Namespace {}
 
-    /// Returns none.
+    /// Returns an empty list.
     pub(in super::super) fn candidates(_isolation: Isolation) -> Vec<Namespace> {
         Vec::new()
     }
 
-    /// Forks this process, which has one thread.
+    /// Forks this process, which must be single-threaded.
     pub(in super::super) fn fork(_namespace: Option<Namespace>) -> io::Result<Option<i32>> {
-        // SAFETY: there is one thread, so that the child can go on as the parent would.
+        // SAFETY: there is only one thread, so the child can continue to run ordinary code.
         match unsafe { libc::fork() } {
             0 => Ok(None),
             pid if pid > 0 => Ok(Some(pid)),
@@ -76,15 +76,15 @@ pub(super) mod namespace {
         match namespace {}
     }
 
-    /// There is no parent-death signal here.
+    /// Does nothing: there is no parent-death signal.
     pub(in super::super) fn die_with_parent() {}
 
-    /// No pids come with messages here.
+    /// Does nothing: messages carry no pids.
     pub(in super::super) fn receive_pids(_socket: &UnixStream) -> io::Result<()> {
         Ok(())
     }
 
-    /// Sends bytes alone.
+    /// Sends the bytes without the pid.
     pub(in super::super) fn send_with_pid(
         mut socket: &UnixStream,
         bytes: &[u8],
@@ -93,39 +93,39 @@ pub(super) mod namespace {
         socket.write_all(bytes)
     }
 
-    /// Receives bytes alone.
+    /// Receives bytes without a pid.
     pub(in super::super) fn receive_with_pid(
         socket: RawFd,
         bytes: &mut [u8],
     ) -> io::Result<(usize, Option<i32>)> {
-        // SAFETY: the caller holds the socket open.
+        // SAFETY: the caller keeps the socket open.
         let socket = unsafe { BorrowedFd::borrow_raw(socket) };
         let mut socket = UnixStream::from(socket.try_clone_to_owned()?);
         Ok((socket.read(bytes)?, None))
     }
 }
 
-/// Closes every descriptor above stderr. For a process with one thread that uses none of them.
+/// Closes every descriptor above stderr. Only for a single-threaded process that uses none of them.
 pub(super) fn close_other_files() {
     let entries = fs::read_dir("/dev/fd").into_iter().flatten().flatten();
     let open: Vec<RawFd> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     for fd in open.into_iter().filter(|fd| *fd > 2) {
-        // SAFETY: nothing in this process refers to those descriptors; closing what is closed already only fails.
+        // SAFETY: nothing in this process refers to those descriptors; closing one that is already closed only fails.
         unsafe { libc::close(fd) };
     }
 }
 
-/// Puts errno back.
+/// Restores errno.
 pub(super) fn set_errno(errno: libc::c_int) {
     // SAFETY: the location is valid in every thread.
     unsafe { *libc::__error() = errno };
 }
 
-/// The ids of all processes.
+/// Returns the ids of all processes.
 pub(super) fn pids() -> Vec<i32> {
-    // SAFETY: the first call only counts; the second gets a buffer of the size that it is told.
+    // SAFETY: the first call only counts; the second gets a buffer and its size.
     unsafe {
-        // Some room for those that start between the two calls.
+        // Room for processes that start between the two calls.
         let count = usize::try_from(libc::proc_listallpids(null_mut(), 0)).unwrap_or(0) + 64;
         let mut pids = vec![0_i32; count];
         let size = libc::c_int::try_from(count * size_of::<i32>()).unwrap_or(0);
@@ -135,14 +135,14 @@ pub(super) fn pids() -> Vec<i32> {
     }
 }
 
-/// All processes with their parents.
+/// Returns all processes with their parents.
 pub(super) fn processes() -> Vec<Listed> {
     pids().into_iter().filter_map(listed).collect()
 }
 
 fn listed(pid: i32) -> Option<Listed> {
     const SIZE: libc::c_int = size_of::<libc::proc_bsdinfo>() as libc::c_int;
-    // SAFETY: the record is plain numbers, for which zero is a value, and its size is given.
+    // SAFETY: the record consists of integers, for which zero is valid, and its size is passed.
     let info = unsafe {
         let mut info: libc::proc_bsdinfo = zeroed();
         let filled = libc::proc_pidinfo(pid, libc::PROC_PIDTBSDINFO, 0, (&raw mut info).cast(), SIZE);
@@ -152,16 +152,16 @@ fn listed(pid: i32) -> Option<Listed> {
     Some(Listed { pid, parent, session: 0, zombie: info.pbi_status == libc::SZOMB })
 }
 
-/// Whether this process is there and not dead.
+/// Returns whether this process exists and is not a zombie.
 pub(super) fn lives(pid: i32) -> bool {
     listed(pid).is_some_and(|process| !process.zombie)
 }
 
-/// Nothing is kept between two looks here.
+/// Nothing is kept open between two searches on this system.
 #[derive(Debug, Default)]
 pub(super) struct Lists;
 
-/// The system does not tell whether any process was born.
+/// A placeholder: the system does not report births of processes.
 #[derive(Debug)]
 pub(super) struct Births;
 
@@ -186,27 +186,27 @@ impl Births {
     }
 }
 
-/// There is none from which births could be told.
+/// An empty type: births are not reported.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Moment {}
 
-/// All that descend from these.
+/// Returns all descendants of these processes.
 pub(super) fn descendants_of(roots: &BTreeSet<i32>, _lists: &mut Lists) -> BTreeSet<i32> {
     super::kill::descendants(&processes(), roots)
 }
 
-/// Not known here.
+/// Returns `None`: memory is not measured on this system.
 pub(super) fn memory_of(_root: i32) -> Option<u64> {
     None
 }
 
-/// Asks something about the environment that a process was started with; `false` if we may not see it.
+/// Applies `ask` to the initial environment of a process; returns `false` if it cannot be read.
 ///
-/// The system gives program, arguments and environment in one, each ending in NUL.
+/// The system returns program, arguments and environment in one buffer, each terminated by NUL.
 pub(super) fn environment_of(pid: i32, ask: impl FnOnce(&[u8]) -> bool) -> bool {
     let mut name = [libc::CTL_KERN, libc::KERN_PROCARGS2, pid];
     let mut size = 0;
-    // SAFETY: the name has three parts; the first call only asks for the size, the second gets a buffer of that size.
+    // SAFETY: the name has three parts; the first call only queries the size, the second gets a buffer of that size.
     unsafe {
         if libc::sysctl(name.as_mut_ptr(), 3, null_mut(), &raw mut size, null_mut(), 0) != 0 {
             return false;
@@ -220,23 +220,23 @@ pub(super) fn environment_of(pid: i32, ask: impl FnOnce(&[u8]) -> bool) -> bool 
     }
 }
 
-/// A file for us to read and, as a second handle, for others to append to.
+/// Creates a file, and returns a handle to read from it and one to append to it.
 pub(super) fn unnamed_file() -> io::Result<(File, File)> {
     super::tail::file_with_passing_name()
 }
 
-/// The file keeps its room until the end of the run.
+/// Does nothing: the file keeps its disk space until the end of the run.
 pub(super) fn release(_file: &File, _from: u64, _to: u64) {}
 
-/// Pipes grow by themselves here.
+/// Does nothing: pipes grow by themselves on this system.
 pub(super) fn widen_pipe(_pipe: RawFd) {}
 
-/// There is no watch; the files are looked at every few milliseconds.
+/// An empty type: there is no watch, and the files are polled every few milliseconds.
 #[derive(Debug)]
 pub(super) enum Watch {}
 
 impl Watch {
-    /// No watch.
+    /// Returns `None`.
     pub(super) fn new(_files: &[&File]) -> Option<Self> {
         None
     }

@@ -1,17 +1,17 @@
-//! Agents as processes: nothing outlives a run, nothing hangs, nothing is lost.
+//! Runs agents as child processes: captures all of their output and kills everything they started.
 //!
-//! [`Process::spawn`] starts a program whose stdout and stderr are private files without a name. They are read while
-//! they grow ([`Process::next`]); a pipe would not do, because agents exit with output still unwritten when the pipe is
-//! full, and what was unwritten is lost. The end of a run is the exit of the process and a last look at the files.
+//! [`Process::spawn`] starts a program with stdout and stderr redirected to unnamed private files, which are read while
+//! they grow ([`Process::next`]). Pipes are not used by default, because some agents exit with unflushed output when a
+//! pipe is full, and that output is lost. A run ends when the process exits and the files have been read to their end.
 //!
-//! When the program has exited, or the [`Process`] is dropped, all that it started is killed: tools in sessions of their
-//! own, daemons, background jobs. They are found by descent and by a variable in their environment ([`MARKER`]).
+//! When the program exits, or the [`Process`] is dropped, every process that it started is killed: tools in their own
+//! sessions, daemons and background jobs. They are found by descent and by an environment variable ([`MARKER`]).
 //!
 //! # The supervisor
 //!
-//! A host that is itself killed with SIGKILL cannot clear up. A *supervisor* can: a small process in a session of its
-//! own between host and agent, which notices the death of the host and kills the tree. It is the host's own program,
-//! executed again, so the host must let it begin before anything else does:
+//! A host that is killed with SIGKILL cannot clean up. A *supervisor* can: it is a small process between host and
+//! agent, in its own session, that detects the death of the host and kills the process tree. The supervisor is the
+//! host's own program, executed again, so the host must call this function first:
 //!
 //! ```
 //! // First in `main`. Does not return in the process that is to be the supervisor.
@@ -19,13 +19,15 @@
 //! // … build the runtime, run agents …
 //! ```
 //!
-//! The agent is not a child of the supervisor but of an *init* between them, which is the first process of a pid namespace
-//! where there is one ([`Isolation`]). Whichever of host, supervisor and init is killed, the others end the agent and all
-//! that it started; a program all of whose children are ours also calls [`adopt_orphans`].
+//! The agent is not a child of the supervisor but of an *init* between them. The init is the first process of a pid
+//! namespace where one is available ([`Isolation`]). If any of host, supervisor and init is killed, the others kill the
+//! agent and everything it started. A program whose children are all started by this library also calls
+//! [`adopt_orphans`].
 //!
-//! A host that cannot do so names an `agentline` program instead ([`Supervisor::Path`]). Without a supervisor the host
-//! clears up itself, at the end and on drop. That covers all but two cases: the sudden death of the host (SIGKILL, or
-//! a signal that it does not handle), and a daemon that both left its parent and emptied its environment.
+//! A host that cannot act as its own supervisor names an `agentline` program instead ([`Supervisor::Path`]). Without a
+//! supervisor, the host cleans up itself, at the end of the run and on drop. This covers all but two cases: the sudden
+//! death of the host (SIGKILL or an unhandled signal), and a daemon that both left its parent and cleared its
+//! environment.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -78,24 +80,24 @@ use output::Output;
 use stdin::Stdin;
 use tree::Tree;
 
-/// The variable that every process of a run inherits; its value is the mark of the run, after those of the runs that
-/// this one is part of.
+/// The environment variable that every process of a run inherits. Its value is the mark of the run, preceded by the
+/// marks of enclosing runs.
 pub const MARKER: &str = "AGENTLINE_RUN";
 
-/// After this many reads in a row, others get their turn, and the exit is looked for.
+/// The number of consecutive reads after which other tasks get a turn and the exit is checked.
 const BURST: u32 = 16;
 
-/// How long a drop may take.
+/// How long a drop waits for the tree to die in the normal way.
 const DROP: Duration = Duration::from_secs(1);
 
 static OWN_PROGRAM_IS_READY: AtomicBool = AtomicBool::new(false);
 #[cfg(unix)]
 static ADOPTS_ORPHANS: AtomicBool = AtomicBool::new(false);
 
-/// Makes this process a supervisor if it was started to be one, and does not return then.
+/// Runs the supervisor if this process was started as one, and does not return in that case.
 ///
-/// Call it first in `main`, before any thread exists. It is what gives the programs that use this library the promise
-/// that nothing outlives a run even when they are killed; see the [module](self).
+/// Call it first in `main`, before any thread exists. With it, nothing outlives a run even if the calling program is
+/// killed; see the [module](self).
 pub fn supervisor_main_if_asked() {
     #[cfg(unix)]
     if supervisor::asked() {
@@ -104,10 +106,10 @@ pub fn supervisor_main_if_asked() {
     OWN_PROGRAM_IS_READY.store(true, Ordering::Relaxed);
 }
 
-/// Makes this process adopt what a supervisor that was killed leaves behind, and kill it then. Linux only.
+/// Makes this process adopt and kill the processes that a killed supervisor leaves behind. Linux only.
 ///
-/// For programs all of whose children are started by this library, such as `agentline`: when a supervisor is lost, every
-/// child in a session other than this program's own is taken for an orphan of a run. Call it first in `main`.
+/// For programs whose children are all started by this library, such as `agentline`: when a supervisor is lost, every
+/// child in a session other than this program's own is treated as an orphan of a run. Call it first in `main`.
 pub fn adopt_orphans() {
     #[cfg(unix)]
     if os::ORPHANS_COME_TO_US {
@@ -121,34 +123,34 @@ fn adopts_orphans() -> bool {
     ADOPTS_ORPHANS.load(Ordering::Relaxed)
 }
 
-/// What to start.
+/// A program to start, with its environment and cleanup settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Spawn {
-    /// The program: a path, or a name to look for on the `PATH` of `env`.
+    /// The program: a path, or a name to look up in the `PATH` of `env`.
     pub program: PathBuf,
-    /// Its arguments, without the program.
+    /// The arguments, without the program name.
     pub args: Vec<OsString>,
-    /// Its whole environment. [`MARKER`] is added.
+    /// The complete environment. [`MARKER`] is added.
     pub env: BTreeMap<OsString, OsString>,
-    /// Where it works; relative programs are looked for here.
+    /// The working directory. Relative program paths are resolved against it.
     pub cwd: PathBuf,
-    /// A name of letters, digits, `-`, `_` and `.`; all that carries it is killed at the end. No other run has it or
-    /// had it: the end of one run would reach into the next.
+    /// The mark of the run: letters, digits, `-`, `_` and `.`. Every process that carries it is killed at the end, so
+    /// it must be unique among all runs, including finished ones.
     pub mark: String,
-    /// How stdout comes to us. (stderr is always a file.)
+    /// How stdout is captured. stderr always goes to a file.
     pub stdout: Via,
-    /// Who clears up after the host's sudden death.
+    /// Which program cleans up if the host dies suddenly.
     pub supervisor: Supervisor,
-    /// Whether the agent gets a pid namespace. Without a supervisor it gets none.
+    /// Whether the agent gets a pid namespace. Ignored without a supervisor.
     pub isolation: Isolation,
-    /// Directories that the supervisor removes if the host dies suddenly. Only private directories that this library made
-    /// are removed.
+    /// Directories that the supervisor removes if the host dies suddenly. Only private directories created by this
+    /// library are removed.
     pub remove_on_host_death: Vec<PathBuf>,
 }
 
 impl Spawn {
-    /// A program without arguments or environment.
+    /// Creates a spawn request without arguments or environment.
     pub fn new(program: impl Into<PathBuf>, cwd: impl Into<PathBuf>, mark: impl Into<String>) -> Self {
         Self {
             program: program.into(),
@@ -165,36 +167,37 @@ impl Spawn {
 }
 
 impl Spawn {
-    /// Has the supervisor remove these directories if the host dies suddenly.
+    /// Adds directories that the supervisor removes if the host dies suddenly.
     pub(crate) fn removing_on_host_death<'a>(mut self, paths: impl Iterator<Item = &'a Path>) -> Self {
         self.remove_on_host_death.extend(paths.map(Into::into));
         self
     }
 }
 
-/// How an agent's stdout comes to us.
+/// How an agent's stdout is captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Via {
-    /// Through a file without a name, read as it grows. Nothing is lost at exit, and the agent never waits for us.
+    /// An unnamed file that is read as it grows. No output is lost at exit, and the agent never blocks on a slow
+    /// reader.
     #[default]
     TailedFile,
-    /// Through a pipe, for live protocols. The agent waits for us when it is full. On Windows this is a file as well.
+    /// A pipe, for live protocols. The agent blocks while it is full. On Windows this is a file as well.
     Pipe,
 }
 
-/// Who clears up when the host dies suddenly.
+/// Which program cleans up when the host dies suddenly.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Supervisor {
-    /// This program itself, if it has called [`supervisor_main_if_asked`]; else as `None`.
+    /// The current program, if it has called [`supervisor_main_if_asked`]; otherwise the same as `None`.
     #[default]
     CurrentExe,
     /// Another program that calls [`supervisor_main_if_asked`], such as `agentline`.
     Path(PathBuf),
-    /// Nobody. What else is lost is said in the [module](self).
+    /// No supervisor. The [module](self) documentation lists the cases that are then not covered.
     None,
 }
 
-/// One of the two streams.
+/// One of the two output streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Std {
     /// Standard output.
@@ -203,54 +206,56 @@ pub enum Std {
     Err,
 }
 
-/// What an agent can be told from outside.
+/// A signal that can be sent to an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     /// SIGINT to the agent's process group, as Ctrl-C does.
     Interrupt,
     /// SIGTERM to the agent's process group.
     Terminate,
-    /// The end of everything that belongs to the run, at once.
+    /// Kills every process of the run immediately.
     KillTree,
 }
 
-/// How the agent ended.
+/// How an agent exited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// By itself, with this code.
+    /// It exited with this code.
     Code(i32),
-    /// By this signal.
+    /// It was terminated by this signal.
     Signal(i32),
-    /// Unknown: the supervisor was killed, or the agent could not be.
+    /// The exit status is unknown: the supervisor was killed, or the agent could not be killed.
     Lost,
 }
 
-/// What is known when all is over.
+/// The final report of a process tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ended {
-    /// How the agent ended.
+    /// How the agent exited.
     pub exit: Exit,
-    /// How many processes were killed.
+    /// The number of processes that were killed.
     pub killed: u32,
-    /// How many could not be killed, because they are another user's or do not die.
+    /// The number of processes that could not be killed: owned by another user, or still alive after SIGKILL.
     pub left: u32,
-    /// The processor time of the supervisor itself.
+    /// The CPU time used by the supervisor itself.
     pub supervisor_cpu: Duration,
 }
 
-/// The next thing that happened.
+/// An event of a running [`Process`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Happening {
-    /// Bytes of this stream were appended to the buffer. None: it has ended, though the agent lives on.
+    /// Bytes of this stream were appended to the buffer. If none were appended, the stream has ended but the agent
+    /// still runs.
     Bytes(Std),
-    /// The agent has exited, its tree is dead, and there are no more bytes.
+    /// The agent has exited, its tree is dead, and all bytes have been read.
     Exit(Exit),
 }
 
-/// A running agent and all that it starts.
+/// A running agent and every process that it starts.
 ///
-/// Dropping it kills the whole tree and waits for that, a few milliseconds as a rule and a second at most.
+/// Dropping it kills the whole tree and waits until it is dead. This usually takes a few milliseconds, and up to about
+/// three seconds if the supervisor does not respond.
 #[derive(Debug)]
 pub struct Process {
     tree: Tree,
@@ -263,11 +268,12 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts an agent, which takes a millisecond or two. Call it inside a tokio runtime, of either kind, with I/O and
-    /// time enabled.
+    /// Starts an agent, which takes a millisecond or two.
+    ///
+    /// Call it inside a tokio runtime of either flavor, with I/O and time enabled.
     ///
     /// # Errors
-    /// Says what is wrong with the program, the working directory, the mark or the supervisor.
+    /// Returns an error that names the problem with the program, the working directory, the mark or the supervisor.
     pub fn spawn(mut spawn: Spawn) -> Result<Self, SpawnError> {
         if tokio::runtime::Handle::try_current().is_err() {
             return Err(SpawnError::NoRuntime);
@@ -285,29 +291,29 @@ impl Process {
         Ok(Self { tree, stdin, output, reads: 0, stdout_end_told: false, ended: None, exit_told: false })
     }
 
-    /// The agent's process id, until it is known to have exited.
+    /// Returns the agent's process id, or `None` once the agent is known to have exited.
     pub fn pid(&self) -> Option<u32> {
         self.ended.is_none().then(|| self.tree.pid())
     }
 
-    /// Whether a supervisor watches over this run.
+    /// Returns whether a supervisor watches this run.
     pub const fn is_supervised(&self) -> bool {
         self.tree.is_supervised()
     }
 
-    /// Whether the agent runs in a pid namespace of its own, so that the kernel ends what is left of it.
+    /// Returns whether the agent runs in its own pid namespace, in which the kernel kills the remaining processes.
     pub const fn has_namespace(&self) -> bool {
         self.tree.has_namespace()
     }
 
-    /// The next thing that happens: bytes, appended to `buf`, or the exit.
+    /// Waits for the next event: bytes, which are appended to `buf`, or the exit.
     ///
-    /// The exit comes once, after all bytes, when the tree is dead; after it nothing happens any more, and this waits
-    /// for ever. May be dropped and called again without losing anything.
+    /// The exit is reported once, after all bytes, when the tree is dead. After that, this future never completes. This
+    /// method is cancel safe.
     pub async fn next(&mut self, buf: &mut Vec<u8>) -> Happening {
         loop {
             if self.reads >= BURST {
-                // A flood must starve neither the other branches of the caller's `select!` nor the exit.
+                // A flood of output must starve neither the other branches of the caller's `select!` nor the exit.
                 self.reads = 0;
                 tokio::select! {
                     biased;
@@ -344,44 +350,44 @@ impl Process {
         self.output.ends();
     }
 
-    /// Whether bytes wait that nobody has read yet.
+    /// Returns whether there are unread bytes.
     pub fn unread(&self) -> bool {
         self.backlog() > 0
     }
 
-    /// How many bytes wait that nobody has read yet. They lie in files and take no memory of ours.
+    /// Returns the number of unread bytes. They are stored in files or in the pipe, not in this process.
     pub fn backlog(&self) -> u64 {
         self.output.waiting()
     }
 
-    /// Queues bytes for the agent's stdin. An agent that does not read them, or has closed its stdin, is no error.
+    /// Queues bytes for the agent's stdin. It is not an error if the agent does not read them or has closed its stdin.
     pub fn write(&self, frame: Vec<u8>) {
         self.stdin.write(frame);
     }
 
-    /// Closes the agent's stdin when all that was queued before is written.
+    /// Closes the agent's stdin after all queued bytes have been written.
     pub fn close_stdin(&self) {
         self.stdin.close();
     }
 
-    /// Tells the agent to end, or ends it.
+    /// Sends a signal to the agent, or kills its tree. No-op after the exit.
     pub fn signal(&mut self, signal: Signal) {
         if self.ended.is_none() {
             self.tree.signal(signal);
         }
     }
 
-    /// Finds and ends what one run leaves behind while the agent lives on.
+    /// Returns a handle that kills the processes one run leaves behind while the agent keeps running.
     pub(crate) fn sweeper(&self) -> Sweeper {
         self.tree.sweeper()
     }
 
-    /// Kills the tree from any thread.
+    /// Returns a handle that kills the tree from any thread.
     pub(crate) fn killer(&self) -> Killer {
         self.tree.killer()
     }
 
-    /// What is known of the end, once [`next`](Self::next) has told of the exit.
+    /// Returns the final report, once [`next`](Self::next) has reported the exit.
     pub const fn ended(&self) -> Option<&Ended> {
         if self.exit_told { self.ended.as_ref() } else { None }
     }
@@ -395,12 +401,12 @@ impl Drop for Process {
     }
 }
 
-/// How much memory a process and all that descend from it take, in bytes; `None` where the system does not say.
+/// Returns the memory used by a process and its descendants, in bytes, or `None` where the system does not report it.
 pub(crate) fn memory_of(pid: u32) -> Option<u64> {
     os::memory_of(pid.cast_signed())
 }
 
-/// The mark, after the marks of the runs that the host itself is part of: the end of those must end this one too.
+/// Returns the mark, preceded by the marks of the runs that contain the host, because their end must also end this run.
 fn mark_inside_others(mark: &str) -> OsString {
     match std::env::var_os(MARKER) {
         Some(mut outer) if !outer.is_empty() => {

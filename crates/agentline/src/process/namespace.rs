@@ -1,4 +1,4 @@
-//! Pid namespaces: when the first process of one dies, the kernel kills every other process in it.
+//! Pid namespaces: when the first process of a namespace dies, the kernel kills every other process in it.
 
 #![expect(unsafe_code, reason = "system calls; each is a few lines with its own argument")]
 
@@ -14,20 +14,20 @@ use super::super::Isolation;
 /// A kind of namespace that an agent can be started in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Namespace {
-    /// Pids and mounts. Takes `CAP_SYS_ADMIN`, which root has as a rule.
+    /// Pids and mounts. Requires `CAP_SYS_ADMIN`, which root usually has.
     Pid,
-    /// The same inside a user namespace, which many systems allow to everybody.
+    /// Pids and mounts inside a user namespace, which many systems allow for unprivileged users.
     User {
-        /// The user outside, and inside.
+        /// The user id, the same outside and inside.
         uid: u32,
-        /// The group outside, and inside.
+        /// The group id, the same outside and inside.
         gid: u32,
     },
 }
 
-/// Returns the namespaces to try, the best one first.
+/// Returns the namespaces to try, in order of preference.
 pub(in super::super) fn candidates(isolation: Isolation) -> Vec<Namespace> {
-    // SAFETY: neither takes an argument or can fail.
+    // SAFETY: neither function takes an argument or can fail.
     let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
     match isolation {
         Isolation::Namespace if uid == 0 => vec![Namespace::Pid],
@@ -37,9 +37,9 @@ pub(in super::super) fn candidates(isolation: Isolation) -> Vec<Namespace> {
     }
 }
 
-/// Forks this process. The child, for which this returns `None`, is the first process of the namespace, if there is one.
+/// Forks this process and returns `None` in the child, which is the first process of the namespace, if one is given.
 ///
-/// For a process with one thread: the child has a copy of everything else.
+/// Call it only in a single-threaded process: the child gets a copy of everything except other threads.
 pub(in super::super) fn fork(namespace: Option<Namespace>) -> io::Result<Option<i32>> {
     let flags = match namespace {
         None => 0,
@@ -47,10 +47,10 @@ pub(in super::super) fn fork(namespace: Option<Namespace>) -> io::Result<Option<
         Some(Namespace::User { .. }) => libc::CLONE_NEWUSER | libc::CLONE_NEWPID | libc::CLONE_NEWNS,
     };
     let child = if flags == 0 {
-        // SAFETY: there is one thread, so that the child can go on as the parent would.
+        // SAFETY: there is only one thread, so the child can continue to run ordinary code.
         libc::c_long::from(unsafe { libc::fork() })
     } else {
-        // SAFETY: as above; the arguments are plain numbers, for which zero is a value, and their size is given.
+        // SAFETY: as above; `clone_args` consists of integers, for which zero is valid, and its size is passed.
         unsafe {
             let mut args: libc::clone_args = zeroed();
             args.flags = u64::from(flags.cast_unsigned());
@@ -65,16 +65,16 @@ pub(in super::super) fn fork(namespace: Option<Namespace>) -> io::Result<Option<
     }
 }
 
-/// Makes a new namespace fit to live in, from inside: user ids as outside, and a `/proc` that shows its processes.
+/// Sets up a new namespace from inside: maps user and group ids to themselves and mounts a `/proc` of its processes.
 pub(in super::super) fn enter(namespace: Namespace) -> io::Result<()> {
     if let Namespace::User { uid, gid } = namespace {
         fs::write("/proc/self/setgroups", "deny")?;
         fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
         fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))?;
     }
-    // SAFETY: all strings end in NUL and outlive the calls.
+    // SAFETY: all strings are NUL-terminated and outlive the calls.
     unsafe {
-        // Only `/proc` is made private: what the agent mounts elsewhere is seen outside as it would be without us.
+        // Only `/proc` is made private. Other mounts of the agent propagate as they would without a namespace.
         if libc::mount(null(), c"/proc".as_ptr(), null(), libc::MS_PRIVATE, null()) != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -87,22 +87,22 @@ pub(in super::super) fn enter(namespace: Namespace) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the kernel kill this process when its parent dies. For a child of a process with one thread.
+/// Makes the kernel kill this process when its parent dies. Only for a child of a single-threaded process.
 pub(in super::super) fn die_with_parent() {
     // SAFETY: prctl with this option takes plain numbers.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
 }
 
-/// Room for a control message with credentials, aligned as its header wants it.
+/// A buffer for a control message with credentials, aligned for its header.
 #[repr(align(16))]
 struct Control([u8; 64]);
 
 const CREDENTIALS_SIZE: u32 = size_of::<libc::ucred>() as u32;
 
-/// Lets a socket tell the pids that come with messages.
+/// Makes a socket receive the pids that are sent with messages.
 pub(in super::super) fn receive_pids(socket: &UnixStream) -> io::Result<()> {
     let on: libc::c_int = 1;
-    // SAFETY: the option is one int, which outlives the call, and its size is given.
+    // SAFETY: the option is one int that outlives the call, and its size is passed.
     let set = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -115,12 +115,12 @@ pub(in super::super) fn receive_pids(socket: &UnixStream) -> io::Result<()> {
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sends bytes with the pid of a process. The kernel translates it into the receiver's namespace.
+/// Sends bytes with the pid of a process, which the kernel translates into the receiver's namespace.
 pub(in super::super) fn send_with_pid(socket: &UnixStream, bytes: &[u8], pid: i32) -> io::Result<()> {
     let mut control = Control([0; 64]);
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    // SAFETY: all that the header points to outlives sendmsg; the control room is larger than CMSG_SPACE of credentials
-    // (32 bytes), and the first header lies inside it.
+    // SAFETY: everything the header points to outlives sendmsg; the control buffer is larger than CMSG_SPACE of
+    // credentials (32 bytes), and the first header lies inside it.
     let sent = unsafe {
         let credentials = libc::ucred { pid, uid: libc::geteuid(), gid: libc::getegid() };
         let mut message = message(&mut part, &mut control);
@@ -139,14 +139,14 @@ pub(in super::super) fn send_with_pid(socket: &UnixStream, bytes: &[u8], pid: i3
     }
 }
 
-/// Receives bytes, with the pid that came with them.
+/// Receives bytes and the pid that was sent with them.
 pub(in super::super) fn receive_with_pid(
     socket: RawFd,
     bytes: &mut [u8],
 ) -> io::Result<(usize, Option<i32>)> {
     let mut control = Control([0; 64]);
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    // SAFETY: as for sending. Credentials are read only from a message of the right kind and length.
+    // SAFETY: as in `send_with_pid`. Credentials are read only from a message of the right type and length.
     unsafe {
         let mut message = message(&mut part, &mut control);
         let received = libc::recvmsg(socket, &raw mut message, libc::MSG_CMSG_CLOEXEC);
@@ -162,9 +162,9 @@ pub(in super::super) fn receive_with_pid(
     }
 }
 
-/// A message header for one part and its control room.
+/// Builds a message header for one buffer and its control buffer.
 fn message(part: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
-    // SAFETY: the header is plain numbers and pointers, for which zero is a value.
+    // SAFETY: the header consists of integers and pointers, for which zero is valid.
     let mut message: libc::msghdr = unsafe { zeroed() };
     message.msg_name = null_mut();
     message.msg_iov = part;

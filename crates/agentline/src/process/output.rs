@@ -1,4 +1,4 @@
-//! The two streams of an agent, read fairly, and the sleep until one of them has more.
+//! Reads the stdout and stderr of an agent fairly, and waits until one of them has more.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -13,29 +13,29 @@ pub(super) type Handle = std::os::fd::OwnedFd;
 #[cfg(windows)]
 pub(super) type Handle = std::os::windows::io::OwnedHandle;
 
-/// Without a watch the files are looked at after this long, at first and after each find …
+/// The first polling interval without a watch, also used after each successful read.
 const POLL_FIRST: Duration = Duration::from_millis(1);
-/// … and this often at least, when nothing comes.
+/// The longest polling interval without a watch.
 const POLL_LAST: Duration = Duration::from_millis(10);
 
-/// After this many writes, each right after our last read …
+/// The number of consecutive writes right after a read that count as a flood.
 const QUICK_WRITES: u32 = 8;
-/// … we let the next ones gather for this long: to wake for each line of a flood would cost the writer half its speed.
+/// How long writes of a flood are collected. Waking up for each of its lines would halve the writer's speed.
 const GATHER: Duration = Duration::from_millis(1);
 
-/// Both streams of an agent.
+/// The two output streams of an agent.
 #[derive(Debug)]
 pub(super) struct Output {
     stdout: Source,
     stderr: Tail,
-    /// The last read was of stderr and did not bring all of it.
+    /// The last read was from stderr and did not read all of it.
     err_floods: bool,
     /// Stderr may have been written to since it was last found empty.
     err_may_wait: bool,
     watch: Option<os::Watch>,
     poll: Duration,
     read_at: Instant,
-    /// How many writes in a row came right after our last read.
+    /// The number of consecutive writes that came right after a read.
     quick_writes: u32,
 }
 
@@ -47,7 +47,7 @@ enum Source {
 }
 
 impl Output {
-    /// The streams, and the ends of stdout and stderr that the agent gets.
+    /// Creates the streams, and the ends of stdout and stderr for the agent.
     pub(super) fn open(stdout: Via) -> io::Result<(Self, Handle, Handle)> {
         let (err, their_err) = os::unnamed_file()?;
         let (stdout, their_stdout, stderr, watch) = match stdout {
@@ -81,20 +81,21 @@ impl Output {
         Ok((output, their_stdout, their_err.into()))
     }
 
-    /// Appends what one of the streams is known to have, without waiting.
+    /// Appends the bytes that one of the streams is known to have, without waiting, and returns that stream.
     pub(super) fn read(&mut self, into: &mut Vec<u8>) -> Option<Std> {
         #[cfg(unix)]
         if let Source::Pipe(pipe) = &mut self.stdout {
             if self.err_floods {
-                // Nobody waits for it meanwhile.
+                // No task waits on the pipe meanwhile, so its size must be queried.
                 pipe.look();
             } else if !self.err_may_wait && pipe.has_known() {
-                // The runtime may not have told yet of what was written to stderr before that.
+                // The runtime may not yet have reported an earlier write to stderr.
                 self.err_may_wait = self.watch.as_mut().is_some_and(|watch| watch.heard() > 0);
             }
         }
         let is_file = matches!(self.stdout, Source::File(_));
-        // What an agent says on stderr before it speaks on stdout is also read before; only a flood has to wait.
+        // Stderr is read first, so that text written there before stdout is also read before it. Only a flood has to
+        // wait.
         let err_comes_last = self.err_floods;
         let order = if err_comes_last { [Std::Out, Std::Err] } else { [Std::Err, Std::Out] };
         let found = order.into_iter().find(|stream| {
@@ -106,7 +107,7 @@ impl Output {
             read > 0
         });
         let err_was_empty = found.is_none() || (found == Some(Std::Out) && !err_comes_last);
-        // Without a watch nobody tells of a write.
+        // Without a watch, writes are not reported.
         self.err_may_wait = !err_was_empty || self.watch.is_none();
         if let Some(stream) = found {
             self.err_floods = stream == Std::Err && self.stderr.waiting() > 0;
@@ -116,7 +117,7 @@ impl Output {
         found
     }
 
-    /// Looks at all streams at the next read, whatever was told of them: nobody writes to them any more.
+    /// Makes the next read check both streams, because no further writes will be reported.
     pub(super) fn ends(&mut self) {
         self.err_may_wait = true;
         #[cfg(unix)]
@@ -125,7 +126,7 @@ impl Output {
         }
     }
 
-    /// Waits until there may be more. May be dropped and called again.
+    /// Waits until there may be more to read. Cancel safe.
     pub(super) async fn written(&mut self) {
         let file = async {
             match &mut self.watch {
@@ -148,7 +149,7 @@ impl Output {
             Source::File(_) => file.await,
             #[cfg(unix)]
             Source::Pipe(pipe) => tokio::select! {
-                // Stderr first: what was written to it first is read first.
+                // Stderr comes first, so that text written there first is read first.
                 biased;
                 () = file => {}
                 () = pipe.readable() => {}
@@ -156,7 +157,7 @@ impl Output {
         }
     }
 
-    /// Whether stdout was seen to end. Files have no end.
+    /// Returns whether stdout has ended. Files never end.
     pub(super) fn stdout_ended(&self) -> bool {
         match &self.stdout {
             Source::File(_) => false,
@@ -165,7 +166,7 @@ impl Output {
         }
     }
 
-    /// How many bytes wait to be read.
+    /// Returns the number of unread bytes.
     pub(super) fn waiting(&self) -> u64 {
         self.stdout.waiting() + self.stderr.waiting()
     }
@@ -238,7 +239,7 @@ mod tests {
         output.written().await;
         assert_eq!(output.read(&mut bytes), Some(Std::Out));
         for _ in 0..50 {
-            // While the runtime had no turn to tell of them.
+            // Both writes happen before the runtime has a chance to report them.
             stderr.write_all(b"why").unwrap();
             stdout.write_all(b"b").unwrap();
             let mut turns = Vec::new();

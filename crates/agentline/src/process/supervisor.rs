@@ -1,8 +1,8 @@
-//! The supervisor: a small process of its own that starts the agent, outlives the host and leaves nothing behind.
+//! The supervisor: a small separate process that starts the agent, outlives the host and kills the whole tree.
 //!
-//! It is our own program, executed again. Its stdin is a socket to the host, which is also its lifeline: when the host
-//! dies, however it dies, the socket ends. The agent is a child of an init (`init.rs`), and that is a child of the
-//! supervisor: whichever of the three is killed, another one ends the rest.
+//! It is the host's own program, executed again. Its stdin is a socket to the host, which also serves as its lifeline:
+//! the socket closes when the host dies for any reason. The agent is a child of an init (`init.rs`), and the init is a
+//! child of the supervisor. If any of the three is killed, another one ends the rest.
 
 use std::ffi::OsStr;
 use std::io::{self, PipeReader, Read, Write};
@@ -17,24 +17,24 @@ use super::wire::{Report, Started};
 use super::{Ended, Exit, Signal, Spawn, os};
 use crate::private_dir;
 
-/// The first argument that turns a program into a supervisor.
+/// The first argument that makes a program run as a supervisor.
 pub(super) const ARGUMENT: &str = "__supervise";
 
-/// How long the supervisor tries to kill what does not die.
+/// How long the supervisor keeps trying to kill processes that do not die.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long an init may take to end before it is killed.
+/// How long an init may take to exit before it is killed.
 const INIT_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long it waits between two looks at what is left, unless a death wakes it.
+/// The pause between two searches for remaining processes, unless a death ends it early.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Whether this program was started as a supervisor.
+/// Returns whether this program was started as a supervisor.
 pub(super) fn asked() -> bool {
     std::env::args_os().nth(1).is_some_and(|argument| argument == OsStr::new(ARGUMENT))
 }
 
-/// The whole life of a supervisor.
+/// Runs the supervisor from start to exit.
 pub(super) fn run() -> io::Result<()> {
     unix::new_session();
     os::close_other_files();
@@ -55,7 +55,7 @@ pub(super) fn run() -> io::Result<()> {
         Ok(Err(error)) => Report::Refused(errno(error)),
         Err(error) => Report::NoNamespace(errno(error)),
     };
-    // A host that is gone cannot be told, but what it started must still be ended.
+    // The host may be gone and not receive this, but the processes that it started must still be killed.
     let _ = host.write_all(&report.encode());
     let Ok(Ok(init)) = started else { return Ok(()) };
     let mut watch = Watch {
@@ -68,7 +68,8 @@ pub(super) fn run() -> io::Result<()> {
         signals,
         host_gone: false,
     };
-    // As long as anything of the run lives, nobody else takes these for abandoned. The init does not hold them.
+    // Locks these directories while any process of the run lives, so that no other process removes them as abandoned.
+    // The init was started earlier and does not inherit the locks.
     let _held: Vec<_> = plan.remove_on_host_death.iter().map(|path| private_dir::hold(path)).collect();
     watch.until_the_end();
     watch.clear_up();
@@ -86,7 +87,7 @@ pub(super) fn run() -> io::Result<()> {
     Ok(())
 }
 
-/// Receives the plan and starts the agent. The agent's files are ours only for as long as that takes.
+/// Receives the plan and starts the agent. The supervisor holds the agent's stream descriptors only during this call.
 fn start(host: &mut UnixStream) -> io::Result<(Spawn, io::Result<io::Result<Init>>)> {
     let mut length = [0; 8];
     let (received, streams) = unix::receive_streams(host, &mut length)?;
@@ -98,10 +99,10 @@ fn start(host: &mut UnixStream) -> io::Result<(Spawn, io::Result<io::Result<Init
     Ok((plan, started))
 }
 
-/// The supervisor while the agent runs, and while it is cleared away.
+/// The state of the supervisor while the agent runs and while its tree is killed.
 struct Watch {
     hunt: Hunt,
-    /// The agent.
+    /// The pid of the agent.
     root: i32,
     init: Init,
     exit: Option<Exit>,
@@ -113,11 +114,11 @@ struct Watch {
 }
 
 impl Watch {
-    /// Waits until the agent has exited, or the host wants it killed, or nobody is there to want anything.
+    /// Waits until the agent exits, the host orders a kill or dies, the supervisor is signalled, or the init is lost.
     fn until_the_end(&mut self) {
         loop {
             let [told, signalled, reported] = self.wait(None);
-            // The agent's pid is the agent's only until it is reaped, so this comes before any order to signal it.
+            // The agent's pid is valid only until the agent is reaped, so this precedes any order to signal it.
             let lost = reported && self.listen_to_init();
             let end = (told && self.follow_orders()) || (signalled && self.asked_to_leave()) || lost;
             if end || self.exit.is_some() {
@@ -131,7 +132,7 @@ impl Watch {
         unix::wait_readable([host, self.signals.as_raw_fd(), self.init.descriptor()], time)
     }
 
-    /// Takes what the init tells, and says whether it is gone.
+    /// Handles one message of the init and returns whether the init is gone.
     fn listen_to_init(&mut self) -> bool {
         match self.init.receive() {
             Ok((Message::Exited(exit), _)) => {
@@ -145,7 +146,7 @@ impl Watch {
         false
     }
 
-    /// Does what the host wants, and says whether that is the end.
+    /// Carries out the orders of the host and returns whether the run must end.
     fn follow_orders(&mut self) -> bool {
         let mut orders = [0; 64];
         let count = self.host.read(&mut orders).unwrap_or(0);
@@ -162,26 +163,26 @@ impl Watch {
         end
     }
 
-    /// Whether the supervisor itself was told to end: by a shutdown, or by a user with `kill`.
+    /// Returns whether the supervisor itself received a termination signal, from a shutdown or from a user with `kill`.
     fn asked_to_leave(&mut self) -> bool {
         let mut numbers = [0; 64];
         let mut leave = false;
         while let Ok(count @ 1..) = self.signals.read(&mut numbers) {
             leave |= numbers[..count].iter().any(|number| i32::from(*number) != libc::SIGCHLD);
         }
-        // An agent may have stopped its init, and nobody would learn of the agent's exit.
+        // The agent may have stopped its init, and then its exit would never be reported.
         unix::resume_if_stopped(self.init.pid);
         leave
     }
 
-    /// Kills what is left, first by descent, then by the mark.
+    /// Kills the remaining processes, first by descent, then by mark.
     fn clear_up(&mut self) {
         let patience = Instant::now() + PATIENCE;
         self.hear_init_out();
         if !os::ORPHANS_COME_TO_US {
             unix::kill_group(self.root);
         }
-        // A process that was started while we looked is missed here; the end of the init ends that one too.
+        // A process that starts during the search can be missed here. The end of the init kills it.
         while self.has_children && self.hunt.kill_descendants() > 0 && Instant::now() < patience {
             self.pause();
         }
@@ -192,14 +193,14 @@ impl Watch {
         self.reap();
     }
 
-    /// Ends the init, and what it leaves to us if it could not end that itself.
+    /// Ends the init, and the processes that it could not end itself.
     fn end_init(&mut self, patience: Instant) {
         self.collect_exit();
         self.init.release();
         unix::resume(self.init.pid);
         let init_patience = Instant::now() + INIT_PATIENCE;
         let mut quiet_rounds = 0;
-        // Three rounds without a find: what is left are processes that we may not kill.
+        // After three rounds without a find, only processes that the supervisor may not kill are left.
         while self.reap() && quiet_rounds < 3 && Instant::now() < patience {
             if self.hunt.spares(self.init.pid) {
                 if Instant::now() > init_patience {
@@ -212,7 +213,7 @@ impl Watch {
         }
     }
 
-    /// Waits for the news of the agent's exit if the agent was just killed.
+    /// Waits for the agent's exit status if the agent was just killed.
     fn collect_exit(&mut self) {
         let until = Instant::now() + INIT_PATIENCE;
         while self.exit.is_none() && self.init.descriptor() >= 0 && Instant::now() < until {
@@ -224,7 +225,7 @@ impl Watch {
         }
     }
 
-    /// Takes all that the init has told already.
+    /// Handles all messages that the init has already sent.
     fn hear_init_out(&mut self) {
         while unix::wait_readable([self.init.descriptor()], Some(Duration::ZERO)) == [true] {
             if self.listen_to_init() {
@@ -233,13 +234,13 @@ impl Watch {
         }
     }
 
-    /// Reaps all that is dead, and says whether anything may be left that is not.
+    /// Reaps all dead children and returns whether living children may remain.
     fn reap(&mut self) -> bool {
         loop {
             match unix::reap() {
                 Reaped::Child(pid, _) if pid == self.init.pid => self.hunt.spares_nobody(),
                 Reaped::Child(pid, exit) if pid == self.root && self.exit.is_none() => {
-                    // It came to us because the init was killed.
+                    // The agent became a child of the supervisor because the init was killed.
                     self.exit = Some(exit);
                     self.hunt.root_reaped();
                 }
@@ -250,7 +251,7 @@ impl Watch {
         }
     }
 
-    /// A short rest that ends early when something dies.
+    /// Pauses briefly; a death ends the pause early.
     fn pause(&mut self) {
         let [_, signalled, reported] = self.wait(Some(PAUSE));
         if reported {
@@ -263,7 +264,8 @@ impl Watch {
         }
     }
 
-    /// Drops orders that come too late, so that they do not keep waking us.
+    /// Discards late orders, which would otherwise keep waking the supervisor, and returns whether the host has closed
+    /// its socket.
     fn host_closed(&mut self) -> bool {
         let [told] = unix::wait_readable([self.host.as_raw_fd()], Some(Duration::ZERO));
         told && self.host.read(&mut [0; 64]).unwrap_or(0) == 0

@@ -1,4 +1,4 @@
-//! Ends what one run left behind on an agent that lives on: everything but the agent and what was there before the run.
+//! Kills the processes that one run left behind on an agent that keeps running.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,30 +7,30 @@ use std::time::{Duration, Instant};
 use super::kill::{carries, descendants};
 use super::{os, unix};
 
-/// How long a sweep tries to kill what does not die.
+/// How long a sweep keeps trying to kill processes that do not die.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The rest between two looks at what is left.
+/// The pause between two searches for remaining processes.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Knows where the processes of an agent are to be found. It may be used from any thread.
+/// Finds the processes of an agent. It can be used from any thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Sweeper {
-    /// The agent, and its supervisor, to which daemons come as its orphans.
+    /// The agent, its init and its supervisor; the latter two adopt daemons. Without a supervisor, the agent alone.
     roots: BTreeSet<i32>,
-    /// The mark of the process, looked for where there is no supervisor to adopt orphans.
+    /// The mark of the process, searched for where no supervisor adopts orphans.
     mark: Option<String>,
     births: Option<Arc<os::Births>>,
-    /// What is kept between two looks.
+    /// The lists of children that are kept open between two searches.
     lists: Arc<Mutex<os::Lists>>,
 }
 
-/// The processes of an agent at one moment.
+/// The processes of an agent at one point in time.
 #[derive(Debug, Clone)]
 pub(crate) enum Census {
-    /// All that were there.
+    /// The set of all processes that existed then.
     Of(BTreeSet<i32>),
-    /// All that had been born by then. To look at the clock is cheaper than to look for them.
+    /// All processes born before this time. Reading the clock is cheaper than listing processes.
     At(os::Moment),
 }
 
@@ -41,14 +41,14 @@ impl Sweeper {
         Self { roots, mark, births, lists: Arc::default() }
     }
 
-    /// Who is there now.
+    /// Takes a census of the current processes.
     pub(crate) fn census(&self) -> Census {
         let now = self.births.as_ref().and_then(|births| births.now());
         now.map_or_else(|| Census::Of(self.present()), Census::At)
     }
 
-    /// Whether nobody can be there who was not there at the census: nobody was born anywhere since. To ask for that is
-    /// cheaper than to look.
+    /// Returns whether no process can have been added since the census, because none was born on the whole system. This
+    /// check is cheaper than a search.
     pub(crate) fn is_clean(&self, before: &Census) -> bool {
         match (before, &self.births) {
             (Census::At(moment), Some(births)) => births.none_since(moment),
@@ -56,7 +56,7 @@ impl Sweeper {
         }
     }
 
-    /// Who is there now and was not there at the census.
+    /// Returns the processes that exist now and did not exist at the census.
     fn strays(&self, before: &Census) -> Vec<i32> {
         let present = self.present().into_iter();
         match (before, &self.births) {
@@ -68,7 +68,7 @@ impl Sweeper {
         }
     }
 
-    /// Kills everybody who was not there at the census, and says how many that were. Blocks.
+    /// Kills all processes that did not exist at the census and returns their number. Blocks.
     pub(crate) fn sweep(&self, before: &Census) -> u32 {
         if self.is_clean(before) {
             return 0;
@@ -77,10 +77,11 @@ impl Sweeper {
         let mut killed = BTreeSet::new();
         loop {
             let strays = self.strays(before);
-            // Stopped first, so that none can start another one meanwhile.
+            // All strays are stopped first, so that none of them can start another process meanwhile.
             strays.iter().for_each(|pid| unix::stop(*pid));
             for pid in &strays {
-                // One that is another user's or gone cannot be killed; the end of the agent gets another try.
+                // A process that is gone or owned by another user cannot be killed; killing it is tried again when the
+                // agent ends.
                 let _ = unix::kill(*pid);
                 killed.insert(*pid);
             }
@@ -123,12 +124,12 @@ mod tests {
         let (mut mine, mut strays) = (Vec::new(), Vec::new());
         for _ in 0..5 {
             mine.push(child());
-            // Births in one tick are told apart as well as those in several.
+            // Births within one clock tick are told apart as well.
             let before = [sweeper.census(), slow.census()];
             strays.push(child());
             for (sweeper, before) in [&sweeper, &slow].into_iter().zip(&before) {
                 assert!(!sweeper.is_clean(before));
-                // Other tests have children of their own.
+                // Other tests have children too.
                 let found = sweeper.strays(before);
                 assert!(found.contains(&number(strays.last().unwrap())), "{before:?}: {found:?}");
                 assert!(!mine.iter().any(|child| found.contains(&number(child))), "{before:?}: {found:?}");

@@ -1,21 +1,22 @@
-//! Reads a file while somebody else appends to it, and gives back what was read.
+//! Reads a file while another process appends to it, and frees the disk space of the part already read.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-/// The most that one read brings.
+/// The maximum number of bytes per read.
 pub(super) const READ: u64 = 256 * 1024;
 
-/// Read bytes are given back to the system in steps of this size: large enough to cost nothing, small enough for
-/// neither disk nor memory to grow.
+/// The step in which read bytes are freed: large enough to cost nothing, small enough to keep disk and memory use
+/// bounded.
 const RELEASE: u64 = 4 * 1024 * 1024;
 
-/// Our own first byte of the file, which no text contains. When it is gone, somebody cut the file.
+/// The first byte of the file, written by this module. No text contains it, so if it is missing, the file was
+/// truncated.
 ///
-/// A script that writes to `/dev/stderr` with `>` does that: the name leads to the file, and `>` empties it.
+/// A script that writes to `/dev/stderr` with `>` does that: the name resolves to the file, and `>` truncates it.
 const UNCUT: u8 = 0xff;
 
-/// The first page is not given back, because it holds [`UNCUT`].
+/// The size of the first page, which is not freed because it contains [`UNCUT`].
 const KEPT: u64 = 4096;
 
 /// A file that is read from its start as it grows.
@@ -27,19 +28,19 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// Begins to read a new, empty file; `writer` is the handle through which others will append to it.
+    /// Starts to read a new, empty file. Others append to it through `writer`.
     pub(super) fn new(file: File, mut writer: &File) -> io::Result<Self> {
         writer.write_all(&[UNCUT])?;
         Ok(Self { file, offset: 1, released: KEPT })
     }
 
-    /// How many bytes wait to be read.
+    /// Returns the number of unread bytes.
     pub(super) fn waiting(&self) -> u64 {
         let size = self.size();
         if self.cut(size) { size } else { size - self.offset }
     }
 
-    /// Appends what is there to `into`, up to [`READ`] bytes, and says how much that was.
+    /// Appends unread bytes to `into`, at most [`READ`], and returns their number.
     pub(super) fn read(&mut self, into: &mut Vec<u8>) -> usize {
         let size = self.size();
         let cut = self.cut(size);
@@ -52,8 +53,8 @@ impl Tail {
         }
         let read = append(&mut self.file, wanted, into);
         if cut && read > 0 {
-            // The first byte was read just now, so its place is free again. Should this fail, a file that shrinks is
-            // still noticed.
+            // The first byte has just been read, so it can be overwritten. If this fails, a file that shrinks is still
+            // detected.
             let _ = write_at(&self.file, &[UNCUT], 0);
         }
         self.offset += read as u64;
@@ -65,7 +66,7 @@ impl Tail {
         self.file.metadata().map_or(self.offset, |file| file.len())
     }
 
-    /// Whether somebody has emptied the file since the last read. What was in it then and unread is lost.
+    /// Returns whether the file was truncated since the last read. Bytes that were unread then are lost.
     fn cut(&self, size: u64) -> bool {
         let mut first = [UNCUT];
         size < self.offset || (read_at(&self.file, &mut first, 0).is_ok() && first != [UNCUT])
@@ -80,16 +81,16 @@ impl Tail {
     }
 }
 
-/// Appends up to `wanted` bytes, in one read and without filling the room for them first, and says how many there were.
+/// Appends up to `wanted` bytes without zeroing the buffer first, and returns their number.
 pub(super) fn append(from: &mut impl Read, wanted: u64, into: &mut Vec<u8>) -> usize {
     let before = into.len();
     into.reserve(usize::try_from(wanted).unwrap_or(0));
-    // What was read before an error is appended all the same.
+    // Bytes that were read before an error are kept.
     let _ = from.take(wanted).read_to_end(into);
     into.len() - before
 }
 
-/// A file for us to read and for others to append to, whose name is gone at once where the system allows that.
+/// Creates a file to read from and to append to, whose name is removed immediately where the system allows it.
 pub(super) fn file_with_passing_name() -> io::Result<(File, File)> {
     let (ours, path) = tempfile::NamedTempFile::new()?.into_parts();
     let theirs = File::options().append(true).open(&path)?;
@@ -142,7 +143,7 @@ mod tests {
     fn a_file_that_was_cut_is_read_from_its_new_start() {
         let (mut writer, mut tail) = pair();
         let mut bytes = Vec::new();
-        // The new text is shorter, as long as, or longer than what was there.
+        // The new text is shorter than, as long as, or longer than the old one.
         for text in ["four", "one", "same", "same", "and more of it"] {
             writer.set_len(0).unwrap();
             writer.write_all(text.as_bytes()).unwrap();

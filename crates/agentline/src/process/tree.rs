@@ -1,4 +1,4 @@
-//! The host's hold on an agent and all that it starts: through a supervisor, or alone.
+//! The host's handle to an agent and everything it starts, with or without a supervisor.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -20,29 +20,29 @@ use super::sweep::Sweeper;
 use super::wire::{REPORT, Report, Started};
 use super::{Ended, Exit, Signal, Spawn, SpawnError, Supervisor, os, unix};
 
-/// How long a supervisor may take to start the agent before it is not one.
+/// How long a supervisor may take to start the agent.
 const START: Duration = Duration::from_secs(15);
 
-/// How long we try to kill what does not die, without a supervisor.
+/// How long to keep trying to kill processes that do not die, without a supervisor.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long we try to kill what a lost supervisor left.
+/// How long to keep trying to kill the processes of a lost supervisor.
 const LOST: Duration = Duration::from_secs(2);
 
-/// How often it is looked whether a supervisor was stopped.
+/// How often to check whether the supervisor was stopped.
 const STOP_CHECK: Duration = Duration::from_secs(1);
 
-/// The rest between two looks at what is left.
+/// The pause between two searches for remaining processes.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What an agent reads from and writes to.
+/// The standard streams of an agent.
 struct Streams {
     stdin: OwnedFd,
     stdout: OwnedFd,
     stderr: OwnedFd,
 }
 
-/// Our end of the agent's stdin.
+/// The write end of the agent's stdin.
 pub(super) type StdinPipe = tokio::net::unix::pipe::Sender;
 
 /// An agent and its descendants.
@@ -53,7 +53,7 @@ pub(super) enum Tree {
 }
 
 impl Tree {
-    /// Starts the agent with these files as its stdout and stderr, under a supervisor if there can be one.
+    /// Starts the agent with these descriptors as its stdout and stderr, under a supervisor if one is available.
     pub(super) fn start(
         spawn: &Spawn,
         stdout: OwnedFd,
@@ -116,7 +116,7 @@ impl Tree {
         }
     }
 
-    /// Waits until the agent has exited and its tree is dead. May be dropped and called again.
+    /// Waits until the agent has exited and its tree is dead. Cancel safe.
     pub(super) async fn ended(&mut self) -> Ended {
         match self {
             Self::Supervised(tree) => tree.ended().await,
@@ -124,7 +124,8 @@ impl Tree {
         }
     }
 
-    /// Kills the tree without the help of a runtime, within about `time`.
+    /// Kills the tree without a runtime, within about `time`. If the supervisor does not respond, it takes up to
+    /// [`LOST`] longer.
     pub(super) fn kill_now(&mut self, time: Duration) {
         let until = Instant::now() + time;
         match self {
@@ -134,7 +135,7 @@ impl Tree {
     }
 }
 
-/// The supervisors of this process that live.
+/// The living supervisors of this process.
 static SUPERVISORS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
 fn supervisors() -> MutexGuard<'static, BTreeSet<i32>> {
@@ -148,9 +149,9 @@ pub(super) struct Supervised {
     mark: String,
     supervisor: std::process::Child,
     socket: AsyncFd<UnixStream>,
-    /// The part of a report that has arrived.
+    /// The part of a report that has been received so far.
     partial: Vec<u8>,
-    /// When to look whether the supervisor was stopped.
+    /// When to check next whether the supervisor was stopped.
     next_check: tokio::time::Instant,
 }
 
@@ -183,9 +184,9 @@ impl Supervised {
     }
 
     fn signal(&mut self, signal: Signal) {
-        // The socket has room for thousands of orders; if it is broken, `ended` finds out.
+        // The socket has room for thousands of orders. If it is broken, `ended` detects it.
         let _ = self.socket.get_ref().write(&[signal.order()]);
-        // An agent can stop every process that it may signal, the supervisor too. It leads its group.
+        // An agent can stop every process that it may signal, including the supervisor, which leads its group.
         if matches!(self.supervisor.try_wait(), Ok(None)) {
             unix::signal_group(self.supervisor.id().cast_signed(), libc::SIGCONT);
         }
@@ -207,13 +208,13 @@ impl Supervised {
         }
     }
 
-    /// Lets a supervisor go on that was stopped: it would not tell of the agent's exit.
+    /// Resumes the supervisor if it was stopped, because it would not report the agent's exit.
     fn resume_supervisor(&mut self) {
         unix::resume_if_stopped(self.supervisor.id().cast_signed());
         self.next_check = tokio::time::Instant::now() + STOP_CHECK;
     }
 
-    /// Takes what came from the supervisor, where nothing means that it is dead.
+    /// Handles bytes from the supervisor. An empty slice means that it is dead.
     fn take(&mut self, bytes: &[u8]) -> Option<Ended> {
         self.partial.extend_from_slice(bytes);
         let report = self.partial.first_chunk().and_then(Report::decode);
@@ -222,15 +223,15 @@ impl Supervised {
             _ if bytes.is_empty() => self.kill_without_supervisor(),
             _ => return None,
         };
-        // It has said its last word, or closed its socket by dying: this does not wait.
+        // This does not block: the supervisor has sent its last report, or has died.
         reap_supervisor(&mut self.supervisor);
         Some(ended)
     }
 
-    /// Does the work of a supervisor that was killed. Its init ends the tree; without an init, what it started comes to
-    /// this process if that adopts orphans, and is found by its mark otherwise.
+    /// Does the work of a killed supervisor. Its init ends the tree. Without an init, the orphans are adopted by this
+    /// process if it adopts orphans, and are found by their mark otherwise.
     fn kill_without_supervisor(&mut self) -> Ended {
-        // Reaped, it is no parent any more.
+        // Once reaped, the supervisor is no longer the parent of any process.
         reap_supervisor(&mut self.supervisor);
         let mut hunt = Hunt::by_mark(&self.mark);
         let init = self.started.init.cast_signed();
@@ -257,7 +258,8 @@ impl Supervised {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                // It does not answer: something keeps stopping it, or the machine is slow. Its init ends the tree as well.
+                // The supervisor does not respond: it is repeatedly stopped, or the machine is slow. Its init ends the
+                // tree as well.
                 let _ = self.supervisor.kill();
                 self.kill_without_supervisor();
                 return;
@@ -276,7 +278,7 @@ impl Supervised {
     }
 }
 
-/// Starts a supervisor. From the moment that it can open a session it is known to be no orphan.
+/// Starts a supervisor and registers it. The lock keeps it from being taken for an orphan before it is registered.
 fn spawn_supervisor(program: &Path, socket: UnixStream) -> io::Result<std::process::Child> {
     let mut known = supervisors();
     let supervisor = Command::new(program)
@@ -295,7 +297,7 @@ fn reap_supervisor(supervisor: &mut std::process::Child) {
     supervisors().remove(&supervisor.id().cast_signed());
 }
 
-/// Hands the plan and the agent's files over, and waits for the first report.
+/// Sends the plan and the agent's descriptors, and waits for the first report.
 fn introduce(mut socket: &UnixStream, plan: &[u8], streams: &Streams) -> io::Result<Report> {
     socket.set_read_timeout(Some(START))?;
     socket.set_write_timeout(Some(START))?;
@@ -343,7 +345,7 @@ impl Alone {
             _ if self.exit.is_some() => {}
             Signal::Interrupt => unix::signal_group(root, libc::SIGINT),
             Signal::Terminate => unix::signal_group(root, libc::SIGTERM),
-            // What descends from the agent must be found while the agent, its ancestor, is there.
+            // Descendants must be found while the agent, their ancestor, still exists.
             Signal::KillTree => _ = self.hunt.kill_descendants(),
         }
     }
@@ -364,7 +366,7 @@ impl Alone {
         self.hunt.root_reaped();
     }
 
-    /// One round of killing; how long to rest before the next one, if there is to be one.
+    /// Runs one round of killing, and returns the pause before the next one, if one is needed.
     fn kill_more(&mut self) -> Option<Duration> {
         let patience = *self.patience.get_or_insert_with(|| Instant::now() + PATIENCE);
         let found = self.hunt.kill_marked();

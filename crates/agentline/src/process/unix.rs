@@ -1,4 +1,4 @@
-//! Safe words for the system calls that Linux and macOS share.
+//! Safe wrappers around the system calls that Linux and macOS share.
 
 #![expect(unsafe_code, reason = "system calls; each is a few lines with its own argument")]
 
@@ -20,12 +20,12 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Our own process id, as the system calls want it.
+/// Returns this process's id as the system calls expect it.
 pub(super) fn own_pid() -> i32 {
     std::process::id().cast_signed()
 }
 
-/// Freezes a process; one that is gone already is none of our concern.
+/// Stops a process. No-op if it is already gone.
 pub(super) fn stop(pid: i32) {
     let _ = send(pid, libc::SIGSTOP);
 }
@@ -35,15 +35,15 @@ pub(super) fn kill(pid: i32) -> io::Result<()> {
     send(pid, libc::SIGKILL)
 }
 
-/// Sends a signal to the group that `leader` leads, as a terminal would; to `leader` alone if it leads none.
+/// Sends a signal to the group that `leader` leads, as a terminal does, or to `leader` alone if it leads none.
 pub(super) fn signal_group(leader: i32, signal: libc::c_int) {
-    // SAFETY: kill takes no pointers. The guard keeps us from the meanings of 0, -1 and process 1.
+    // SAFETY: kill takes no pointers. The check avoids the special meanings of 0, -1 and process 1.
     if leader <= 1 || unsafe { libc::kill(-leader, signal) } != 0 {
         let _ = send(leader, signal);
     }
 }
 
-/// Kills the group that `leader` leads or led.
+/// Kills the process group of `leader`, even if the leader itself is gone.
 pub(super) fn kill_group(leader: i32) {
     if leader > 1 {
         // SAFETY: as above.
@@ -59,15 +59,15 @@ fn send(pid: i32, signal: libc::c_int) -> io::Result<()> {
     check(unsafe { libc::kill(pid, signal) }).map(drop)
 }
 
-/// Leaves the session of whoever started us, so that its terminal and its group no longer reach us.
+/// Starts a new session, so that signals to the caller's terminal and process group no longer reach this process.
 pub(super) fn new_session() {
-    // SAFETY: setsid takes no arguments; it fails only if we lead a group, and then we are out already.
+    // SAFETY: setsid takes no arguments. It fails only if this process already leads a process group.
     unsafe { libc::setsid() };
 }
 
-/// The processor time that this process itself has used.
+/// Returns the CPU time that this process has used.
 pub(super) fn own_cpu() -> Duration {
-    // SAFETY: rusage is plain numbers, for which zero is a value, and getrusage fills it.
+    // SAFETY: rusage consists of integers, for which zero is valid, and getrusage fills it in.
     let usage = unsafe {
         let mut usage: libc::rusage = zeroed();
         libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
@@ -80,12 +80,12 @@ pub(super) fn own_cpu() -> Duration {
     time(usage.ru_utime) + time(usage.ru_stime)
 }
 
-/// What asking for dead children brought.
+/// The result of [`reap`].
 #[derive(Debug)]
 pub(super) enum Reaped {
-    /// This child is dead, and now gone.
+    /// This child was dead and has been reaped.
     Child(i32, Exit),
-    /// There are children, and all are alive.
+    /// There are children, and all of them are alive.
     AllAlive,
     /// There are no children.
     NoChildren,
@@ -105,17 +105,17 @@ pub(super) fn reap() -> Reaped {
     }
 }
 
-/// Waits until this child is dead, and reaps it.
+/// Waits until this child is dead and reaps it.
 pub(super) fn reap_child(pid: i32) {
     if pid > 1 {
-        // SAFETY: without a place for the status, waitpid takes plain numbers.
+        // SAFETY: without a pointer for the status, waitpid takes plain numbers.
         while unsafe { libc::waitpid(pid, null_mut(), 0) } < 0
             && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
         {}
     }
 }
 
-/// Reaps this process if it is a dead child of ours.
+/// Reaps this process if it is a dead child of this process.
 pub(super) fn reap_if_dead(pid: i32) {
     if pid > 1 {
         // SAFETY: as above.
@@ -123,12 +123,12 @@ pub(super) fn reap_if_dead(pid: i32) {
     }
 }
 
-/// Tells whether a child was stopped since the last call, and lets it go on if so.
+/// Resumes a child that was stopped since the last call and returns whether it was.
 pub(super) fn resume_if_stopped(child: i32) -> bool {
     if child <= 1 {
         return false;
     }
-    // SAFETY: siginfo_t is plain data, for which zero is a value; it outlives the call.
+    // SAFETY: siginfo_t is plain data, for which zero is valid, and outlives the call.
     let stopped = unsafe {
         let mut info: libc::siginfo_t = zeroed();
         let options = libc::WSTOPPED | libc::WNOHANG;
@@ -141,27 +141,27 @@ pub(super) fn resume_if_stopped(child: i32) -> bool {
     stopped
 }
 
-/// Lets a stopped process go on.
+/// Resumes a stopped process.
 pub(super) fn resume(pid: i32) {
     let _ = send(pid, libc::SIGCONT);
 }
 
-/// Ends this process at once. For a forked child, which must not run what its parent has set up for its own exit.
+/// Exits immediately. For a forked child, which must not run its parent's exit handlers.
 pub(super) fn exit_now(code: i32) -> ! {
     // SAFETY: _exit takes a number and does not return.
     unsafe { libc::_exit(code) }
 }
 
-/// Closes `other`, and puts what standard output is in the place of standard input. For a forked child that uses neither.
+/// Closes `other` and replaces standard input with standard output. For a forked child that uses neither descriptor.
 pub(super) fn close_standard_input_and(other: RawFd) {
-    // SAFETY: these take plain numbers, and nothing in this process uses either descriptor any more.
+    // SAFETY: the calls take plain numbers, and nothing in this process uses either descriptor any more.
     unsafe {
         libc::dup2(libc::STDOUT_FILENO, libc::STDIN_FILENO);
         libc::close(other);
     }
 }
 
-/// The session of this process.
+/// Returns the session id of this process.
 pub(super) fn own_session() -> i32 {
     // SAFETY: getsid takes a number.
     unsafe { libc::getsid(0) }
@@ -171,8 +171,8 @@ static SIGNAL_PIPE: AtomicI32 = AtomicI32::new(-1);
 
 extern "C" fn note_signal(signal: libc::c_int) {
     let byte = u8::try_from(signal).unwrap_or(0);
-    // SAFETY: write is safe in a signal handler, and byte outlives the call. A full pipe wakes the reader anyway.
-    // errno is put back, because the interrupted code may be about to read it.
+    // SAFETY: write is safe in a signal handler, and byte outlives the call. A full pipe wakes the reader anyway. errno
+    // is restored, because the interrupted code may be about to read it.
     unsafe {
         let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
         libc::write(SIGNAL_PIPE.load(Ordering::Relaxed), (&raw const byte).cast(), 1);
@@ -180,9 +180,9 @@ extern "C" fn note_signal(signal: libc::c_int) {
     }
 }
 
-/// The signals that arrive from now on, as bytes in a pipe that never blocks.
+/// Redirects these signals, from now on, as bytes into a non-blocking pipe.
 ///
-/// Handled signals become default ones in a program that we start, so the agent does not inherit an ignored SIGINT.
+/// Handled signals are reset to the default in child programs, so the agent does not inherit an ignored SIGINT.
 pub(super) fn signals_as_pipe(signals: &[libc::c_int]) -> io::Result<PipeReader> {
     let (reader, writer) = io::pipe()?;
     for fd in [reader.as_raw_fd(), writer.as_raw_fd()] {
@@ -191,7 +191,7 @@ pub(super) fn signals_as_pipe(signals: &[libc::c_int]) -> io::Result<PipeReader>
     }
     SIGNAL_PIPE.store(std::os::fd::IntoRawFd::into_raw_fd(writer), Ordering::Relaxed);
     for signal in signals {
-        // SAFETY: the action is zeroed plain data, then given our handler, which does only what a handler may do.
+        // SAFETY: the action is zeroed plain data with a handler that is async-signal-safe.
         unsafe {
             let mut action: libc::sigaction = zeroed();
             action.sa_sigaction = note_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
@@ -203,21 +203,21 @@ pub(super) fn signals_as_pipe(signals: &[libc::c_int]) -> io::Result<PipeReader>
     Ok(reader)
 }
 
-/// Waits until one of these can be read (or has ended), and says which; `None` as time waits for ever.
+/// Waits until one of these descriptors is readable or closed, and returns which. With `None`, there is no time limit.
 pub(super) fn wait_readable<const N: usize>(descriptors: [RawFd; N], time: Option<Duration>) -> [bool; N] {
     let mut polled = descriptors.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
     let millis = time.map_or(-1, |time| i32::try_from(time.as_millis()).unwrap_or(i32::MAX));
-    // SAFETY: the array has as many entries as we say. A negative descriptor is skipped by poll.
+    // SAFETY: the array has `N` entries. poll skips negative descriptors.
     if unsafe { libc::poll(polled.as_mut_ptr(), N as libc::nfds_t, millis) } <= 0 {
         return [false; N];
     }
     polled.map(|entry| entry.revents != 0)
 }
 
-/// Lets the runtime tell when `file` can be read.
+/// Registers `file` with the runtime, which then reports when it is readable.
 pub(super) fn readable_by_runtime<T: AsRawFd + Into<OwnedFd>>(file: T) -> io::Result<AsyncFd<T>> {
-    // SAFETY: what can become an owned descriptor has one open descriptor, always the same; nobody here replaces the
-    // value inside.
+    // SAFETY: a type that converts into an owned descriptor has one open descriptor that never changes, and no code
+    // replaces the value inside.
     Ok(unsafe { AsyncFd::register_with_interest(file, Interest::READABLE) }?)
 }
 
@@ -225,14 +225,14 @@ pub(super) fn readable_by_runtime<T: AsRawFd + Into<OwnedFd>>(file: T) -> io::Re
 #[derive(Debug)]
 pub(super) struct Pipe {
     reader: AsyncFd<PipeReader>,
-    /// How many bytes are known to wait: each look is a call of the system.
+    /// The number of bytes known to be unread. It is cached, because each query is a system call.
     known: u64,
-    /// Nobody can write to it any more, and all of it was read.
+    /// Whether all writers have closed the pipe and all of it was read.
     ended: bool,
 }
 
 impl Pipe {
-    /// A pipe, and the end of it that the agent gets.
+    /// Creates a pipe and the write end for the agent.
     pub(super) fn new() -> io::Result<(Self, OwnedFd)> {
         let (reader, writer) = io::pipe()?;
         super::os::widen_pipe(writer.as_raw_fd());
@@ -241,7 +241,7 @@ impl Pipe {
         Ok((Self { reader: readable_by_runtime(reader)?, known: 0, ended: false }, writer.into()))
     }
 
-    /// Appends what is known to be there to `into`, up to [`READ`] bytes, and says how much that was.
+    /// Appends bytes that are known to be unread to `into`, at most [`READ`], and returns their number.
     pub(super) fn read(&mut self, into: &mut Vec<u8>) -> usize {
         if self.known == 0 {
             return 0;
@@ -251,17 +251,17 @@ impl Pipe {
         read
     }
 
-    /// Whether bytes are known to wait.
+    /// Returns whether there are bytes known to be unread.
     pub(super) fn has_known(&self) -> bool {
         self.known > 0
     }
 
-    /// Looks how much is there.
+    /// Queries the number of unread bytes.
     pub(super) fn look(&mut self) {
         self.known = self.waiting();
     }
 
-    /// Waits until there is something to read. The end counts as that once.
+    /// Waits until there is something to read. The end of the pipe is reported once.
     pub(super) async fn readable(&mut self) {
         while !self.ended
             && let Ok(mut ready) = self.reader.readable_mut().await
@@ -270,7 +270,7 @@ impl Pipe {
             if self.known > 0 {
                 return;
             }
-            // To the runtime the end counts as readable for ever.
+            // The runtime reports a closed pipe as readable forever.
             if ready.ready().is_read_closed() {
                 self.ended = true;
                 return;
@@ -280,12 +280,12 @@ impl Pipe {
         std::future::pending().await
     }
 
-    /// Whether nobody can write to it any more, and all of it was read.
+    /// Returns whether all writers have closed the pipe and all of it was read.
     pub(super) fn ended(&self) -> bool {
         self.ended
     }
 
-    /// How many bytes wait to be read.
+    /// Returns the number of unread bytes.
     pub(super) fn waiting(&self) -> u64 {
         bytes_waiting(self.reader.get_ref())
     }
@@ -298,16 +298,16 @@ fn bytes_waiting(pipe: &PipeReader) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }
 
-/// How many descriptors travel with a plan: stdin, stdout and stderr of the agent.
+/// The number of descriptors sent with a plan: stdin, stdout and stderr of the agent.
 const STREAMS: usize = 3;
 
-/// Room for a control message with the three descriptors, aligned as its header wants it.
+/// A buffer for a control message with the three descriptors, aligned for its header.
 #[repr(align(16))]
 struct Control([u8; 64]);
 
 const STREAMS_SIZE: u32 = (STREAMS * size_of::<RawFd>()) as u32;
 
-/// Sends bytes together with three open files.
+/// Sends bytes together with three open descriptors.
 pub(super) fn send_streams(
     socket: &UnixStream,
     bytes: &[u8],
@@ -315,7 +315,7 @@ pub(super) fn send_streams(
 ) -> io::Result<usize> {
     let mut control = Control([0; 64]);
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    // SAFETY: all that the header points to outlives sendmsg; the control room is larger than CMSG_SPACE of three
+    // SAFETY: everything the header points to outlives sendmsg; the control buffer is larger than CMSG_SPACE of three
     // descriptors (32 bytes at most), and the first header lies inside it.
     let sent = unsafe {
         let mut message: libc::msghdr = zeroed();
@@ -334,15 +334,15 @@ pub(super) fn send_streams(
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Receives bytes together with three open files, which no program that we start inherits by itself.
+/// Receives bytes together with three open descriptors, which are closed in child programs.
 pub(super) fn receive_streams(
     socket: &UnixStream,
     bytes: &mut [u8],
 ) -> io::Result<(usize, [OwnedFd; STREAMS])> {
     let mut control = Control([0; 64]);
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    // SAFETY: as for sending. The descriptors are read only from a message of the right kind and length, and are ours
-    // from then on.
+    // SAFETY: as in `send_streams`. The descriptors are read only from a message of the right type and length, and then
+    // have no other owner.
     unsafe {
         let mut message: libc::msghdr = zeroed();
         message.msg_iov = &raw mut part;

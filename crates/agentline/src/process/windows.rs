@@ -1,7 +1,8 @@
-//! Agents on Windows: a job object holds the tree and dies with the host. Written after the documentation; not tested yet.
+//! Agents on Windows: a job object contains the tree and dies with the host. Written from the documentation; not tested
+//! yet.
 //!
-//! The job is closed by the system when the host ends, however it ends, and takes all processes in it along, so no
-//! supervisor is needed. A process that the agent starts in the instant before it is put into the job escapes.
+//! The system closes the job when the host ends for any reason, and kills all processes in it, so no supervisor is
+//! needed. A process that the agent starts before the agent is assigned to the job escapes.
 
 #![expect(unsafe_code, reason = "system calls; each is a few lines with its own argument")]
 
@@ -24,18 +25,18 @@ use windows_sys::Win32::System::Threading::CREATE_NEW_PROCESS_GROUP;
 
 use super::{Ended, Exit, Signal, Spawn, SpawnError};
 
-/// Our end of the agent's stdin.
+/// The write end of the agent's stdin.
 pub(super) type StdinPipe = tokio::process::ChildStdin;
 
-/// Who is there at one moment. Not known here.
+/// A placeholder: processes are not counted on this system.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Census;
 
-/// Ends what one run leaves behind on an agent that lives on. Not done here: it ends with the agent.
+/// A placeholder: processes that one run leaves behind end with the agent on this system.
 #[derive(Debug, Clone)]
 pub(crate) struct Sweeper;
 
-/// Kills an agent and all that it started, from any thread.
+/// Kills an agent and everything it started, from any thread.
 #[derive(Debug)]
 pub(crate) struct Killer(Option<OwnedHandle>);
 
@@ -63,18 +64,18 @@ impl Sweeper {
     }
 }
 
-/// Not known here.
+/// Returns `None`: memory is not measured on this system.
 pub(super) fn memory_of(_root: i32) -> Option<u64> {
     None
 }
 
-/// How long we wait for killed processes to be gone.
+/// How long to wait for killed processes to disappear.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The rest between two looks at what is left.
+/// The pause between two checks for remaining processes.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The exit code of what we kill.
+/// The exit code of killed processes.
 const KILLED: u32 = 1;
 
 /// An agent and its descendants.
@@ -89,7 +90,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Starts the agent with these files as its stdout and stderr.
+    /// Starts the agent with these handles as its stdout and stderr.
     pub(super) fn start(
         spawn: &Spawn,
         stdout: OwnedHandle,
@@ -110,7 +111,7 @@ impl Tree {
             .spawn()
             .map_err(|error| SpawnError::explain(spawn, error))?;
         let process = child.raw_handle().unwrap_or(null_mut());
-        // SAFETY: both handles are open. A process that has ended already cannot be put into a job, and need not be.
+        // SAFETY: both handles are open. A process that has already exited cannot be assigned to a job and need not be.
         unsafe { AssignProcessToJobObject(job.as_raw_handle(), process.cast()) };
         let stdin = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe).map_err(io::Error::from)?;
         let pid = child.id().unwrap_or(0);
@@ -129,20 +130,20 @@ impl Tree {
         self.pid
     }
 
-    /// The job survives nobody, which is what a supervisor is for.
+    /// Returns `true`: the job does the work of a supervisor.
     pub(super) const fn is_supervised(&self) -> bool {
         true
     }
 
-    /// The job plays this part too.
+    /// Returns `false`: the job replaces the namespace too.
     pub(super) const fn has_namespace(&self) -> bool {
         false
     }
 
     pub(super) fn signal(&mut self, signal: Signal) {
         match signal {
-            // There is one polite signal only. It reaches the agent if it shares our console.
-            // SAFETY: plain numbers.
+            // There is only one catchable signal. It reaches the agent if it shares this process's console.
+            // SAFETY: the call takes plain numbers.
             Signal::Interrupt | Signal::Terminate => unsafe {
                 GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, self.pid);
             },
@@ -150,7 +151,7 @@ impl Tree {
         }
     }
 
-    /// Waits until the agent has exited and its tree is dead. May be dropped and called again.
+    /// Waits until the agent has exited and its tree is dead. Cancel safe.
     pub(super) async fn ended(&mut self) -> Ended {
         if self.exit.is_none() {
             let status = self.child.wait().await;
@@ -167,7 +168,7 @@ impl Tree {
         }
     }
 
-    /// Kills the tree without the help of a runtime, within about `time`.
+    /// Kills the tree without a runtime, within about `time`.
     pub(super) fn kill_now(&mut self, time: Duration) {
         let until = Instant::now() + time;
         while self.kill_more() && Instant::now() < until {
@@ -190,10 +191,10 @@ impl Tree {
         unsafe { TerminateJobObject(self.job.as_raw_handle(), KILLED) };
     }
 
-    /// How many processes the job holds.
+    /// Returns the number of processes in the job.
     fn alive(&self) -> u32 {
         const SIZE: u32 = size_of::<JOBOBJECT_BASIC_ACCOUNTING_INFORMATION>() as u32;
-        // SAFETY: the record is plain numbers, for which zero is a value, and its size is given.
+        // SAFETY: the record consists of integers, for which zero is valid, and its size is passed.
         unsafe {
             let mut count: JOBOBJECT_BASIC_ACCOUNTING_INFORMATION = zeroed();
             QueryInformationJobObject(
@@ -208,10 +209,11 @@ impl Tree {
     }
 }
 
-/// A job whose processes die when its last handle is closed, which is ours.
+/// Creates a job whose processes die when its last handle is closed.
 fn new_job() -> io::Result<OwnedHandle> {
     const SIZE: u32 = size_of::<JOBOBJECT_EXTENDED_LIMIT_INFORMATION>() as u32;
-    // SAFETY: the handle is new and ours; the record is plain numbers, for which zero is a value, and its size is given.
+    // SAFETY: the handle is new and has no other owner; the record consists of integers, for which zero is valid, and
+    // its size is passed.
     unsafe {
         let raw = CreateJobObjectW(null(), null());
         if raw.is_null() {
@@ -232,21 +234,21 @@ fn exit_of(status: ExitStatus) -> Exit {
     status.code().map_or(Exit::Lost, Exit::Code)
 }
 
-/// A file for us to read and, as a second handle, for others to append to. The system deletes its name when both are
-/// closed.
+/// Creates a file, and returns a handle to read from it and one to append to it. The system deletes the file when both
+/// are closed.
 pub(super) fn unnamed_file() -> io::Result<(File, File)> {
     super::tail::file_with_passing_name()
 }
 
-/// The file keeps its room until the end of the run.
+/// Does nothing: the file keeps its disk space until the end of the run.
 pub(super) fn release(_file: &File, _from: u64, _to: u64) {}
 
-/// There is no watch; the files are looked at every few milliseconds.
+/// An empty type: there is no watch, and the files are polled every few milliseconds.
 #[derive(Debug)]
 pub(super) enum Watch {}
 
 impl Watch {
-    /// No watch.
+    /// Returns `None`.
     pub(super) fn new(_files: &[&File]) -> Option<Self> {
         None
     }

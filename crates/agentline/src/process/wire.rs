@@ -1,6 +1,6 @@
-//! What host and supervisor say to each other over their socket.
+//! The messages between host and supervisor.
 //!
-//! The host sends one plan, then orders of one byte each. The supervisor answers with reports of a fixed size.
+//! The host sends one plan, then orders of one byte each. The supervisor replies with reports of a fixed size.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use super::{Ended, Exit, Isolation, Signal, Spawn, Supervisor, Via};
 
-/// The plan starts with this word, so that two versions that do not understand each other part at once.
+/// The first field of a plan. Incompatible versions fail on it immediately.
 const GREETING: &[u8] = b"agentline-supervisor-2";
 
 impl Spawn {
-    /// The plan for the supervisor, as fields that each end in NUL, which no field can contain; `None` if one does.
+    /// Encodes the plan as NUL-terminated fields, or returns `None` if a field contains NUL.
     pub(super) fn encode(&self) -> Option<Vec<u8>> {
         let mut bytes = Vec::with_capacity(4096);
         let mut field = |parts: &[&[u8]]| {
@@ -58,7 +58,8 @@ impl Spawn {
         let remove_on_host_death = list()?.into_iter().map(PathBuf::from).collect();
         let args = list()?;
         let env = fields.map(variable).collect::<Option<_>>()?;
-        // How the streams travel was the host's choice; a supervisor needs no supervisor.
+        // The supervisor does not need the type of stdout, which the host has already opened, nor a supervisor of its
+        // own.
         let (stdout, supervisor) = (Via::TailedFile, Supervisor::None);
         Some(Self { mark, cwd, program, args, env, isolation, remove_on_host_death, stdout, supervisor })
     }
@@ -68,7 +69,7 @@ fn owned(bytes: &[u8]) -> OsString {
     OsString::from_vec(bytes.to_vec())
 }
 
-/// Splits `KEY=value`. The key has at least one byte, as it may itself begin with `=`.
+/// Splits `KEY=value`. The key has at least one byte and may itself begin with `=`.
 fn variable(field: &[u8]) -> Option<(OsString, OsString)> {
     let equals = 1 + field.get(1..)?.iter().position(|byte| *byte == b'=')?;
     Some((owned(&field[..equals]), owned(&field[equals + 1..])))
@@ -93,31 +94,31 @@ impl Signal {
     }
 }
 
-/// What the supervisor tells the host.
+/// A report from the supervisor to the host.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Report {
     /// The agent runs.
     Started(Started),
-    /// The agent could not be started, with the system's error number.
+    /// The agent could not be started; contains the system's error number.
     Refused(i32),
-    /// The pid namespace that was asked for could not be made, with the system's error number.
+    /// The requested pid namespace could not be created; contains the system's error number.
     NoNamespace(i32),
     /// The agent has exited and its tree is dead.
     Done(Ended),
 }
 
-/// What the host is told of an agent that was started. The pids are those that the host knows the processes by.
+/// The process ids of a started agent, in the host's namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Started {
-    /// The agent.
+    /// The pid of the agent.
     pub(super) agent: u32,
-    /// Its parent, between it and the supervisor.
+    /// The pid of the init, the agent's parent.
     pub(super) init: u32,
     /// Whether the kernel kills everything when the init dies.
     pub(super) has_namespace: bool,
 }
 
-/// The size of every report on the wire.
+/// The size of every report on the wire, in bytes.
 pub(super) const REPORT: usize = 6 * 4;
 
 impl Report {

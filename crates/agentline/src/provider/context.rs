@@ -1,4 +1,4 @@
-//! What an engine says with one call: the project, the prompt's file, its clocks.
+//! The context of one call: the project, the prompt file and the timeouts.
 
 use super::ProviderError;
 use agentline_core::{Problem, Problems, RunRequest};
@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-/// What belongs to one call and not to the provider.
+/// The settings of one call, as opposed to those of the provider.
 ///
 /// ```
 /// use agentline::provider::Context;
@@ -19,21 +19,21 @@ use std::{
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Context {
-    /// The folder to work in, unless the configuration has a `working_dir`.
+    /// The working directory, unless the configuration has a `working_dir`.
     pub project_root: Option<PathBuf>,
-    /// The agent is told to read this file instead of being sent the prompt.
+    /// A file that the agent is told to read instead of receiving the prompt.
     pub prompt_file: Option<PathBuf>,
-    /// How long the agent may take until it first says something, instead of `startup_timeout`.
+    /// The time limit for the agent's first output; overrides `startup_timeout`.
     pub connection_timeout: Option<Duration>,
-    /// How long the whole call may take, instead of `timeout`.
+    /// The time limit for the whole call; overrides `timeout`.
     pub response_timeout: Option<Duration>,
 }
 
 impl Context {
-    /// Reads `project_root` and `prompt_file` from an engine's map, which may hold anything else beside them.
+    /// Reads `project_root` and `prompt_file` from an engine's map and ignores all other keys.
     ///
     /// # Errors
-    /// One of the two is there and is not text.
+    /// Returns an error if one of the two is not a string.
     pub fn from_map(map: &Map<String, Value>) -> Result<Self, ProviderError> {
         let mut problems = Vec::new();
         let mut path = |key: &str| match map.get(key) {
@@ -49,35 +49,35 @@ impl Context {
         Ok(Self { project_root, prompt_file, ..Self::default() })
     }
 
-    /// Works in this folder, unless the configuration has a `working_dir`.
+    /// Sets the working directory, unless the configuration has a `working_dir`.
     #[must_use]
     pub fn project_root(mut self, folder: impl Into<PathBuf>) -> Self {
         self.project_root = Some(folder.into());
         self
     }
 
-    /// Has the agent read this file; relative to the workspace, else to the project.
+    /// Makes the agent read this file, resolved against the workspace, then against the project.
     #[must_use]
     pub fn prompt_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.prompt_file = Some(file.into());
         self
     }
 
-    /// How long the agent may take until it first says something.
+    /// Sets the time limit for the agent's first output.
     #[must_use]
     pub fn connection_timeout(mut self, time: Duration) -> Self {
         self.connection_timeout = Some(time);
         self
     }
 
-    /// How long the whole call may take.
+    /// Sets the time limit for the whole call.
     #[must_use]
     pub fn response_timeout(mut self, time: Duration) -> Self {
         self.response_timeout = Some(time);
         self
     }
 
-    /// The request of one call.
+    /// Builds the request of one call.
     pub(super) fn apply(
         &self,
         mut request: RunRequest,
@@ -98,7 +98,8 @@ impl Context {
         request
     }
 
-    /// The engine names its file from the project, the agent from where it works; mostly that is the same.
+    /// Resolves the prompt file. Engines name it relative to the project, agents relative to the workspace; usually
+    /// both are the same directory.
     fn find(&self, file: &Path, workspace: Option<&Path>, here: &Path) -> PathBuf {
         let workspace = here.join(workspace.unwrap_or(Path::new("")));
         let project = self.project_root.iter().map(|root| here.join(root).join(file));

@@ -1,71 +1,71 @@
-//! Why a call gave no answer, in the words that users of the provider know.
+//! The errors of a provider, with messages that its users know.
 
 use crate::Error;
 use agentline_core::{Card, Kind, Outcome, Problem, Problems, Verdict, config::KEYS};
 use std::fmt;
 
-/// Why a call gave no answer.
+/// An error that left a call without an answer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ProviderError {
-    /// What kind of error it is, for programs.
+    /// The kind of error, for programs.
     pub kind: ErrorKind,
-    /// What happened, for people.
+    /// The message, for users.
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
-    /// All that the run came to, where one began: the text so far, the files, the tokens.
+    /// The outcome of the run, if one started: the text so far, the files and the tokens.
     pub outcome: Option<Box<Outcome>>,
 }
 
-/// The kinds of errors of a provider.
+/// The kind of a provider error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The configuration or the call is wrong; nothing was started.
+    /// The configuration or the call is invalid; nothing was started.
     Configuration,
-    /// The agent's program is not here.
+    /// The agent's program is not installed.
     NotFound,
-    /// No sign-in, or one that was refused.
+    /// The user is not signed in, or the sign-in was rejected.
     Authentication,
-    /// A clock ran out; everything that the agent started was ended.
+    /// A timeout expired; everything that the agent started was killed.
     Timeout,
-    /// The model's service refused for quota or load.
+    /// The model's service refused the request because of quota or load.
     RateLimited,
     /// The agent refused the workspace as untrusted.
     Untrusted,
-    /// A limit of the configuration, or the agent's own, was reached.
+    /// A limit of the configuration or of the agent was reached.
     LimitReached,
     /// The run was cancelled.
     Cancelled,
     /// The model's service blocked the answer.
     Blocked,
-    /// The value does not fit the schema.
+    /// The answer does not match the schema.
     InvalidOutput,
     /// The agent, its model or this machine failed.
     Failed,
 }
 
-/// Exit codes that shells and systems agree on.
+/// Exit codes shared by shells and operating systems.
 const NOT_FOUND: i32 = 127;
 const INTERRUPTED: i32 = 130;
 
 impl ProviderError {
-    /// The agent's program, or what starts it, is not here.
+    /// Creates the error for a missing agent program or interpreter.
     pub(super) fn not_found(card: &Card, problem: &Problem) -> Self {
         let detail =
             if problem.message == format!("{} was not found", card.title) { "" } else { &problem.message };
         Self { hint: problem.hint.clone(), ..Self::new(ErrorKind::NotFound, missing(card, detail)) }
     }
 
-    /// The error in an outcome, or the outcome when there is an answer, be it an empty one.
+    /// Returns the error of an outcome, or the outcome itself if it has an answer, even an empty one.
     pub(super) fn of_outcome(card: &Card, outcome: Outcome) -> Result<Outcome, Self> {
         let Some(error) = &outcome.error else { return Ok(outcome) };
         let (title, said) = (card.title, error.message.as_str());
         let told = |words: &str| with_stderr(format!("{title} {words}: {said}"), &outcome);
         let (kind, message) = match outcome.verdict {
             Verdict::Done | Verdict::DoneWithDenials => return Ok(outcome),
-            // Whether nothing is enough is for the engine to say; part of an answer is not nothing.
+            // The engine decides whether an empty answer is acceptable. A partial answer is not empty.
             Verdict::Empty if error.kind == Kind::Empty && outcome.text.trim().is_empty() => {
                 return Ok(outcome);
             }
@@ -95,7 +95,7 @@ impl ProviderError {
     }
 }
 
-/// Where the program is to be had.
+/// Describes how to install the program.
 fn missing(card: &Card, detail: &str) -> String {
     let Card { title, home_page, package, min_node, .. } = card;
     let detail = if detail.is_empty() { String::new() } else { format!("\n{detail}") };
@@ -104,7 +104,7 @@ fn missing(card: &Card, detail: &str) -> String {
     )
 }
 
-/// How to sign in, with what the agent said.
+/// Describes how to sign in and quotes the agent's message.
 fn sign_in(card: &Card, outcome: &Outcome, said: &str) -> String {
     let mut how = card.sign_in_hint.to_owned();
     how.get_mut(..1).into_iter().for_each(str::make_ascii_uppercase);
@@ -112,7 +112,7 @@ fn sign_in(card: &Card, outcome: &Outcome, said: &str) -> String {
     format!("{} authentication error. {how}\n{said}", card.title)
 }
 
-/// The exit code, and standard error where the agent gave no better reason itself.
+/// Describes a failure by its exit code, and by stderr where the agent gave no reason itself.
 fn failed(card: &Card, outcome: &Outcome, said: &str) -> String {
     let code = outcome.agent_exit_code.map(|code| format!(" (exit {code})")).unwrap_or_default();
     let is_unexplained = outcome.error.as_ref().is_some_and(|e| e.kind == Kind::NoResult);
@@ -122,13 +122,13 @@ fn failed(card: &Card, outcome: &Outcome, said: &str) -> String {
     }
 }
 
-/// Adds standard error, unless the message has it already.
+/// Appends stderr, unless the message already contains it.
 fn with_stderr(message: String, outcome: &Outcome) -> String {
     let stderr = outcome.stderr_tail.as_str();
     if stderr.is_empty() || message.contains(stderr) { message } else { format!("{message}\n{stderr}") }
 }
 
-/// Hints name the flags of the command line; here there are only keys.
+/// Replaces command-line flags in a hint with the matching configuration keys, because a provider has no flags.
 pub(super) fn keys_for_flags(hint: &str) -> String {
     KEYS.iter().fold(hint.to_owned(), |hint, key| match key.flag {
         Some(flag) => [" ", "`"]

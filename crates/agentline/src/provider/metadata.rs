@@ -1,27 +1,27 @@
-//! What a provider says about itself, under the keys that workflow engines read.
+//! The metadata of a provider, under the keys that workflow engines read.
 
 use agentline_core::{Card, RunRequest};
 use serde::Serialize;
 
-/// The settings that engines offer; every other key of the configuration is accepted too.
+/// The settings that engines offer. Every other configuration key is accepted too.
 pub const CONFIG_KEYS: &[&str] =
     &["model", "sandbox", "approval_mode", "include_directories", "allowed_tools", "working_dir", "timeout"];
 
-/// What a provider is. As JSON it has exactly the keys that engines know.
+/// The description of a provider. As JSON, it has exactly the keys that engines know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Metadata {
-    /// Its id.
+    /// The provider id.
     pub name: &'static str,
-    /// What people read about it.
+    /// A description for users.
     pub description: String,
-    /// Whether it needs a configuration; it does not.
+    /// Whether a configuration is required. Always `false`.
     pub requires_config: bool,
-    /// The settings that it takes.
+    /// The settings that the provider accepts.
     pub config_keys: &'static [&'static str],
-    /// Seconds until an answer must be there, without a word about it.
+    /// The default time limit for an answer, in seconds.
     pub default_response_timeout: u64,
-    /// It writes files on this machine itself.
+    /// The kind of file access: the agent writes local files itself.
     pub fs_ability: &'static str,
 }
 

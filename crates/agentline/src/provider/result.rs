@@ -1,43 +1,44 @@
-//! What a call gives back: all of the assistant's text, and the files that the agent wrote.
+//! The result of a call: the complete text of the assistant and the files that the agent wrote.
 
 use agentline_core::{Change, ChangeSource, Denial, Event, FileRow, Notice, Outcome};
 use serde::Serialize;
 use std::{collections::BTreeMap, path::Path};
 
-/// How many unread lines a warning shows, and how much of each.
+/// The number of unreadable lines that a warning shows, and how much of each.
 const SAMPLES: usize = 3;
 const SAMPLE_LENGTH: usize = 50;
 
-/// The answer of an agent. As JSON: `{"response":"…","files":{"hello.txt":null}}`, and nothing else.
+/// The answer of an agent. It serializes to exactly `{"response":"…","files":{"hello.txt":null}}`.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ProviderResult {
-    /// All assistant text of the run, of all turns, as it was written.
+    /// The complete assistant text of all turns, verbatim.
     pub response: String,
-    /// The files that the agent created or changed, by tools or by shell commands; null says that it wrote the file
-    /// itself. Relative to the workspace when inside it. What is deleted or was never written is not here.
+    /// The files that the agent created or changed, with tools or shell commands. Paths inside the workspace are
+    /// relative to it. The value is null, because the agent wrote the file itself. Files that were deleted or never
+    /// written are not included.
     pub files: BTreeMap<String, Option<String>>,
-    /// What the caller should know: of the configuration, of the run, of this result.
+    /// Warnings about the configuration, the run and this result.
     #[serde(skip)]
     pub warnings: Vec<Notice>,
-    /// All that the run came to.
+    /// The outcome of the run.
     #[serde(skip)]
     pub outcome: Box<Outcome>,
 }
 
 impl ProviderResult {
-    /// Tools that the agent wanted and did not get; the answer may be less than was asked for.
+    /// Returns the tool calls that were refused. The answer may be incomplete because of them.
     #[must_use]
     pub fn denied(&self) -> &[Denial] {
         &self.outcome.denied
     }
 }
 
-/// Gathers a result while a run goes on.
+/// Collects a result from the events of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Gathered {
     text: String,
-    /// Where the text of the last turn that has any begins.
+    /// The start of the last turn's text in `text`.
     last_turn: usize,
     turn_is_over: bool,
     turn_has_text: bool,
@@ -45,7 +46,7 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// Takes one event of the run.
+    /// Processes one event of the run.
     pub fn take(&mut self, event: &Event) {
         match event {
             Event::Text { text } => {
@@ -64,10 +65,10 @@ impl Gathered {
         }
     }
 
-    /// The result, once the run is over. `before` is what was to be told before it began.
+    /// Builds the result after the run has ended. `before` contains warnings from before the run.
     #[must_use]
     pub fn finish(mut self, outcome: Outcome, before: &[Notice]) -> ProviderResult {
-        // Where an agent repeated itself on its way, the outcome has the last turn as it was meant.
+        // Where an agent repeated part of a turn, the outcome has the correct text of the last turn.
         if !outcome.text.is_empty() {
             self.text.truncate(self.last_turn);
             self.text.push_str(&outcome.text);
@@ -92,7 +93,7 @@ impl Gathered {
     }
 }
 
-/// What the agent wrote and is there; what else changed is told as warnings.
+/// Returns the files that the agent wrote and that exist, and reports other changes as warnings.
 fn files(outcome: &Outcome, warnings: &mut Vec<Notice>) -> BTreeMap<String, Option<String>> {
     let mut files = BTreeMap::new();
     let (mut missing, mut strange) = (Vec::new(), Vec::new());
@@ -115,7 +116,7 @@ fn files(outcome: &Outcome, warnings: &mut Vec<Notice>) -> BTreeMap<String, Opti
     files
 }
 
-/// A tool that writes what was there already leaves no trace; its file is there all the same.
+/// Returns whether a file exists. A tool that writes unchanged content leaves no other trace.
 fn is_there(row: &FileRow, cwd: &str) -> bool {
     row.verified || Path::new(cwd).join(&row.path).exists()
 }

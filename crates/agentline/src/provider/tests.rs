@@ -1,4 +1,4 @@
-//! The provider before anything runs: configuration, metadata, the look for the program.
+//! Tests of the provider before a run starts: configuration, metadata, detection of the program.
 
 use super::{Context, ErrorKind, Gathered, Provider, ProviderError};
 use crate::{Agentline, detect::Here};
@@ -157,7 +157,7 @@ fn a_prompt_file_stands_for_the_prompt() {
     let request = of(RunRequest::default());
     assert_eq!(request.prompt, "");
     assert_eq!(request.prompt_file, Some(root.path().join("project/p.md")));
-    // Where the agent works elsewhere, the engine still names the file from its project.
+    // If the agent works elsewhere, the file is still found relative to the engine's project.
     let elsewhere = of(RunRequest::default().working_dir("work"));
     assert_eq!(elsewhere.prompt_file, Some(root.path().join("project/p.md")));
     std::fs::write(root.path().join("work/p.md"), "do that").unwrap();
@@ -197,7 +197,7 @@ fn a_response_is_the_text_of_all_turns_with_the_last_one_as_it_was_meant() {
         Event::ToolUse(Box::new(ToolUse::new("1", "Read", "read_file", ToolKind::Read))),
         Event::tool_result("1", ToolStatus::Ok, None),
         said("The ans"),
-        // The stream broke, and the agent began its turn again without a sign.
+        // The stream broke, and the agent restarted its turn without reporting it.
         said("The answer is 4."),
     ] {
         gathered.take(&event);

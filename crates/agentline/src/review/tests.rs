@@ -1,4 +1,5 @@
-//! Answers that fit at once, after a repair, never; tasks that are complete at once, later, never.
+//! Tests of answers that are valid at once, after a repair or never, and of tasks that complete at once, later or
+//! never.
 
 use super::*;
 use serde_json::json;
@@ -41,9 +42,9 @@ async fn a_value_is_taken_from_the_tool_or_from_the_text() {
         ("{\"count\": 3}", None),
         ("It is\n```json\n{\"count\": 3}\n```\nas [1] says", None),
         ("{\"data\": {\"count\": 3}}", None),
-        // The longest value is not the one that fits.
+        // The longest value is not the one that matches.
         ("from {\"numbers\": [1, 2, 3, 4, 5]} follows {\"count\": 3}", None),
-        // What was handed in is bad, what was said is good.
+        // The submitted value is invalid; the one in the text is valid.
         ("{\"count\": 3}", Some(json!({"data": {"count": "three"}}))),
     ];
     for (text, value) in table {
@@ -103,7 +104,7 @@ async fn without_the_tool_the_agent_is_asked_for_text_and_without_repairs_for_no
     );
 }
 
-/// Fails as often as is said, then passes.
+/// Returns a check that fails this many times, then passes.
 fn fails(times: u32) -> Checker {
     let asked = std::sync::Arc::new(AtomicU32::new(0));
     Checker::new(move |_| {

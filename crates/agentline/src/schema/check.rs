@@ -1,4 +1,4 @@
-//! The one place that knows which crate validates: `boon`.
+//! Validates with the crate `boon`; no other module depends on it except `say`.
 
 use super::{depth, say};
 use agentline_core::{Problem, Problems};
@@ -6,17 +6,17 @@ use boon::{CompileError, Compiler, Draft, SchemaIndex, Schemas, UrlLoader, Valid
 use serde_json::Value;
 use std::error::Error;
 
-/// The address of the schema itself. No reference can lead out of it, so it need not exist.
+/// The URL of the schema itself. It is never fetched, so it need not exist.
 const HERE: &str = "agentline://schema/";
 
-/// A schema made ready for checking.
+/// A schema compiled for validation.
 pub(super) struct Compiled {
     schemas: Schemas,
     index: SchemaIndex,
 }
 
 impl Compiled {
-    /// Makes a schema ready, or says what is wrong with it.
+    /// Compiles a schema, or returns its problems.
     pub(super) fn new(document: &Value) -> Result<Self, Problems> {
         if !depth::is_bounded(document) {
             let message = format!("nests references and alternatives more than {} deep", depth::DEEPEST);
@@ -36,7 +36,7 @@ impl Compiled {
         Ok(Self { schemas, index })
     }
 
-    /// Holds a value against the schema. Places in it are told from `at` on.
+    /// Validates a value against the schema. Reported locations are prefixed with `at`.
     pub(super) fn check(&self, value: &Value, at: &str) -> Result<(), Vec<String>> {
         depth::with_stack(|| {
             self.schemas.validate(value, self.index).map_err(|error| say::sentences(&error, value, at))
@@ -44,7 +44,7 @@ impl Compiled {
     }
 }
 
-/// Fetches nothing.
+/// A loader that fetches nothing.
 struct Nothing;
 
 impl UrlLoader for Nothing {

@@ -1,7 +1,7 @@
-//! Limits how deep a check against a schema recurses, and gives it the stack for that.
+//! Limits the recursion depth of a schema check and provides a large enough stack for it.
 //!
-//! The validator calls itself for each reference and alternative, and again for each level of the value. A chain of
-//! references in a small file would overflow the stack, which ends the whole program.
+//! The validator recurses for each reference and alternative, and for each level of the value. A chain of references in
+//! a small file could overflow the stack, which aborts the whole program.
 
 use serde_json::Value;
 use std::{
@@ -10,9 +10,9 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// How many references and alternatives may follow one another before a part of the value is reached.
+/// The maximum number of consecutive references and alternatives that apply to the same part of a value.
 pub(super) const DEEPEST: u32 = 200;
-/// The stack of a thread that compiles or checks. Only what is used of it takes memory.
+/// The stack size of a thread that compiles or checks. Only the used part takes memory.
 pub(super) const STACK: usize = 128 << 20;
 
 /// Keywords that apply schemas to the same value.
@@ -22,7 +22,7 @@ const TABLES: &[&str] = &["dependentSchemas", "dependencies"];
 
 thread_local!(static HAS_STACK: Cell<bool> = const { Cell::new(false) });
 
-/// Runs something that recurses deeply where there is stack for it. Blocks.
+/// Runs `work` on a thread with a large stack. Blocks.
 pub(super) fn with_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     if HAS_STACK.get() {
         return work();
@@ -43,7 +43,7 @@ pub(super) fn with_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     match joined {
         Ok(Ok(())) => {}
         Ok(Err(panic)) => std::panic::resume_unwind(panic),
-        // Without a thread, the caller's stack must do.
+        // If no thread can be started, the caller's stack is used.
         Err(_) => run(),
     }
     let done = result.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -55,7 +55,7 @@ pub(super) fn has_stack() {
     HAS_STACK.set(true);
 }
 
-/// Whether references and alternatives follow one another no deeper than [`DEEPEST`] anywhere in a schema.
+/// Returns whether no chain of references and alternatives in a schema is longer than [`DEEPEST`].
 pub(super) fn is_bounded(document: &Value) -> bool {
     let mut chains = Chains { document, known: HashMap::new() };
     chains.all(document)
@@ -63,12 +63,12 @@ pub(super) fn is_bounded(document: &Value) -> bool {
 
 struct Chains<'a> {
     document: &'a Value,
-    /// How long the chain is that begins at a schema; `None` while it is being followed.
+    /// The length of the chain that begins at a schema; `None` while it is being computed.
     known: HashMap<*const Value, Option<u32>>,
 }
 
 impl<'a> Chains<'a> {
-    /// Whether all schemas in a value are bounded.
+    /// Returns whether all schemas in a value are bounded.
     fn all(&mut self, value: &'a Value) -> bool {
         match value {
             Value::Object(object) => {
@@ -79,11 +79,11 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// The length of the longest chain from a schema; `None` where it is longer than `left`.
+    /// Returns the length of the longest chain from a schema, or `None` if it is longer than `left`.
     fn length(&mut self, schema: &'a Value, left: u32) -> Option<u32> {
         match self.known.get(&std::ptr::from_ref(schema)) {
             Some(Some(length)) => return (*length <= left).then_some(*length),
-            // A circle is found out by the validator.
+            // The validator detects cycles.
             Some(None) => return Some(0),
             None => {}
         }
@@ -96,7 +96,7 @@ impl<'a> Chains<'a> {
         Some(longest)
     }
 
-    /// The schemas that a schema applies to the same value.
+    /// Returns the schemas that a schema applies to the same value.
     fn same_value(&self, schema: &'a Value) -> Vec<&'a Value> {
         let Some(object) = schema.as_object() else { return Vec::new() };
         let lists = LISTS.iter().filter_map(|key| object.get(*key)?.as_array()).flatten();

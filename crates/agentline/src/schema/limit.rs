@@ -1,22 +1,23 @@
-//! Limits the time of a check against a schema.
+//! Limits the duration of a schema check.
 //!
-//! A schema can make validation take exponential time: with each level of `anyOf` that refers to the next one twice, the
-//! work doubles. The validator cannot be interrupted, so it runs on a thread of its own, which is abandoned when the time
-//! is over. Abandoned threads are bounded in number for the whole program; a check that finds no free thread fails.
+//! A schema can make validation take exponential time: each level of `anyOf` that refers to the next level twice
+//! doubles the work. The validator cannot be interrupted, so it runs on a separate thread that is abandoned on timeout.
+//! The number of threads, including abandoned ones, is limited for the whole program. A check that gets no thread in
+//! time fails.
 
 use super::depth;
 use std::{fmt, time::Duration};
 use tokio::sync::{Semaphore, oneshot};
 
-/// The longest time of one check.
+/// The maximum duration of one check.
 pub(crate) const LONGEST_CHECK: Duration = Duration::from_secs(10);
 
-/// How many checks run at once in this program, those that were abandoned included.
+/// The maximum number of concurrent checks in this program, including abandoned ones.
 const MOST_CHECKS: usize = 8;
 
 static CHECKS: Semaphore = Semaphore::const_new(MOST_CHECKS);
 
-/// A check did not end in time.
+/// The error of a check that did not finish in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CheckTimeout(pub(crate) Duration);
 
@@ -27,10 +28,10 @@ impl fmt::Display for CheckTimeout {
     }
 }
 
-/// Runs a check on a thread of its own and waits for it for at most `time`.
+/// Runs a check on a separate thread and waits at most `time` for it.
 ///
 /// # Errors
-/// It did not end in time, or no thread could be had for it.
+/// Fails if the check does not finish in time or no thread is available for it.
 pub(crate) async fn check_within<T: Send + 'static>(
     time: Duration,
     check: impl FnOnce() -> T + Send + 'static,
@@ -49,7 +50,7 @@ async fn check_among<T: Send + 'static>(
         let (send, receive) = oneshot::channel();
         let work = move || {
             depth::has_stack();
-            // Nobody may wait for it any more.
+            // The caller may have stopped waiting.
             let _ = send.send(check());
             drop(permit);
         };

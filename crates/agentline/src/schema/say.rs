@@ -1,22 +1,22 @@
-//! Sentences about values that do not fit, and a schema in few words.
+//! Describes validation errors as sentences, and summarizes schemas.
 
 use super::shortened;
 use boon::{ErrorKind, ValidationError};
 use serde_json::Value;
 use std::fmt::{Display, Write};
 
-/// More sentences than these help nobody.
+/// The maximum number of sentences.
 const MOST_SENTENCES: usize = 20;
-/// More errors than these are not counted.
+/// The maximum number of errors that are counted.
 const MOST_COUNTED: usize = 100_000;
-/// The longest sentence, in characters.
+/// The maximum length of a sentence, in characters.
 const LONGEST_SENTENCE: usize = 600;
-/// How much of a value is shown.
+/// The maximum length of a displayed value, in characters.
 const LONGEST_VALUE: usize = 120;
-/// How many alternatives are told one by one.
+/// The maximum number of alternatives that are described one by one.
 const MOST_ALTERNATIVES: usize = 6;
 
-/// Everything that is wrong, one sentence each, as many as help.
+/// Describes all errors, one sentence each, up to a limit.
 pub(super) fn sentences(error: &ValidationError<'_, '_>, root: &Value, at: &str) -> Vec<String> {
     let mut found = Vec::new();
     tell(error, root, at, &mut found);
@@ -29,7 +29,7 @@ pub(super) fn sentences(error: &ValidationError<'_, '_>, root: &Value, at: &str)
     found
 }
 
-/// How many sentences all errors would take, up to a number that helps nobody any more.
+/// Returns the number of sentences for all errors, up to [`MOST_COUNTED`].
 fn count(error: &ValidationError<'_, '_>) -> usize {
     if is_reported_as_one(error) {
         return 1;
@@ -44,12 +44,12 @@ fn count(error: &ValidationError<'_, '_>) -> usize {
     all
 }
 
-/// Whether an error is one sentence; any other is told by its causes.
+/// Returns whether an error is described by one sentence; other errors are described by their causes.
 fn is_reported_as_one(error: &ValidationError<'_, '_>) -> bool {
     error.causes.is_empty() || matches!(error.kind, ErrorKind::AnyOf | ErrorKind::OneOf(None))
 }
 
-/// A sentence of bounded length.
+/// Shortens a sentence to the maximum length.
 pub(super) fn bounded(sentence: &str) -> String {
     shortened(sentence, LONGEST_SENTENCE)
 }
@@ -76,7 +76,7 @@ fn none_of(error: &ValidationError<'_, '_>, root: &Value, at: &str) -> String {
     let mut text = format!("expected one of {} alternatives, found {}", error.causes.len(), shown(value));
     for (i, cause) in error.causes.iter().take(MOST_ALTERNATIVES).enumerate() {
         if text.len() > 4 * LONGEST_SENTENCE {
-            // The rest would be cut off. Alternatives of alternatives would be told without end.
+            // The rest would be cut off, and nested alternatives could expand without bound.
             break;
         }
         let mut wrong = Vec::new();
@@ -86,7 +86,7 @@ fn none_of(error: &ValidationError<'_, '_>, root: &Value, at: &str) -> String {
     text
 }
 
-/// What was expected and what was found.
+/// Describes the expected and the actual value.
 fn one(kind: &ErrorKind<'_, '_>, value: &Value) -> String {
     let found = shown(value);
     let expected = |what: &dyn Display| format!("expected {what}, found {found}");
@@ -158,7 +158,7 @@ fn shown(value: &Value) -> String {
     shortened(&value.to_string(), LONGEST_VALUE)
 }
 
-/// The schema itself, or what it wants at its top where it is longer than `most` characters.
+/// Returns the schema itself, or an outline of its top level if it is longer than `most` bytes.
 pub(super) fn gist(schema: &Value, most: usize) -> String {
     let whole = schema.to_string();
     if whole.len() <= most {

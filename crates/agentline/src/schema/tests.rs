@@ -1,4 +1,4 @@
-//! Schemas of every kind: read, refused, wrapped for a tool, and held against values.
+//! Tests of schemas: parsing, rejecting, wrapping for a tool, and validating values.
 
 use super::*;
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ fn person() -> Value {
     })
 }
 
-/// What is wrong with a value, in one text.
+/// Returns the validation errors of a value as one text.
 fn wrong(schema: &Schema, value: Value) -> String {
     schema.check(&value).unwrap_err().join("\n")
 }
@@ -251,7 +251,7 @@ fn the_value_is_taken_out_however_the_model_put_it_in() {
         list.take(&json!({"items": ["x"]})).unwrap_err(),
         ["at `/items/0`: expected integer, found \"x\""]
     );
-    // A property of the same name as our own is no trap.
+    // A property with the same name as the wrapping key causes no confusion.
     let own = schema(
         json!({"type": "object", "properties": {"data": {"type": "integer"}, "n": {"type": "integer"}}, "required": ["data", "n"]}),
     );
@@ -260,7 +260,7 @@ fn the_value_is_taken_out_however_the_model_put_it_in() {
     }
 }
 
-/// Schemas whose references must still lead to the same place when the schema stands inside another.
+/// Returns schemas whose references must stay valid when the schema is nested in another one.
 fn referring() -> Vec<Value> {
     let tree = json!({"value": {"type": "integer"}, "next": {"$ref": "#"}});
     vec![

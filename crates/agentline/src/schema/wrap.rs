@@ -1,25 +1,25 @@
-//! Values of any kind as the input of a tool, which is always an object, and back.
+//! Wraps values of any type in the input object of a tool, and unwraps them.
 
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
-/// The draft that is meant where nothing is said, so nothing need be said.
+/// The default draft, which need not be named in the wrapping schema.
 const DEFAULT_DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
-/// Where schemas keep the parts that they refer to. They move to the top, so that references to them stay right.
+/// The keywords for shared definitions. They move to the top level, so that references to them stay valid.
 const PARTS: [&str; 2] = ["$defs", "definitions"];
-/// Keys whose values are maps from names to schemas.
+/// Keywords whose values map names to schemas.
 const MAPS: &[&str] =
     &["properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"];
-/// Keys whose values are data, whatever they look like.
+/// Keywords whose values are data, even if they look like schemas.
 const DATA: &[&str] = &["const", "enum", "default", "examples", "example"];
 
-/// Under which key a tool gets the value.
+/// Returns the key of the value in the input of the tool.
 pub(super) fn key(schema: &Value) -> &'static str {
     let kind = &schema["type"];
     if kind == "array" || *kind == json!(["array"]) { "items" } else { "data" }
 }
 
-/// The schema of an object that holds a value of this schema.
+/// Returns the schema of an object that contains a value of this schema.
 pub(super) fn around(schema: &Value) -> Value {
     let key = key(schema);
     let mut outer = Map::new();
@@ -27,7 +27,7 @@ pub(super) fn around(schema: &Value) -> Value {
     if let Some(draft) = inner.remove("$schema").filter(|draft| draft != DEFAULT_DRAFT) {
         outer.insert("$schema".into(), draft);
     }
-    // With a name of its own the inner schema would be the place where references begin.
+    // An inner schema with an id would become the base of its references.
     let id = ["$id", "id"].into_iter().find_map(|id| match inner.get(id) {
         Some(Value::String(_)) => inner.remove(id),
         _ => None,
@@ -47,7 +47,7 @@ pub(super) fn around(schema: &Value) -> Value {
     Value::Object(outer)
 }
 
-/// What the input of a tool may mean, the rule first.
+/// Returns the possible meanings of the input of a tool, the specified one first.
 pub(super) fn readings(input: &Value, key: &str) -> Vec<Value> {
     let told = input.get(key);
     let as_text = told.and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok());
@@ -59,7 +59,7 @@ pub(super) fn readings(input: &Value, key: &str) -> Vec<Value> {
     readings
 }
 
-/// A schema that moved to another place, with the references in it.
+/// Rewrites the references of a schema that moved to another place.
 struct Moved<'a> {
     id: &'a str,
     prefix: String,
@@ -68,7 +68,7 @@ struct Moved<'a> {
 impl Moved<'_> {
     fn schema(&self, schema: &mut Value) {
         let Some(schema) = schema.as_object_mut() else { return };
-        // What "#" meant by this is the top; that has moved.
+        // Here `$recursiveRef` refers to the top of the schema, which has moved.
         if let Some(Value::String(to)) = schema.remove("$recursiveRef") {
             schema.insert("$ref".into(), Value::String(to));
         }
@@ -97,7 +97,7 @@ impl Moved<'_> {
     fn reference<'t>(&self, to: &'t str) -> Cow<'t, str> {
         let to =
             to.strip_prefix(self.id).filter(|rest| rest.is_empty() || rest.starts_with('#')).unwrap_or(to);
-        // An empty reference is one to the top.
+        // An empty reference means the top of the schema.
         let fragment = if to.is_empty() { Some("") } else { to.strip_prefix('#') };
         match fragment {
             Some(rest) if PARTS.iter().any(|part| rest.starts_with(&format!("/{part}/"))) => {
@@ -111,7 +111,7 @@ impl Moved<'_> {
     }
 }
 
-/// Whether references in it begin at itself.
+/// Returns whether a schema is the base of its own references.
 fn is_resource(schema: &Map<String, Value>) -> bool {
     let name = schema.get("$id").or_else(|| schema.get("id")).and_then(Value::as_str);
     name.is_some_and(|name| !name.starts_with('#'))
