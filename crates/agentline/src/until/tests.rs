@@ -56,7 +56,7 @@ async fn of_much_output_the_end_is_told() {
     assert!(one_line.len() > TAIL && one_line.len() < TAIL + 200, "{}", one_line.len());
 }
 
-/// Returns a command that would create a file if it were not ended, and a path that shows that it has started.
+/// Returns a check whose command creates a file unless it is ended, with its input.
 fn lingering(dir: &TempDir) -> (Checker, CheckInput) {
     let line = "echo $$ > started; (sleep 6; echo late > survived) & wait";
     (command(line), CheckInput::new("", dir.path()))

@@ -3,7 +3,7 @@
 use super::*;
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-/// Creates a home directory with a project in it.
+/// A home directory with a project in it.
 struct Machine {
     temp: tempfile::TempDir,
 }
