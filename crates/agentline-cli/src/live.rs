@@ -15,7 +15,7 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// The maximum time to exit after a second signal.
+/// The maximum time to wait at exit, for remaining tasks or after a second signal.
 const LAST_MOMENT: Duration = Duration::from_secs(2);
 /// How long a run may still be prepared after the first signal.
 const PREPARATION: Duration = Duration::from_secs(3);

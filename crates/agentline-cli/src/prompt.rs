@@ -11,7 +11,7 @@ use std::{
 /// The maximum length of a prompt in bytes, which also limits the input from an endless pipe.
 const LONGEST: u64 = 64 << 20;
 
-/// Returns the prompt of a run. Standard input is read only if no prompt is given.
+/// Returns the prompt of a run. Standard input is read only for `-` or if no prompt is given.
 pub(crate) fn read(typed: Option<&str>, request: &RunRequest) -> Result<String, Problem> {
     let stdin_is_terminal = io::stdin().is_terminal();
     match typed {

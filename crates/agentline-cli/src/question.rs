@@ -74,7 +74,7 @@ impl Desk {
         let (put, questions) = unbounded_channel();
         let judge = Judge::new(move |ask| {
             let (reply, answer) = oneshot::channel();
-            // If the desk is gone, the reply channel is closed, which denies the request.
+            // If the receiver is gone, the reply channel is closed, which denies the request.
             let _ = put.send(Open { ask, reply });
             async move { answer.await.unwrap_or_else(|_| Permit::Deny("nobody_answered".into())) }
         });

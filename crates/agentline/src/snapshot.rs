@@ -10,7 +10,7 @@
 //! |---|---|
 //! | size | modified |
 //! | modification time | modified, unless the old content is known and is the same |
-//! | only change time and inode (replaced by a file of the same age) | modified, unless the old content is known and is the same |
+//! | only change time and inode (replaced by a file of the same age) | as for the modification time |
 //! | only change time (mode, owner, links) | unchanged, unless the old content is known and differs |
 //! | none | unchanged, unless a racy file's old content is known and differs |
 //!

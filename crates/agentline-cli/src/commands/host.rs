@@ -37,7 +37,7 @@ pub(crate) fn run(args: &HostArgs) -> Result<u8, Stop> {
         options,
         live::stopped(),
     ));
-    // A thread may still be blocked on standard input; the exit does not wait for it.
+    // A thread may still be blocked on standard input or output; the exit does not wait for it.
     runtime.shutdown_background();
     match served {
         Ok(()) => Ok(exit::DONE),
