@@ -1,4 +1,4 @@
-//! What can be typed: the commands, and the options that all of them share.
+//! The command-line arguments: the commands, and the options that all of them share.
 
 use crate::{
     commands::{
@@ -30,7 +30,7 @@ Environment:
   NO_COLOR              no colours
 ";
 
-/// Examples, exit codes and variables, with those of every agent.
+/// Returns the examples, exit codes and environment variables, including those of every agent.
 fn long_help() -> String {
     let mut help = format!("{EXAMPLES}\n{}\n{ENVIRONMENT}", exit::HELP);
     for card in AGENTS.iter().map(|agent| agent.card()) {

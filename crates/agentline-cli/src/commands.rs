@@ -1,4 +1,4 @@
-//! One file a command: what can be typed, and what it does.
+//! The commands, one file each, with their arguments.
 
 pub(crate) mod agents;
 pub(crate) mod cache;

@@ -1,39 +1,39 @@
-//! Exit codes: one constant each, and what leads to it. Scripts rely on them, so none ever changes.
+//! The exit codes. Scripts rely on them, so they never change.
 
 use agentline::Verdict;
 
-/// The agent finished and answered, and nothing that it tried was refused.
+/// The agent finished and answered, and nothing was refused.
 pub(crate) const DONE: u8 = 0;
 /// The agent or its model failed.
 pub(crate) const FAILED: u8 = 1;
-/// A bad flag or a bad configuration; nothing was started.
+/// Invalid flags or configuration; nothing was started.
 pub(crate) const USAGE: u8 = 2;
-/// The agent's program is not here.
+/// The agent is not installed.
 pub(crate) const NOT_INSTALLED: u8 = 3;
-/// No sign-in, or one that the service refused.
+/// The agent is not signed in, or the service rejected the credentials.
 pub(crate) const NOT_AUTHENTICATED: u8 = 4;
-/// It answered, but tools that it wanted were refused or not offered.
+/// The agent answered, but tools were refused or not offered.
 pub(crate) const DONE_WITH_DENIALS: u8 = 5;
-/// No answer, or it was blocked.
+/// The agent gave no answer, or the answer was blocked.
 pub(crate) const EMPTY: u8 = 6;
-/// A limit stopped it.
+/// A limit stopped the run.
 pub(crate) const LIMIT_REACHED: u8 = 7;
-/// A clock stopped it.
+/// A timeout stopped the run.
 pub(crate) const TIMED_OUT: u8 = 8;
-/// Quota or load.
+/// The service refused requests because of quota or load.
 pub(crate) const RATE_LIMITED: u8 = 9;
-/// The value does not fit the schema.
+/// The value does not match the schema.
 pub(crate) const INVALID_OUTPUT: u8 = 10;
 /// The agent refused the workspace as untrusted.
 pub(crate) const UNTRUSTED: u8 = 11;
 /// Stopped by SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
-/// Nobody reads standard output any more, as for a program that SIGPIPE ends.
+/// Standard output was closed; the code of a program that is killed by SIGPIPE.
 pub(crate) const BROKEN_PIPE: u8 = 141;
 /// Stopped by SIGTERM.
 pub(crate) const TERMINATED: u8 = 143;
 
-/// The table for people, in `--help`.
+/// The table of exit codes in `--help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
     0  done: the agent finished and answered, and nothing that it tried was refused
@@ -52,7 +52,7 @@ Exit codes:
   143  cancelled by SIGTERM
 ";
 
-/// The exit code of a verdict; for a cancelled run, by the signal that stopped it.
+/// Returns the exit code of a verdict. For a cancelled run, it depends on the signal.
 pub(crate) fn of(verdict: Verdict, signal: Option<i32>) -> u8 {
     match verdict {
         Verdict::Done => DONE,
@@ -70,7 +70,7 @@ pub(crate) fn of(verdict: Verdict, signal: Option<i32>) -> u8 {
     }
 }
 
-/// The exit code of a run that the caller stopped by a signal.
+/// Returns the exit code of a run that was stopped by a signal.
 pub(crate) fn by_signal(signal: i32) -> u8 {
     if signal == 15 { TERMINATED } else { INTERRUPTED }
 }

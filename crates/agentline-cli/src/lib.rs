@@ -1,7 +1,6 @@
-//! The command-line tool: words in, the answer on standard output, everything else on standard error.
+//! The `agentline` command-line program. Standard output has the answer, standard error everything else.
 //!
-//! It is a library so that a test can build the whole program a second time; `main.rs` calls [`main_impl`] and nothing
-//! else.
+//! It is a library so that a test can build the program a second time; `main.rs` only calls [`main_impl`].
 
 mod args;
 mod commands;
@@ -20,11 +19,11 @@ use clap::Parser;
 use std::process::ExitCode;
 use ui::Ui;
 
-/// The whole program.
+/// Runs the program.
 pub fn main_impl() -> ExitCode {
-    // Our own program is also the one that clears up after a run; this must come before any thread.
+    // This executable is also the supervisor of a run. The check must come before any thread is started.
     agentline::process::supervisor_main_if_asked();
-    // All of its children are the library's.
+    // All children of this process belong to the library.
     agentline::process::adopt_orphans();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -41,7 +40,7 @@ pub fn main_impl() -> ExitCode {
         Command::Pool(args) => commands::pool::run(&mut ui, args),
         Command::Cache(args) => commands::cache::run(&mut ui, &args),
         Command::Prices(args) => commands::prices::run(&mut ui, &args),
-        // It writes by itself, and the thread that does may still wait for a program that has ceased to read.
+        // The host writes its output itself, and its writer may be blocked by a client that no longer reads.
         Command::Host(args) => {
             return ExitCode::from(commands::host::run(&args).unwrap_or_else(|stop| ui.stop(&stop)));
         }

@@ -1,4 +1,4 @@
-//! A run that somebody watches: its events are shown as they come, and signals stop it.
+//! Shows the events of a run in progress, and stops the run on signals.
 
 use crate::{exit, question::Desk, render::Renderer, stop::Stop, ui::Ui};
 use agentline::{Canceller, Error, Event, Record, Run, Verdict};
@@ -15,39 +15,39 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// How long the end may take once the user has no more patience.
+/// The maximum time to wait at exit, for remaining tasks or after a second signal.
 const LAST_MOMENT: Duration = Duration::from_secs(2);
 /// How long a run may still be prepared after the first signal.
 const PREPARATION: Duration = Duration::from_secs(3);
-/// How long the output of a run that was ended may wait to be read.
+/// How long a stopped run waits for its output to be read.
 const READING: Duration = Duration::from_secs(10);
-/// How long a server may take to end in order after the first signal.
+/// How long a server may take to shut down after the first signal.
 const ORDERLY_END: Duration = Duration::from_secs(60);
-/// Threads besides the workers that a run needs: for what blocks, for signals, for the watchdog, for a scan.
+/// The number of threads that a run needs besides the workers: for blocking calls, signals, the watchdog and a scan.
 const SPARE_THREADS: usize = 4;
 
-/// Runs what a command does with a run.
+/// Runs the task of a command that drives a run.
 ///
-/// The run is driven by the one worker; what is shown is written by this thread. So a reader who does not read keeps
-/// nobody from stopping the agent in time. The second thread costs less than half a millisecond of CPU.
+/// One worker drives the run and this thread writes the output, so a blocked reader does not keep the agent from being
+/// stopped in time. The second thread costs less than half a millisecond of CPU time.
 pub(crate) fn start<T, F: Future<Output = Result<T, Stop>>>(task: impl FnOnce() -> F) -> Result<T, Stop> {
     let runtime = runtime(1)?;
     let done = runtime.block_on(task());
-    // What still runs is dropped, and with it the agent and its private folder.
+    // Dropping the remaining tasks ends the agent and removes its private directory.
     runtime.shutdown_timeout(LAST_MOMENT);
     done
 }
 
-/// A runtime with this many workers.
+/// Creates a runtime with this many workers.
 ///
-/// The runtime panics when a thread cannot be started, so that is tried first.
+/// Tokio panics if it cannot start a thread, so the threads are tried first.
 pub(crate) fn runtime(workers: usize) -> Result<tokio::runtime::Runtime, Stop> {
     try_threads(workers + SPARE_THREADS).map_err(|error| no_threads(&error))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build();
     runtime.map_err(|error| no_threads(&error))
 }
 
-/// Whether this many threads can be had at once.
+/// Checks that this many threads can run at the same time.
 fn try_threads(count: usize) -> io::Result<()> {
     let (hold, held) = std::sync::mpsc::channel::<()>();
     let held = Arc::new(Mutex::new(held));
@@ -55,7 +55,7 @@ fn try_threads(count: usize) -> io::Result<()> {
     let mut tried = Ok(());
     for _ in 0..count {
         let held = Arc::clone(&held);
-        // It ends when the other side of the channel is gone.
+        // The thread ends when the other side of the channel is dropped.
         let wait = move || drop(held.lock().map(|held| held.recv()));
         match std::thread::Builder::new().stack_size(64 << 10).spawn(wait) {
             Ok(thread) => threads.push(thread),
@@ -67,7 +67,7 @@ fn try_threads(count: usize) -> io::Result<()> {
     }
     drop(hold);
     for thread in threads {
-        // It cannot panic.
+        // The thread cannot panic.
         let _ = thread.join();
     }
     tried
@@ -80,7 +80,7 @@ fn no_threads(error: &io::Error) -> Stop {
     }
 }
 
-/// Waits until this process is told to stop. A second signal ends the program at once, whatever it does.
+/// Waits for a signal to stop this process. A second signal exits immediately.
 pub(crate) async fn stopped() {
     let (say_stop, stop) = oneshot::channel();
     let heard = on_own_thread(async move {
@@ -93,7 +93,7 @@ pub(crate) async fn stopped() {
         }
         exit_now(exit::by_signal(signal));
     });
-    // Without a thread for them, signals end the program as they end any other.
+    // Without a signal thread, signals have their default effect.
     if heard.is_err() || stop.await.is_err() {
         std::future::pending::<()>().await;
     }
@@ -103,12 +103,12 @@ pub(crate) async fn stopped() {
 pub(crate) struct Live {
     pub(crate) run: Run,
     signals: Signals,
-    /// Where the agent's questions are put to the user.
+    /// Asks the user about the agent's permission requests.
     desk: Option<Desk>,
 }
 
 impl Live {
-    /// Starts a run: `begin` does.
+    /// Starts a run by awaiting `begin`.
     pub(crate) async fn begin(begin: impl Future<Output = Result<Run, Error>>) -> Result<Self, Stop> {
         let mut signals = Signals::listen()?;
         let run = tokio::select! {
@@ -120,18 +120,18 @@ impl Live {
         Ok(Self { run, signals, desk: None })
     }
 
-    /// Puts the agent's questions to the user.
+    /// Sets how the user is asked about permission requests.
     pub(crate) fn asking(mut self, desk: Option<Desk>) -> Self {
         self.desk = desk;
         self
     }
 
-    /// Shows everything until the end. Returns the exit code.
+    /// Shows all events to the end of the run. Returns the exit code.
     pub(crate) async fn show(&mut self, ui: &mut Ui, renderer: &mut Renderer) -> Result<u8, Stop> {
         let shown = self.show_all(ui, renderer).await;
         ui.rest();
         if matches!(shown, Err(Stop::BrokenPipe)) {
-            // Nobody wants the answer any more. The run is stopped in order, so that it clears up after itself.
+            // The output is no longer read. The run is cancelled and awaited, so that it cleans up.
             self.run.canceller().cancel_by(15);
             while self.run.next().await.is_some() {}
         }
@@ -157,7 +157,7 @@ impl Live {
         Ok(code)
     }
 
-    /// The next event. What was written is shown before it is waited for.
+    /// Returns the next event. Flushes the output before waiting.
     async fn next(&mut self, ui: &mut Ui) -> Result<Next, Stop> {
         poll_fn(|cx| {
             match pin!(self.run.next()).poll(cx) {
@@ -183,18 +183,17 @@ impl Live {
 enum Next {
     Record(Record),
     End,
-    /// A second signal came.
+    /// A second signal was received.
     Enough(i32),
 }
 
-/// The signals that came: the first stops the run in order, the second at once.
+/// The received signals. The first cancels the run, the second ends it immediately.
 ///
-/// They are heard by a thread of their own, so that they take effect whatever the other threads do: one may be busy, and
-/// the one that shows the run may wait for a reader that does not read.
+/// A separate thread receives them, so that they take effect even if the other threads are busy or blocked on output.
 struct Signals {
     shared: Arc<SignalsShared>,
     enough: oneshot::Receiver<i32>,
-    /// The first signal came a while ago.
+    /// Receives the first signal some time after it arrived.
     impatient: oneshot::Receiver<i32>,
 }
 
@@ -218,7 +217,7 @@ impl Signals {
                 code = unread(&heard) => exit_now(code),
             };
             heard.first.store(signal, Ordering::SeqCst);
-            // A run that is still being prepared is stopped as soon as it has begun, so that its outcome is told too.
+            // A run that is still being prepared is cancelled when it has started, so that it also has an outcome.
             if let Some(run) = heard.canceller.get() {
                 run.cancel_by(signal);
             }
@@ -233,7 +232,7 @@ impl Signals {
                 () = impatient => signal,
             };
             let _ = say_enough.send(signal);
-            // The thread that shows may be waiting for its reader; whoever asks twice does not wait for that.
+            // The output thread may be blocked; after a second signal the program does not wait for it.
             tokio::time::sleep(LAST_MOMENT).await;
             exit_now(exit::by_signal(signal));
         })?;
@@ -241,7 +240,7 @@ impl Signals {
     }
 
     fn stop_by(&self, canceller: Canceller) {
-        // It is set once, here.
+        // The value is set only here.
         let _ = self.shared.canceller.set(canceller.clone());
         self.shared.begun.notify_one();
         match self.shared.first.load(Ordering::SeqCst) {
@@ -250,16 +249,16 @@ impl Signals {
         }
     }
 
-    /// The first signal that came.
+    /// Returns the first signal.
     fn first(&self) -> Option<i32> {
         Some(self.shared.first.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
     }
 }
 
-/// Waits until a run that a clock or a signal has ended was over for a while: nothing reads what is shown of it. Returns
+/// Waits until a run that a timeout or signal ended has been over for a while without its output being read. Returns
 /// its exit code.
 ///
-/// A run that ended by itself may be read for as long as the reader likes.
+/// The output of a run that ended by itself may be read at any speed.
 async fn unread(shared: &SignalsShared) -> u8 {
     let canceller = loop {
         match shared.canceller.get() {
@@ -281,7 +280,7 @@ fn exit_now(code: u8) -> ! {
     std::process::exit(i32::from(code))
 }
 
-/// Runs something on a thread of its own, with a runtime of its own.
+/// Runs a future on a new thread with its own runtime.
 fn on_own_thread(work: impl Future<Output = ()> + Send + 'static) -> Result<(), Stop> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| no_threads(&error))?;
@@ -309,7 +308,7 @@ impl Incoming {
         })
     }
 
-    /// The next one: 2 or 15. A closed terminal ends a run as SIGTERM does.
+    /// Returns the next signal, 2 or 15. A closed terminal counts as SIGTERM.
     async fn next(&mut self) -> i32 {
         tokio::select! {
             _ = self.interrupt.recv() => 2,

@@ -1,4 +1,4 @@
-//! Where the prompt comes from: the argument, standard input, or the settings.
+//! Reads the prompt from the argument, standard input, or the settings.
 
 use agentline::{Problem, RunRequest};
 use std::{
@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
-/// No agent takes a prompt that is longer; what comes by a pipe without end is not read for ever.
+/// The maximum length of a prompt in bytes, which also limits the input from an endless pipe.
 const LONGEST: u64 = 64 << 20;
 
-/// The prompt of a run. With a prompt given, standard input is not read.
+/// Returns the prompt of a run. Standard input is read only for `-` or if no prompt is given.
 pub(crate) fn read(typed: Option<&str>, request: &RunRequest) -> Result<String, Problem> {
     let stdin_is_terminal = io::stdin().is_terminal();
     match typed {
@@ -21,7 +21,7 @@ pub(crate) fn read(typed: Option<&str>, request: &RunRequest) -> Result<String, 
         }
         Some("-") => from_stdin(request.timeout),
         Some(prompt) => Ok(prompt.to_owned()),
-        // What the settings say is enough; a pipe that is there by chance is not waited for.
+        // With a prompt in the settings, standard input is not read, even if it is a pipe.
         None if request.prompt_file.is_some() || !request.prompt.is_empty() => Ok(request.prompt.clone()),
         None if stdin_is_terminal => Err(Problem::new("PROMPT", "is missing").hint(
             "type `agentline run \"what to do\"`, or pipe the prompt in, or name a file with `--prompt-file`",
@@ -46,13 +46,13 @@ fn from_stdin(time: Duration) -> Result<String, Problem> {
     })
 }
 
-/// Reads standard input to its end, for as long as the run may take. A thread that still reads then is abandoned.
+/// Reads standard input to its end within the run's timeout. A thread that is still reading is abandoned.
 fn read_stdin(time: Duration) -> io::Result<Vec<u8>> {
     let (send, receive) = mpsc::channel();
     let read = move || {
         let mut bytes = Vec::new();
         let read = io::stdin().lock().take(LONGEST + 1).read_to_end(&mut bytes);
-        // Nobody may wait for it any more.
+        // The receiver may have timed out.
         let _ = send.send(read.map(|_| bytes));
     };
     thread::Builder::new().name("agentline-prompt".into()).spawn(read)?;

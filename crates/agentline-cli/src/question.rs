@@ -1,6 +1,6 @@
-//! Asks whoever sits at the terminal whether a tool may run, and takes the answer from there.
+//! Asks the user at the terminal whether a tool may run.
 //!
-//! The agent's words are shown with everything escaped that could paint over the question.
+//! The agent's text is shown with all characters escaped that could hide or overwrite the question.
 
 use crate::ui::Ui;
 use agentline::{Diff, Judge, PermissionAsk, PermissionMode, Permit, Policy, RunRequest, ToolKind};
@@ -14,14 +14,14 @@ use tokio::sync::{
     oneshot,
 };
 
-/// How many lines of a change are shown before somebody asks for all of them.
+/// The number of lines of a change that are shown without `details`.
 const SHORT: usize = 20;
 
-/// Where questions are shown.
+/// The output on which questions are shown.
 pub(crate) trait Screen {
-    /// A whole line.
+    /// Shows a complete line.
     fn line(&mut self, line: &str);
-    /// A line that the answer is typed behind.
+    /// Shows a line after which the answer is typed.
     fn prompt(&mut self, line: &str);
 }
 
@@ -35,29 +35,29 @@ impl Screen for Ui {
     }
 }
 
-/// A question that waits for its answer.
+/// A question that is waiting for its answer.
 struct Open {
     ask: PermissionAsk,
     reply: oneshot::Sender<Permit>,
 }
 
-/// Where the questions of a run arrive, and the answers of the terminal.
+/// Shows the permission requests of a run and reads the answers.
 pub(crate) struct Desk {
     questions: UnboundedReceiver<Open>,
     lines: UnboundedReceiver<String>,
     current: Option<Open>,
-    /// What was permitted for the whole run, as rules.
+    /// The rules that the user allowed for the whole run.
     always: Vec<String>,
 }
 
-/// Somebody at this terminal, for a run that may ask; `None` where there is no terminal to ask on.
+/// Returns a judge that asks on this terminal, or `None` if the run cannot ask or there is no terminal.
 pub(crate) fn at_terminal(request: &RunRequest) -> Option<(Judge, Desk)> {
     let may_ask = request.permission_mode == PermissionMode::Prompt || !request.ask.is_empty();
     if !may_ask || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return None;
     }
     let (typed, lines) = unbounded_channel();
-    // A thread that nobody waits for: a read of a terminal cannot be given up.
+    // The thread is never joined, because a read from a terminal cannot be cancelled.
     let reader = move || {
         for line in io::stdin().lock().lines() {
             if line.ok().and_then(|line| typed.send(line).ok()).is_none() {
@@ -74,14 +74,14 @@ impl Desk {
         let (put, questions) = unbounded_channel();
         let judge = Judge::new(move |ask| {
             let (reply, answer) = oneshot::channel();
-            // Without a desk the answer never comes, which is a refusal.
+            // If the receiver is gone, the reply channel is closed, which denies the request.
             let _ = put.send(Open { ask, reply });
             async move { answer.await.unwrap_or_else(|_| Permit::Deny("nobody_answered".into())) }
         });
         (judge.at_terminal(), Self { questions, lines, current: None, always: Vec::new() })
     }
 
-    /// Shows questions and takes answers as they come. It is never done; whoever polls it stops when the run is over.
+    /// Shows questions and reads answers. It never completes; the caller stops polling when the run is over.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, screen: &mut impl Screen) {
         loop {
             if self.current.as_mut().is_some_and(|open| open.reply.poll_closed(cx).is_ready()) {
@@ -115,11 +115,11 @@ impl Desk {
 
     fn begin(&mut self, open: Open, screen: &mut impl Screen) {
         if self.is_always(&open.ask) {
-            // Whoever asked may have gone; then nothing is to be told.
+            // The run may have dropped the request.
             let _ = open.reply.send(Permit::Allow);
             return;
         }
-        // What was typed before the question was seen is no answer to it.
+        // Input typed before the question was shown is not an answer.
         while self.lines.try_recv().is_ok() {}
         question(&open.ask).iter().for_each(|line| screen.line(line));
         screen.prompt(&choices(&open.ask));
@@ -132,17 +132,17 @@ impl Desk {
         }
     }
 
-    /// Whether an earlier answer was for this, too.
+    /// Returns whether an earlier `always` covers this request.
     fn is_always(&self, ask: &PermissionAsk) -> bool {
         let mut request = RunRequest::new("").permission_mode(PermissionMode::Deny);
         request.allow.clone_from(&self.always);
-        // Borders were looked at before anybody was asked.
+        // Path limits were checked before the user was asked.
         let policy = Policy::new(&request, Path::new("/"));
         policy.is_ok_and(|policy| policy.decide(ask, &|path| policy.resolve(path)).ruling().allow)
     }
 }
 
-/// The rules that `always` stands for; none where it would say too much.
+/// Returns the rules that `always` adds, or none if they would allow too much.
 fn rules(ask: &PermissionAsk) -> Vec<String> {
     if let Some(command) = &ask.command {
         let program = command.split_whitespace().next().unwrap_or_default();
@@ -175,7 +175,7 @@ fn choices(ask: &PermissionAsk) -> String {
     format!("allow? y(es), N(o){always}, d(etails): ")
 }
 
-/// What is asked, in short.
+/// Returns the lines of a question.
 fn question(ask: &PermissionAsk) -> Vec<String> {
     let mut lines = vec![format!("the agent wants to use {}", named(ask))];
     if let Some(command) = &ask.command {
@@ -189,7 +189,7 @@ fn question(ask: &PermissionAsk) -> Vec<String> {
     lines
 }
 
-/// All that is known.
+/// Returns all details of a request.
 fn details(ask: &PermissionAsk) -> Vec<String> {
     let mut lines = Vec::new();
     let mut put = |what: &str, text: &str| {
@@ -218,7 +218,7 @@ fn named(ask: &PermissionAsk) -> String {
     }
 }
 
-/// What a change takes away and adds, between what stays the same at both ends.
+/// Returns the removed and added lines of a change, without the common lines at both ends.
 fn changed(diff: &Diff, most: usize) -> Vec<String> {
     let old: Vec<&str> = diff.old.as_deref().unwrap_or_default().lines().collect();
     let new: Vec<&str> = diff.new.lines().collect();
@@ -237,7 +237,7 @@ fn changed(diff: &Diff, most: usize) -> Vec<String> {
     lines
 }
 
-/// A text in which nothing moves the cursor, hides letters or turns their order around.
+/// Escapes characters that move the cursor, are invisible, or change the order of text.
 fn plain(text: &str) -> String {
     let turns = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
     let mut out = String::new();
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!((second.try_recv(), stage.shown().as_str()), (Ok(Permit::Allow), ""));
         let mut third = stage.ask(command("git status; rm x"));
         assert!(third.try_recv().is_err() && !stage.shown().contains("always"));
-        // It is not offered there, so it is no answer.
+        // The choice is not offered here, so it is not an answer.
         stage.type_in("a");
         assert!(third.try_recv().is_err());
         stage.type_in("n");

@@ -1,4 +1,4 @@
-//! Tells a run on standard output, in the form that was asked for.
+//! Renders a run on standard output in the requested format.
 
 mod claude;
 mod events;
@@ -15,45 +15,45 @@ use crate::{args::Output, ui::Ui};
 use agentline::{Completer, PermissionMode, Record};
 use std::io;
 
-/// What is told, and how.
+/// The options of a renderer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Telling {
-    /// In which form.
+    /// The output format.
     pub(crate) output: Output,
-    /// The outcome also holds the messages.
+    /// Whether the outcome includes the messages.
     pub(crate) messages: bool,
-    /// The reasoning is shown, where only the answer would be.
+    /// Whether reasoning is shown, in formats that omit it.
     pub(crate) thoughts: bool,
-    /// The permission mode of the run, for the form of Claude Code.
+    /// The permission mode of the run, for Claude Code's format.
     pub(crate) mode: PermissionMode,
-    /// The value is the answer, and the words around it are not shown.
+    /// Whether only the value is shown, without the text around it.
     pub(crate) value_only: bool,
 }
 
 impl Telling {
-    /// The form alone, for a run of which nothing else is known.
+    /// Creates options with only a format.
     pub(crate) fn plain(output: Output) -> Self {
         let mode = PermissionMode::Default;
         Self { output, messages: false, thoughts: false, mode, value_only: false }
     }
 }
 
-/// Tells one run.
+/// Renders one run.
 pub(crate) struct Renderer {
     form: Box<dyn Form>,
 }
 
-/// One form of telling a run.
+/// One output format.
 trait Form {
-    /// Before the first event.
+    /// Called before the first event.
     fn begin(&mut self, ui: &mut Ui) {
         ui.busy("starting the agent");
     }
 
-    /// The agent is here, and what it saves completes the messages.
+    /// Sets the completer that adds messages from the agent's saved session.
     fn complete_by(&mut self, _completer: &Completer) {}
 
-    /// One event; the last one is the outcome.
+    /// Renders one event; the last one is the outcome.
     fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()>;
 }
 
@@ -70,17 +70,17 @@ impl Renderer {
         Self { form }
     }
 
-    /// The agent is here, and what it saves completes the messages.
+    /// Sets the completer that adds messages from the agent's saved session.
     pub(crate) fn complete_by(&mut self, completer: &Completer) {
         self.form.complete_by(completer);
     }
 
-    /// Before the first event.
+    /// Must be called before the first event.
     pub(crate) fn begin(&mut self, ui: &mut Ui) {
         self.form.begin(ui);
     }
 
-    /// One event; the last one is the outcome.
+    /// Renders one event; the last one is the outcome.
     pub(crate) fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()> {
         self.form.record(ui, record)
     }

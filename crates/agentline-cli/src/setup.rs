@@ -1,4 +1,4 @@
-//! What is known before a run: who asks, from where, and the settings of all layers.
+//! The environment of a command: the `Agentline` handle and the settings of all layers.
 
 use crate::stop::Stop;
 use agentline::{
@@ -8,13 +8,13 @@ use agentline::{
 };
 use std::path::Path;
 
-/// What is said about prices on a command line, as a layer.
+/// Returns the `--prices` flag as a layer of settings.
 pub(crate) fn prices_flag(file: Option<&Path>) -> Option<Layer> {
     let file = file?.to_string_lossy().into_owned();
     Some(Layer::flags([("prices_file".to_owned(), file.into())].into_iter().collect()))
 }
 
-/// Who asks, and the layers of settings that count here.
+/// The `Agentline` handle and the settings that apply here.
 #[derive(Debug)]
 pub(crate) struct Setup {
     agentline: Agentline,
@@ -22,7 +22,7 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Reads the layers that count for a workspace, with what was typed on top.
+    /// Reads the settings for a workspace, with the flags as the top layer.
     pub(crate) fn read(workspace: Option<&Path>, flags: Option<Layer>) -> Result<Self, Stop> {
         let agentline = Agentline::from_env()?;
         let here = agentline.here();
@@ -31,18 +31,18 @@ impl Setup {
         Ok(Self { agentline, settings })
     }
 
-    /// The settings that are in force.
+    /// Returns the effective settings.
     pub(crate) fn config(&self) -> Result<Config, Problems> {
         self.settings.build()
     }
 
-    /// What changed since the user trusted the workspace, unless the settings say how far it is trusted.
+    /// Returns the changes since the user trusted the workspace, unless the settings set its trust explicitly.
     pub(crate) fn changed_trust(&self, config: &Config) -> Option<&ChangedTrust> {
         let is_lost = config.notices.iter().any(|notice| notice.code == TRUST_CHANGED);
         self.settings.changed.as_ref().filter(|_| is_lost)
     }
 
-    /// The handle that starts runs and the run itself, with what the settings say about both.
+    /// Returns a handle and a run request with the settings applied.
     pub(crate) fn equip(&self, config: &Config) -> (Agentline, RunRequest) {
         let mut here = self.agentline.here().clone();
         if let Some(folder) = self.settings.workspace_file.as_deref().and_then(Path::parent) {

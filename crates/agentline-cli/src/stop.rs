@@ -1,33 +1,33 @@
-//! Why a command did not come to its end: what is told, and with which code.
+//! The reasons why a command stops early, with their messages and exit codes.
 
 use crate::exit;
 use agentline::{Error, Problem, Problems};
 use std::io;
 
-/// Why a command stopped.
+/// The reason why a command stopped.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// What was asked for is wrong; nothing was started.
+    /// The request is invalid; nothing was started.
     Usage(Problems),
-    /// Something could not be done; the text says what.
+    /// An operation failed, with a message.
     Failed(String),
-    /// The machine does not let us do it; the hint says what to do about that.
+    /// The system does not allow an operation; the hint says what to do.
     Unable { message: String, hint: String },
-    /// What was asked for is not there.
+    /// The requested item does not exist.
     Nothing(Problem),
-    /// Nobody reads our output any more.
+    /// The output is no longer read.
     BrokenPipe,
-    /// The user was asked twice to wait, and wants no more.
+    /// A second signal ended the command.
     Signal(i32),
 }
 
 impl Stop {
-    /// Something could not be done.
+    /// Creates a failure with a message.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self::Failed(message.into())
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Usage(_) => exit::USAGE,

@@ -1,7 +1,7 @@
 //! The only writer of standard output and standard error.
 //!
-//! Standard output holds the answer and nothing else. It is buffered, and flushed when there is nothing left to write
-//! for now, so that a million lines cost a few hundred writes and a single word is still seen at once.
+//! Standard output has the answer and nothing else. It is buffered, and flushed when nothing more is available to
+//! write. So a million lines take a few hundred writes, and a single word is still visible immediately.
 
 use crate::{args::Global, exit, render::words::plain, stop::Stop};
 use agentline::Problem;
@@ -11,13 +11,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Enough for a batch of events; larger pieces go out directly.
+/// The buffer size, enough for a batch of events. Larger writes are not buffered.
 const BUFFER: usize = 64 << 10;
 
-/// The columns of a terminal that does not tell.
+/// The width to assume for a terminal that does not report it.
 const USUAL_WIDTH: usize = 80;
 
-/// How something looks.
+/// A text style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paint {
     Bold,
@@ -39,7 +39,7 @@ pub(crate) enum Color {
     Never,
 }
 
-/// The terminal as far as we write to it.
+/// The writer of standard output and standard error.
 #[derive(Debug)]
 pub(crate) struct Ui {
     out: BufWriter<Stdout>,
@@ -81,7 +81,7 @@ impl Ui {
         }
     }
 
-    /// Standard output, for the answer. A spinner in the way is taken off the screen first.
+    /// Returns standard output, for the answer. Clears the spinner first if it is on the same terminal.
     pub(crate) fn out(&mut self) -> &mut impl Write {
         if self.shares_terminal {
             self.rest();
@@ -89,55 +89,55 @@ impl Ui {
         &mut self.out
     }
 
-    /// Shows what was written so far.
+    /// Flushes standard output.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
-    /// Whether somebody watches standard error.
+    /// Returns whether progress is shown on standard error.
     pub(crate) fn shows_progress(&self) -> bool {
         self.shows_progress
     }
 
-    /// Behaves as if somebody watched standard error, but without what moves.
+    /// Enables progress lines without a terminal. The spinner still needs one.
     pub(crate) fn pretend_progress(&mut self) {
         self.shows_progress = !self.quiet;
     }
 
-    /// Whether somebody really watches, so that pauses make sense.
+    /// Returns whether standard error is a terminal, so that pauses make sense.
     pub(crate) fn is_watched(&self) -> bool {
         io::stderr().is_terminal()
     }
 
-    /// Whether standard output and standard error are the same screen.
+    /// Returns whether standard output and standard error are both terminals.
     pub(crate) fn shares_terminal(&self) -> bool {
         self.shares_terminal
     }
 
-    /// Whether standard output has colours.
+    /// Returns whether standard output has colours.
     pub(crate) fn is_coloured(&self) -> bool {
         self.color_out
     }
 
-    /// How many columns standard output has; `None` when it is no terminal.
+    /// Returns the number of columns of standard output, or `None` if it is not a terminal.
     pub(crate) fn width(&self) -> Option<usize> {
         let told = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
         io::stdout().is_terminal().then(|| told().unwrap_or(USUAL_WIDTH))
     }
 
-    /// Whether details are wanted.
+    /// Returns whether `--verbose` is set.
     pub(crate) fn is_verbose(&self) -> bool {
         self.verbose
     }
 
-    /// A line on standard error.
+    /// Writes a line to standard error.
     pub(crate) fn line(&mut self, line: impl AsRef<str>) {
         let line = line.as_ref();
         if self.shares_terminal {
-            // What was written before stands above it. A reader that is gone is noticed by the next flush.
+            // Earlier output must be above this line. The next flush reports a closed pipe.
             let _ = self.out.flush();
         }
-        // Nothing is left to tell it to when standard error cannot be written.
+        // An error cannot be reported if standard error is not writable.
         let write = || drop(writeln!(io::stderr().lock(), "{line}"));
         match &self.spinner {
             Some(spinner) => spinner.suspend(write),
@@ -145,22 +145,22 @@ impl Ui {
         }
     }
 
-    /// A line on standard error that an answer is typed behind. A spinner would paint over it.
+    /// Writes a line to standard error after which an answer is typed. Clears the spinner, which would overwrite it.
     pub(crate) fn prompt(&mut self, line: &str) {
         self.rest();
-        // Nothing is left to tell it to when standard error cannot be written.
+        // An error cannot be reported if standard error is not writable.
         let mut err = io::stderr().lock();
         let _ = write!(err, "{line}").and_then(|()| err.flush());
     }
 
-    /// A line on standard error that `--quiet` leaves out.
+    /// Writes a line to standard error, unless `--quiet` is set.
     pub(crate) fn say(&mut self, line: impl AsRef<str>) {
         if !self.quiet {
             self.line(line);
         }
     }
 
-    /// A line on standard error that only `--verbose` shows.
+    /// Writes a line to standard error if `--verbose` is set.
     pub(crate) fn detail(&mut self, line: impl AsRef<str>) {
         if self.verbose {
             let line = self.paint(Paint::Dim, line.as_ref());
@@ -168,13 +168,13 @@ impl Ui {
         }
     }
 
-    /// A warning on standard error.
+    /// Writes a warning to standard error.
     pub(crate) fn warn(&mut self, message: &str) {
         let label = self.paint(Paint::Yellow, "warning:");
         self.say(format!("{label} {}", plain(message)));
     }
 
-    /// An error on standard error, with the way out.
+    /// Writes an error with its hint to standard error.
     pub(crate) fn error(&mut self, message: &str, hint: Option<&str>) {
         let label = self.paint(Paint::Red, "error:");
         self.line(format!("{label} {message}"));
@@ -184,23 +184,23 @@ impl Ui {
         }
     }
 
-    /// Colours a text for standard error.
+    /// Styles a text for standard error.
     pub(crate) fn paint(&self, paint: Paint, text: &str) -> String {
         painted(self.color_err, paint, text)
     }
 
-    /// Colours a text for standard output.
+    /// Styles a text for standard output.
     pub(crate) fn paint_out(&self, paint: Paint, text: &str) -> String {
         painted(self.color_out, paint, text)
     }
 
-    /// Shows what goes on, with the time since the start; on a terminal only.
+    /// Shows a spinner with a message and the elapsed time, on a terminal only.
     pub(crate) fn busy(&mut self, what: &str) {
         if !self.shows_progress || !io::stderr().is_terminal() {
             return;
         }
         if self.shares_terminal {
-            // What was written before stands above it. A reader that is gone is noticed by the next flush.
+            // Earlier output must be above this line. The next flush reports a closed pipe.
             let _ = self.out.flush();
         }
         let begun = self.begun;
@@ -214,14 +214,14 @@ impl Ui {
         spinner.set_message(what.to_owned());
     }
 
-    /// Takes the spinner off the screen.
+    /// Clears the spinner.
     pub(crate) fn rest(&mut self) {
         if let Some(spinner) = self.spinner.take() {
             spinner.finish_and_clear();
         }
     }
 
-    /// What clap has to say: help and version on standard output, errors on standard error. Returns the exit code.
+    /// Writes clap's output: help and version to standard output, errors to standard error. Returns the exit code.
     pub(crate) fn usage(&mut self, error: &clap::Error) -> u8 {
         let styled = error.render();
         let on_stderr = error.use_stderr();
@@ -237,7 +237,7 @@ impl Ui {
         }
     }
 
-    /// Tells why a command stopped. Returns the exit code.
+    /// Writes the reason why a command stopped. Returns the exit code.
     pub(crate) fn stop(&mut self, stop: &Stop) -> u8 {
         self.rest();
         match stop {

@@ -1,4 +1,4 @@
-//! Moments as people write and read them, in the time zone of this machine.
+//! Formats and parses times in the time zone of this machine.
 
 use agentline::{Millis, Problem};
 use jiff::{
@@ -7,40 +7,40 @@ use jiff::{
     tz::TimeZone,
 };
 
-/// Turns moments into words and words into moments.
+/// Formats and parses times in a time zone.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     zone: TimeZone,
 }
 
 impl Clock {
-    /// The clock of this machine.
+    /// Returns a clock in the time zone of this machine.
     pub(crate) fn local() -> Self {
         Self { zone: TimeZone::system() }
     }
 
-    /// A clock that is the same everywhere.
+    /// Returns a clock in UTC.
     #[cfg(test)]
     pub(crate) fn utc() -> Self {
         Self { zone: TimeZone::UTC }
     }
 
-    /// Such as `2026-11-15 13:04`.
+    /// Formats a time like `2026-11-15 13:04`.
     pub(crate) fn minute(&self, at: Millis) -> String {
         self.told(at, "%Y-%m-%d %H:%M")
     }
 
-    /// Such as `11-15 13:04`.
+    /// Formats a time like `11-15 13:04`.
     pub(crate) fn short_minute(&self, at: Millis) -> String {
         self.told(at, "%m-%d %H:%M")
     }
 
-    /// Such as `13:04:05`.
+    /// Formats a time like `13:04:05`.
     pub(crate) fn time(&self, at: Millis) -> String {
         self.told(at, "%H:%M:%S")
     }
 
-    /// Such as `2026-11-15T13:04:05+01:00`, for programs.
+    /// Formats a time like `2026-11-15T13:04:05+01:00`, for programs.
     pub(crate) fn exact(&self, at: Millis) -> String {
         self.told(at, "%Y-%m-%dT%H:%M:%S%:z")
     }
@@ -49,7 +49,7 @@ impl Clock {
         self.zoned(at).map_or_else(|| at.to_string(), |zoned| zoned.strftime(form).to_string())
     }
 
-    /// How many seconds east of Greenwich this clock is now.
+    /// Returns the current offset from UTC, in seconds to the east.
     pub(crate) fn east_of_utc(&self) -> i32 {
         self.zone.to_offset(Timestamp::now()).seconds()
     }
@@ -59,12 +59,13 @@ impl Clock {
         Some(at.to_zoned(self.zone.clone()))
     }
 
-    /// The beginning of what was typed: a day, `today`, `yesterday`, a moment, or a time ago such as `7d`, `12h`, `2w`.
+    /// Returns the start of a typed time: a day, `today`, `yesterday`, a day with a time, or a time ago such as `7d`,
+    /// `12h`, `2w`.
     pub(crate) fn since(&self, flag: &str, text: &str) -> Result<Millis, Problem> {
         self.edge(text, Timestamp::now().to_zoned(self.zone.clone()), false).ok_or_else(|| wrong(flag, text))
     }
 
-    /// The end of what was typed, which is no longer part of it; a day counts to its end.
+    /// Returns the exclusive end of a typed time. For a day, that is the start of the next day.
     pub(crate) fn until(&self, flag: &str, text: &str) -> Result<Millis, Problem> {
         self.edge(text, Timestamp::now().to_zoned(self.zone.clone()), true).ok_or_else(|| wrong(flag, text))
     }
@@ -75,7 +76,7 @@ impl Clock {
             "now" => return millis(&now),
             "today" => Some(now.date()),
             "yesterday" => now.date().yesterday().ok(),
-            // A day would also be read from a moment, and its time of day forgotten.
+            // Parsing as a day would ignore the time of day.
             moment if moment.contains(':') => return self.moment(moment),
             other => other.parse::<Date>().ok(),
         };
@@ -95,7 +96,7 @@ impl Clock {
         millis(&now.checked_sub(ago.ok()?).ok()?)
     }
 
-    /// A day with a time, in this zone unless it names another.
+    /// Parses a day with a time, in this time zone unless the text names another.
     fn moment(&self, text: &str) -> Option<Millis> {
         if let Ok(moment) = text.parse::<Timestamp>() {
             return Millis::try_from(moment.as_millisecond()).ok();

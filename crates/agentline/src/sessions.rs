@@ -1,7 +1,7 @@
-//! Every session that the agents of a user have saved: found, listed, read, searched, counted and followed.
+//! Finds, lists, reads, searches, counts and follows the sessions that a user's agents have saved.
 //!
-//! Nothing here writes to an agent's files. What is read once is remembered in one file of our own cache folder, which is
-//! believed only as long as the files that it tells about are the same (see `index.rs`). All functions block.
+//! Nothing here writes to an agent's files. Facts about sessions are kept in one index file in the cache directory. An
+//! index entry is valid only while the files it describes are unchanged (see `index.rs`). All functions block.
 
 mod database;
 mod facts;
@@ -35,10 +35,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The name of the index in our cache folder.
+/// The file name of the index in the cache directory.
 const INDEX: &str = "sessions.index";
 
-/// The saved sessions of one user. Cheap to clone; it holds nothing of them in memory.
+/// The saved sessions of one user.
+///
+/// Cheap to clone: a store holds no session in memory.
 #[derive(Clone)]
 pub struct Store {
     agents: Vec<&'static dyn Agent>,
@@ -52,15 +54,17 @@ pub struct Store {
 }
 
 impl Store {
-    /// The sessions of these agents, kept where this environment and home say. Nothing is remembered between calls until
-    /// [`index`](Self::index) names a place for it.
+    /// Creates a store for these agents, whose sessions are located through `env` and `home`.
+    ///
+    /// The store has no index until [`index`](Self::index) sets its directory.
     #[must_use]
     pub fn new(
         agents: impl IntoIterator<Item = &'static dyn Agent>,
         env: BTreeMap<String, String>,
         home: impl Into<PathBuf>,
     ) -> Self {
-        // Reading waits for the disk and parsing for the processor: two are faster than one even on one core.
+        // Reading is bound by the disk and parsing by the processor, so two threads are faster than one even on one
+        // core.
         let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
         Self {
             agents: agents.into_iter().collect(),
@@ -74,49 +78,49 @@ impl Store {
         }
     }
 
-    /// Prices tokens by this table.
+    /// Sets the price table for tokens.
     #[must_use]
     pub fn prices(mut self, prices: PriceTable) -> Self {
         self.prices = prices;
         self
     }
 
-    /// Remembers what was read in this folder. The folder is made when there is something to remember.
+    /// Keeps an index in this directory, which is created when the index is first written.
     #[must_use]
     pub fn index(mut self, folder: &Path) -> Self {
         self.index = Some(folder.join(INDEX));
         self
     }
 
-    /// Reads everything anew, and remembers nothing.
+    /// Disables the index: every call reads all files.
     #[must_use]
     pub fn no_index(mut self) -> Self {
         self.index = None;
         self
     }
 
-    /// Redacts these secrets, and keys of well-known shapes, in everything that is read. A search does not find them.
+    /// Redacts these secrets, and keys of well-known formats, in everything that is read. A search does not find them.
     #[must_use]
     pub fn redact(mut self, veil: Veil) -> Self {
         self.veil = Some(veil);
         self
     }
 
-    /// Shows what the agents saved as it is.
+    /// Disables redaction.
     #[must_use]
     pub fn unredacted(mut self) -> Self {
         self.veil = None;
         self
     }
 
-    /// Days begin at midnight so many seconds east of Greenwich.
+    /// Sets the offset from UTC, in seconds to the east, at which days begin.
     #[must_use]
     pub fn east_of_utc(mut self, seconds: i32) -> Self {
         self.east_of_utc = seconds;
         self
     }
 
-    /// Reads with so many threads; at least one.
+    /// Sets the number of threads that read files, at least one.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads.max(1);
@@ -136,7 +140,7 @@ impl fmt::Debug for Store {
 }
 
 impl Agentline {
-    /// Knows the secrets of this user: those in the caller's environment and in the agents' own files.
+    /// Returns a redactor of this user's secrets: those in the caller's environment and in the agents' own files.
     #[must_use]
     pub fn redactor(&self) -> Veil {
         let (here, agents) = (self.here(), self.inner().roster.all());
@@ -148,7 +152,7 @@ impl Agentline {
         Veil::new(secrets.into_vec())
     }
 
-    /// The sessions that this user's agents have saved, with the index in our cache folder. Secrets are redacted.
+    /// Returns the saved sessions of this user's agents, with an index in the cache directory and secrets redacted.
     #[must_use]
     pub fn sessions(&self) -> Store {
         let inner = self.inner();

@@ -1,26 +1,25 @@
-//! Learns which files really changed: a snapshot of the workspace before, one after, and their comparison.
+//! Detects which files really changed, by comparing snapshots of the workspace before and after a run.
 //!
-//! A snapshot holds names, sizes and times, and contents only of a small workspace. What counts as a file of the workspace follows git: nested
-//! `.gitignore` files, `.git/info/exclude` and the user's own excludes are honoured, with or without a repository; hidden
-//! files count, `.git` never does. Directories are not listed, only what is in them.
+//! A snapshot records names, sizes and times, and contents only of a small workspace. Which files belong to the
+//! workspace follows git: nested `.gitignore` files, `.git/info/exclude` and the user's own excludes apply, with or
+//! without a repository. Hidden files are included, `.git` never is. Directories themselves are not recorded.
 //!
-//! How two sightings of the same regular file are judged:
+//! A regular file is compared as follows:
 //!
-//! | seen | verdict |
+//! | difference | result |
 //! |---|---|
-//! | size differs | modified |
-//! | modification time differs | modified, unless the old content is known to be the same |
-//! | only change time and inode differ (replaced by a file of the same age) | the same |
-//! | only change time differs (mode, owner, links) | not a change, unless the old content is known to differ |
-//! | nothing differs | the same |
+//! | size | modified |
+//! | modification time | modified, unless the old content is known and is the same |
+//! | only change time and inode (replaced by a file of the same age) | as for the modification time |
+//! | only change time (mode, owner, links) | unchanged, unless the old content is known and differs |
+//! | none | unchanged, unless a racy file's old content is known and differs |
 //!
-//! The old content is known in two cases. In a workspace of at most 500 files and 2 MiB all contents are kept, which also
-//! gives exact counts of added and removed lines. Elsewhere there are fingerprints where the times alone could
-//! lie: for files that were written so shortly before the snapshot that a later write may leave the same time (git calls
-//! them racy). A file of a large workspace that is rewritten with the content it had is therefore told as modified: the
-//! disk says that it was written, and nothing affordable says otherwise.
+//! The old content is known in two cases. For a workspace of at most 500 files and 2 MiB, all contents are kept, which
+//! also gives exact counts of added and removed lines. Otherwise a fingerprint is kept of racy files, as git calls
+//! them: files written so shortly before the snapshot that a later write may leave the same time. So a file of a large
+//! workspace that is rewritten with the same content is reported as modified.
 //!
-//! What it cannot see: files that are tracked by git although an ignore rule covers them, unless a tool reported them.
+//! Changes of files that git tracks although an ignore rule covers them are not detected, unless a tool reported them.
 
 mod active;
 pub(crate) mod again;
@@ -43,24 +42,24 @@ pub use content::line_count;
 use content::Known;
 use stamp::Stamp;
 
-/// So many files and folders are looked at in less time than another thread takes to wake up.
+/// The maximum number of files and directories that one thread checks faster than a second thread can start.
 const SMALL: usize = 32;
 
-/// Bounds on the work of one snapshot, so that a run in `/` or in a home folder never takes minutes.
+/// Limits of one snapshot, so that a run in `/` or in a home directory does not take minutes.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SnapshotOptions {
-    /// The most files to record; 1,000,000 unless told.
+    /// The maximum number of files to record. The default is 1,000,000.
     pub max_files: usize,
-    /// The longest time to spend; 10 s unless told.
+    /// The maximum time to spend. The default is 10 s.
     pub max_time: Duration,
-    /// How many threads walk the tree; as many as there are cores, at most 4, unless told.
+    /// The number of threads that walk the tree. The default is the number of cores, at most 4.
     pub threads: usize,
 }
 
 impl Default for SnapshotOptions {
     fn default() -> Self {
-        // To count them takes a dozen looks at the disk.
+        // Counting the cores reads several files, so it is done once.
         static CORES: OnceLock<usize> = OnceLock::new();
         let cores = *CORES.get_or_init(|| std::thread::available_parallelism().map_or(2, usize::from));
         Self { max_files: 1_000_000, max_time: Duration::from_secs(10), threads: cores.min(4) }
@@ -68,26 +67,26 @@ impl Default for SnapshotOptions {
 }
 
 impl SnapshotOptions {
-    /// Records at most this many files.
+    /// Sets the maximum number of files to record.
     #[must_use]
     pub fn max_files(mut self, files: usize) -> Self {
         self.max_files = files;
         self
     }
 
-    /// Spends at most this long.
+    /// Sets the maximum time to spend.
     #[must_use]
     pub fn max_time(mut self, time: Duration) -> Self {
         self.max_time = time;
         self
     }
 
-    /// When the time for a snapshot that begins now is over.
+    /// Returns the deadline of a snapshot that begins now.
     fn deadline(&self) -> Option<Instant> {
         Instant::now().checked_add(self.max_time)
     }
 
-    /// Walks with this many threads.
+    /// Sets the number of threads that walk the tree.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads.max(1);
@@ -95,19 +94,19 @@ impl SnapshotOptions {
     }
 }
 
-/// What the files of a workspace looked like at one moment.
+/// The state of a workspace's files at one time.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// The workspace with all links resolved, so that every spelling of it leads here.
+    /// The workspace with all links resolved, so that every path to it is the same.
     root: PathBuf,
     began: SystemTime,
     /// Sorted by path.
     entries: Vec<Entry>,
-    /// The bytes of all paths, relative to the root and with `/`, one after the other.
+    /// The bytes of all paths, concatenated. Paths are relative to the root and use `/`.
     paths: Vec<u8>,
-    /// What is known of contents, sorted by the number of the entry.
+    /// The known contents, sorted by the index of the entry.
     contents: Arc<Vec<(u32, Known)>>,
-    /// The folders that were walked, the workspace itself included; none where they are too many to be looked at again.
+    /// The walked directories including the root, or none if there are too many to check again.
     folders: Vec<Entry>,
     skipped: u64,
     truncated: bool,
@@ -124,34 +123,34 @@ struct Entry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {
-    /// Relative to the workspace, with `/`, when inside it; absolute otherwise. Bytes that are not UTF-8 are replaced.
+    /// Relative to the workspace, with `/`, if inside it; absolute otherwise. Bytes that are not UTF-8 are replaced.
     pub path: String,
-    /// What happened to it.
+    /// The kind of change.
     pub kind: ChangeKind,
-    /// How we know.
+    /// How the change is known.
     pub evidence: Evidence,
-    /// Lines added, where that can be known: all lines of a new text file, none of a deleted one.
+    /// The number of added lines, if known: all lines of a new text file, none of a deleted one.
     pub added: Option<u64>,
-    /// Lines removed, where that can be known: none of a new file; of others where the old content was kept.
+    /// The number of removed lines, if known: none of a new file; of others only if the old content was kept.
     pub removed: Option<u64>,
 }
 
 impl Change {
-    /// Whether the disk itself shows that the file changed in the meantime.
+    /// Returns whether the disk itself proves that the file changed.
     #[must_use]
     pub fn verified(&self) -> bool {
         self.evidence != Evidence::Missing
     }
 }
 
-/// What happened to a file; a rename is one deleted and one created.
+/// The kind of change of a file. A rename is one deletion and one creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// It was not there before.
+    /// The file did not exist before.
     Created,
-    /// It was there before and is different now.
+    /// The file existed before and is different now.
     Modified,
-    /// It was there before and is gone.
+    /// The file existed before and does not exist now.
     Deleted,
 }
 
@@ -160,18 +159,18 @@ pub enum ChangeKind {
 pub enum Evidence {
     /// Both snapshots cover the path, and they differ.
     Compared,
-    /// The snapshot before does not cover the path (ignored, outside, or past a limit), but the file's own times lie
-    /// after it. A file that was replaced as a whole looks created this way.
+    /// The earlier snapshot does not cover the path (ignored, outside, or past a limit), but the file's own times are
+    /// later than the snapshot. A file that was replaced as a whole is reported as created.
     Times,
-    /// The snapshot before does not cover the path, the file is not there, and something was removed from or added to its
-    /// folder in the meantime. Whether the file existed before is not known.
+    /// The earlier snapshot does not cover the path, the file does not exist, and its directory changed since. Whether
+    /// the file existed before is not known.
     Missing,
 }
 
 impl Snapshot {
-    /// Records the files under `root`; what cannot be read is skipped and counted, so this always gives a snapshot.
+    /// Records the files under `root`. Unreadable files are skipped and counted, so this never fails.
     ///
-    /// It blocks on the file system; call it on a thread where that is fine.
+    /// Blocks on the file system.
     ///
     /// ```
     /// use agentline::snapshot::{ChangeKind, Snapshot, SnapshotOptions};
@@ -193,8 +192,9 @@ impl Snapshot {
         walk::take(root, options, deadline).with_contents(deadline)
     }
 
-    /// Records the same workspace again, as the later side of a comparison: it reads no contents and so costs less, and
-    /// less still where nothing has changed.
+    /// Records the same workspace again, as the later side of a comparison.
+    ///
+    /// This reads no contents, so it is cheaper than [`take`](Self::take), and cheaper still if nothing has changed.
     #[must_use]
     pub fn take_again(&self, options: &SnapshotOptions) -> Self {
         let began = SystemTime::now();
@@ -213,19 +213,19 @@ impl Snapshot {
         }
     }
 
-    /// Whether it is so small that a look at all of it takes no time, and that shows that nothing has changed since.
+    /// Returns whether the snapshot is small and nothing has changed since it was taken.
     pub(crate) fn is_small_and_still_true(&self) -> bool {
         self.is_settled() && self.is_still_true()
     }
 
-    /// Whether a walk would find what this one found: what comes to a folder or goes from it leaves its time there, and
-    /// every file has the times that it had.
+    /// Returns whether a new walk would give the same result: no directory has a new time, which adding or removing an
+    /// entry sets, and every file has the same times.
     fn is_still_true(&self) -> bool {
         let is_same = |entry: &Entry| {
             let about = self.on_disk(self.path(entry)).symlink_metadata();
             about.is_ok_and(|about| Stamp::of_any(&about) == entry.stamp)
         };
-        // Times tell nothing of what happened right after they were set.
+        // Times do not show changes right after they were set.
         let is_clear = |folder: &Entry| !folder.stamp.is_racy(self.began);
         cfg!(unix)
             && !self.folders.is_empty()
@@ -234,16 +234,16 @@ impl Snapshot {
             && self.entries.iter().all(is_same)
     }
 
-    /// Lists what changed from this snapshot to `after`, sorted by path.
+    /// Returns the changes from this snapshot to `after`, sorted by path.
     ///
-    /// Paths in `reported` (absolute, or relative to the workspace) are looked at even when git ignores them or when they
-    /// lie outside the workspace.
+    /// Paths in `reported` (absolute, or relative to the workspace) are checked even if git ignores them or they are
+    /// outside the workspace.
     #[must_use]
     pub fn compare(&self, after: &Self, reported: &[PathBuf]) -> Vec<Change> {
         compare::compare(self, after, reported, None).changes
     }
 
-    /// As [`compare`](Self::compare), until a deadline. Says whether it came to its end.
+    /// Compares like [`compare`](Self::compare) until a deadline, and returns whether the comparison is complete.
     pub(crate) fn compare_until(
         &self,
         after: &Self,
@@ -254,31 +254,31 @@ impl Snapshot {
         (compared.changes, compared.is_complete)
     }
 
-    /// Spells a path the way that [`Change::path`] does, so that a tool's word for a file can be matched with a change.
+    /// Formats a path like [`Change::path`], so that a path reported by a tool can be matched with a change.
     #[must_use]
     pub fn spell(&self, path: &Path) -> String {
         reported::Place::of(&self.root, path).spelled()
     }
 
-    /// How many files were recorded.
+    /// Returns the number of recorded files.
     #[must_use]
     pub fn file_count(&self) -> usize {
         self.entries.len()
     }
 
-    /// How many files and folders could not be read.
+    /// Returns the number of files and directories that could not be read.
     #[must_use]
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// Whether a limit of [`SnapshotOptions`] cut the walk short, so that changes may be missing.
+    /// Returns whether a limit of [`SnapshotOptions`] was reached, so that changes may be missing.
     #[must_use]
     pub fn truncated(&self) -> bool {
         self.truncated
     }
 
-    /// The bytes that this snapshot holds in memory.
+    /// Returns the number of bytes that this snapshot holds in memory.
     #[must_use]
     pub fn memory(&self) -> usize {
         (self.entries.capacity() + self.folders.capacity()) * size_of::<Entry>()
@@ -287,7 +287,7 @@ impl Snapshot {
             + self.contents.iter().map(|(_, known)| known.memory()).sum::<usize>()
     }
 
-    /// Whether a path that is not in this snapshot was certainly not there, as far as limits and permissions go.
+    /// Returns whether every readable file was recorded, so that a missing path did not exist.
     fn complete(&self) -> bool {
         !self.truncated && self.skipped == 0
     }
@@ -306,7 +306,7 @@ impl Snapshot {
         Some(&self.contents[found].1)
     }
 
-    /// Where the file of a recorded path lies on the disk.
+    /// Returns the location on disk of a recorded path.
     fn on_disk(&self, path: &[u8]) -> PathBuf {
         self.root.join(stamp::path_from_bytes(path))
     }

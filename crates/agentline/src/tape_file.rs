@@ -1,4 +1,4 @@
-//! Writes the tape of a run while it goes on.
+//! Writes the tape of a run while the run is in progress.
 
 use crate::private_dir;
 use agentline_core::{Input, LineVeil, Millis, TapeHeader, Veil, tape_frame, tape_line};
@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A tape that is being recorded. Secrets are hidden on it.
+/// A tape that is being recorded, with secrets redacted.
 pub(crate) struct TapeFile {
     out: BufWriter<File>,
     veil: LineVeil,
@@ -25,7 +25,7 @@ impl TapeFile {
         Ok(tape)
     }
 
-    /// Hides this from now on.
+    /// Replaces the redactor for all further lines.
     pub(crate) fn hide(&mut self, veil: Veil) {
         let (out, failed) = (&mut self.out, &mut self.failed);
         self.veil.finish(|line| *failed |= writeln!(out, "{line}").is_err());
@@ -40,8 +40,10 @@ impl TapeFile {
         self.line(&tape_frame(at, frame));
     }
 
-    /// Puts everything on the disk; false when something could not be written. Keys that were recognised only when several
-    /// lines were joined (`learned`) are taken out of the lines that hold their pieces.
+    /// Writes everything to disk and returns whether all writes succeeded.
+    ///
+    /// Secrets in `learned`, which were recognized only when several lines were joined, are removed from the lines that
+    /// contain parts of them.
     pub(crate) fn finish(&mut self, learned: &[String]) -> bool {
         let (out, failed) = (&mut self.out, &mut self.failed);
         self.veil.finish(|line| *failed |= writeln!(out, "{line}").is_err());
@@ -58,7 +60,7 @@ impl TapeFile {
     }
 }
 
-/// Writes a tape again without these secrets. What is no file, such as a pipe, has been read already.
+/// Rewrites a tape without these secrets. Fails for anything but a file, such as a pipe, whose content is already read.
 fn redact_again(path: &Path, secrets: &[String]) -> io::Result<()> {
     let path = path.canonicalize()?;
     if !path.metadata()?.is_file() {

@@ -1,4 +1,4 @@
-//! The temporary directory: says when it is full, and removes what killed agents leave in it.
+//! Detects a full temporary directory, and removes what killed agents leave in it.
 
 use agentline_core::{Agent, Launch, Notice, Outcome};
 use std::{
@@ -8,27 +8,27 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// How much is written to find out whether there is room.
+/// The number of bytes written to test for free space.
 const PROBE: usize = 16 << 10;
-/// A directory that is younger may belong to a command that is just being started.
+/// The minimum age of a removed directory. A younger one may belong to a command that is being started.
 const YOUNG: Duration = Duration::from_secs(1);
-/// The process may have begun this long before its start is noted, and file systems stamp files by a coarse clock.
+/// Tolerance for the delay between a process's start and its recording, and for the coarse clock of file systems.
 const START_SLACK: Duration = Duration::from_secs(1);
-/// No command of an agent leaves more files in its directory.
+/// The maximum number of files in a removed directory. Agents' commands leave fewer.
 const MOST_FILES: usize = 8;
 
-/// What a process has to do with temporary directories.
+/// The temporary directories of a process.
 #[derive(Debug)]
 pub(crate) struct ProcessTemp {
-    /// Ours, in which its output and its private directory are, and its own.
+    /// The agent's temporary directory, the one with its output and private directory, and that of this process.
     dirs: [PathBuf; 3],
-    /// How the directories begin that it makes for its commands.
+    /// The name prefixes of the directories that the agent creates for its commands.
     prefixes: &'static [&'static str],
     started: SystemTime,
 }
 
 impl ProcessTemp {
-    /// A process that was started just now with a private directory in `ours`.
+    /// Describes a process that was just started with a private directory in `ours`.
     pub(crate) fn new(ours: PathBuf, agent: &dyn Agent, launch: &Launch) -> Self {
         let theirs = launch.env.get("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
         let dirs = [theirs, ours, std::env::temp_dir()];
@@ -37,18 +37,18 @@ impl ProcessTemp {
         Self { dirs, prefixes: agent.card().command_dirs, started }
     }
 
-    /// Names a full temporary directory as the cause of a failed run.
+    /// Adds a full temporary directory to the error of a failed run.
     pub(crate) fn explain_full(&self, outcome: &mut Outcome) {
         explain_full(outcome, &self.dirs);
     }
 
-    /// Removes what the agent left behind because it was killed.
+    /// Removes command directories that the agent left because it was killed.
     pub(crate) fn clear_away(&self) {
         remove_command_dirs(&self.dirs[0], self.prefixes, self.started);
     }
 }
 
-/// Names a full temporary directory as the cause of a failed run: agents lose their output when it is full.
+/// Adds a full temporary directory to the error of a failed run, because agents lose their output when it is full.
 fn explain_full(outcome: &mut Outcome, dirs: &[PathBuf]) {
     let Some(error) = &mut outcome.error else { return };
     let Some(full) = dirs.iter().find(|dir| is_full(dir)) else { return };
@@ -66,10 +66,11 @@ fn is_full(dir: &Path) -> bool {
     written.is_err_and(|error| no_room(&error))
 }
 
-/// Removes directories that an agent made for its commands since `since` and left behind because it was killed.
+/// Removes directories that an agent created for its commands since `since` and left because it was killed.
 ///
-/// Those of other agents stay: a directory is removed only if it is ours, no living process was started with its name,
-/// and it holds nothing but a few plain files. Where the system does not list the arguments of processes, all stay.
+/// Directories of other agents stay: a directory is removed only if this user owns it, no live process has its name in
+/// its arguments, and it contains only a few regular files. If the system does not list the arguments of processes,
+/// nothing is removed.
 fn remove_command_dirs(dir: &Path, prefixes: &[&str], since: SystemTime) {
     if prefixes.is_empty() {
         return;
@@ -84,7 +85,7 @@ fn remove_command_dirs(dir: &Path, prefixes: &[&str], since: SystemTime) {
         return;
     }
     for (_, path) in left {
-        // What cannot be removed stays.
+        // Directories that cannot be removed stay.
         let _ = remove_plain(&path);
     }
 }
@@ -99,7 +100,7 @@ fn is_left(path: &Path, since: SystemTime) -> bool {
 #[cfg(unix)]
 fn is_own(about: &fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
-    // Our own entry in the list of processes is ours.
+    // This process owns its own entry in `/proc`.
     fs::metadata("/proc/self").is_ok_and(|own| own.uid() == about.uid())
 }
 
@@ -108,7 +109,7 @@ fn is_own(_about: &fs::Metadata) -> bool {
     false
 }
 
-/// Forgets directories that a living process was started with. Says whether the processes could be listed.
+/// Drops directories that a live process has in its arguments. Returns whether processes could be listed.
 fn forget_used(left: &mut Vec<(String, PathBuf)>) -> bool {
     let mut listed = false;
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {

@@ -1,9 +1,9 @@
-//! What a process does, in the words of the core.
+//! Converts process events to the types of the core.
 
 use crate::process::{self, Std};
 use agentline_core::{Exit, Piece, Stream, What};
 
-/// A line of one stream, or what stands for one.
+/// Returns the core's input for a line of a stream, or for a part of one.
 pub(crate) fn line<'a>(stream: Stream, piece: Piece<'a>) -> What<'a> {
     match piece {
         Piece::TooLong { text, length } => What::TooLong { stream, text, length },
@@ -12,7 +12,7 @@ pub(crate) fn line<'a>(stream: Stream, piece: Piece<'a>) -> What<'a> {
     }
 }
 
-/// The core's name of a stream.
+/// Returns the core's stream for a standard stream.
 pub(crate) fn stream(from: Std) -> Stream {
     match from {
         Std::Out => Stream::Stdout,
@@ -20,7 +20,7 @@ pub(crate) fn stream(from: Std) -> Stream {
     }
 }
 
-/// The core's word for the end of a process.
+/// Returns the core's value for the exit of a process.
 pub(crate) fn into_core(exit: process::Exit) -> Exit {
     match exit {
         process::Exit::Code(code) => Exit::Code(code),

@@ -1,8 +1,8 @@
-//! Functions of the host program, offered to an agent as tools, and a relay for the MCP servers of others.
+//! Offers functions of the host program to an agent as tools, and relays other MCP servers.
 //!
-//! A [`ToolHost`] is a set of async functions. [`ToolHost::serve`] offers it for one run, together with whatever else that
-//! run has ([`Offer`]): the agent is told of the servers of [`Serving::servers`] and reaches them over HTTP on the loopback
-//! address, with a token that only this run has. When the [`Serving`] is dropped, calls that still run are stopped.
+//! A [`ToolHost`] is a set of async functions. [`ToolHost::serve`] offers it for one run, together with the run's
+//! [`Offer`]. The agent gets the servers of [`Serving::servers`] and reaches them over HTTP on the loopback address,
+//! with a token of this run. Dropping the [`Serving`] stops calls in progress.
 //!
 //! ```
 //! use agentline::tools::{Offer, Tool, ToolHost};
@@ -29,21 +29,21 @@
 //! # }
 //! ```
 //!
-//! What happens is told in *side lines* ([`Serving::next`]), one JSON object each:
+//! Everything that happens is reported in *side lines* ([`Serving::next`]), one JSON object each:
 //!
 //! | line | when |
 //! |---|---|
-//! | `{"listed":["add"]}` | the agent was told which tools there are |
-//! | `{"refused":"token"}` | a request had a wrong token, or none; also `host` and `origin` |
+//! | `{"listed":["add"]}` | the agent listed the tools |
+//! | `{"refused":"token"}` | a request had no token or a wrong one; also `host` and `origin` |
 //! | `{"called":"add","call":1,"input":{…}}` | a tool was called |
-//! | `{"result":"add","call":1,"is_error":false,"content":"3"}` | it answered |
-//! | `{"cancelled":"add","call":1}` | the agent gave the call up, or the run ended |
-//! | `{"value":{…}}` | the tool of [`Structured`] got a value that is good |
-//! | `{"server":"notes","tools":["find"]}` | the agent was told which tools a foreign server has |
-//! | `{"server":"notes","error":"…"}` | a foreign server does not work, or no longer |
-//! | `{"server":"notes","unrelayed":"…"}` | the agent talks to it without us, for this reason |
+//! | `{"result":"add","call":1,"is_error":false,"content":"3"}` | the tool returned |
+//! | `{"cancelled":"add","call":1}` | the agent cancelled the call, or the run ended |
+//! | `{"value":{…}}` | the tool of [`Structured`] received a valid value |
+//! | `{"server":"notes","tools":["find"]}` | the agent listed the tools of a relayed server |
+//! | `{"server":"notes","error":"…"}` | a relayed server failed |
+//! | `{"server":"notes","unrelayed":"…"}` | the agent connects to the server directly, for this reason |
 //!
-//! `input` and `content` are cut where they are long; a `value` never is.
+//! Long `input` and `content` are truncated; a `value` never is.
 
 mod call;
 mod desk;
@@ -63,14 +63,14 @@ use crate::error::Error;
 use agentline_core::{Problem, Problems};
 use std::{collections::BTreeSet, sync::Arc};
 
-/// The longest name of a tool that every model takes, with what agents put before it.
+/// The maximum length of a tool name, with the prefix that agents add, that every model accepts.
 const LONGEST_NAME: usize = 63;
-/// What agents put before the name of a tool, besides the name of its server.
+/// The prefix that agents add to a tool name, besides the name of its server.
 const PREFIX: &str = "mcp__";
 
 /// A set of tools that a program offers to its agents.
 ///
-/// One host serves as many runs as you like at the same time; a clone is cheap.
+/// One host can serve any number of runs at the same time. Cloning is cheap.
 #[derive(Debug, Clone)]
 pub struct ToolHost {
     name: String,
@@ -78,13 +78,13 @@ pub struct ToolHost {
 }
 
 impl ToolHost {
-    /// A host without tools that agents know as `agentline`.
+    /// Creates a host without tools, with the server name `agentline`.
     #[must_use]
     pub fn new() -> Self {
         Self { name: "agentline".into(), tools: Vec::new() }
     }
 
-    /// The name by which agents know it: letters, digits and `-`.
+    /// Sets the server name that agents see: letters, digits and `-`.
     #[must_use]
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
@@ -98,19 +98,19 @@ impl ToolHost {
         self
     }
 
-    /// The name by which agents know it.
+    /// Returns the server name that agents see.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The names of its tools.
+    /// Returns the names of the tools.
     #[must_use]
     pub fn tool_names(&self) -> Vec<String> {
         self.tools.iter().map(|tool| tool.name().to_owned()).collect()
     }
 
-    /// What the agent is told of each of its tools.
+    /// Returns the descriptions of the tools as the agent sees them.
     pub(crate) fn described(&self) -> Vec<String> {
         let schema = |tool: &Tool| serde_json::Value::Object(tool.schema()).to_string();
         let one =
@@ -118,31 +118,34 @@ impl ToolHost {
         self.tools.iter().map(one).collect()
     }
 
-    /// Whether it has no tools.
+    /// Returns whether there are no tools.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }
 
-    /// Checks the names and the schemas; [`serve`](Self::serve) does so too.
+    /// Checks names and schemas, as [`serve`](Self::serve) does.
     ///
     /// # Errors
-    /// All problems together.
+    /// Returns all problems together.
     pub fn check(&self) -> Result<(), Problems> {
         Problems(self.problems(&self.tools)).into_result()
     }
 
-    /// Offers the tools, and what else the run has, until the [`Serving`] is dropped. Call it inside a tokio runtime, of
-    /// either kind, with I/O and time enabled.
+    /// Serves the tools and the run's offer until the [`Serving`] is dropped.
+    ///
+    /// Must be called within a tokio runtime, of either kind, with I/O and time enabled.
     ///
     /// # Errors
-    /// What is wrong with the tools or the offer, or that the system gives us no port.
+    /// Fails if the tools or the offer are invalid, or no port is available.
     pub fn serve(&self, offer: Offer) -> Result<Serving, Error> {
         serving::serve(self, offer)
     }
 
-    /// Foreign servers whose tools could be taken for ours. Agents make `mcp_server_tool` of both names, and spell what they
-    /// do not like with `_`: so `mine_x` and `mine x` would be a tool of `mine`.
+    /// Returns a problem for each relayed server whose tools could be mistaken for the tools of this host.
+    ///
+    /// Agents join both names to `mcp_server_tool` and replace other characters with `_`, so a tool of a server
+    /// `mine_x` or `mine x` looks like a tool of `mine`.
     pub(crate) fn mistaken<'a>(&self, servers: impl IntoIterator<Item = &'a String>) -> Vec<Problem> {
         let plain =
             |c: char| if c.is_ascii_alphanumeric() || c == '-' { c.to_ascii_lowercase() } else { '_' };
@@ -159,7 +162,7 @@ impl ToolHost {
         servers.into_iter().filter(is_ours).map(problem).collect()
     }
 
-    /// What is wrong when these are the tools.
+    /// Returns the problems of the server name and these tools.
     fn problems(&self, tools: &[Arc<Tool>]) -> Vec<Problem> {
         let mut problems = Vec::new();
         // An underscore would make the agent's name of a tool ambiguous: `mcp_server_tool`.

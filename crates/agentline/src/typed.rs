@@ -5,38 +5,38 @@ use agentline_core::{Outcome, Phase, Verdict};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-/// The value that an agent answered with, and all else that the run came to.
+/// The value that an agent answered with, and the outcome of the run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Typed<T> {
     /// The value.
     pub value: T,
-    /// The whole outcome. Its verdict is `done`, or `done_with_denials` where tools that the agent wanted were refused.
+    /// The complete outcome. Its verdict is `done`, or `done_with_denials` if tool calls were refused.
     pub outcome: Outcome,
 }
 
-/// Why there is no value.
+/// The reason why there is no value.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TypedError {
-    /// The run could not even be tried.
+    /// The run could not be started.
     #[error(transparent)]
     NotTried(#[from] Error),
-    /// The run came to no value.
+    /// The run ended without a value.
     #[error("{}: {}", .0.verdict.name(), told(.0))]
     Failed(Box<Outcome>),
-    /// The value fits the schema of the type, but not the type: the two do not agree.
+    /// The value matches the schema of the type but cannot be deserialized as the type.
     #[error("the value fits the schema of the type, but not the type: {why}")]
     Mismatch {
-        /// What `serde` said.
+        /// The error of `serde`.
         why: serde_json::Error,
-        /// What the run came to.
+        /// The outcome of the run.
         outcome: Box<Outcome>,
     },
 }
 
 impl TypedError {
-    /// What the run came to, where it was tried.
+    /// Returns the outcome of the run, if it was started.
     #[must_use]
     pub fn outcome(&self) -> Option<&Outcome> {
         match self {
@@ -45,13 +45,13 @@ impl TypedError {
         }
     }
 
-    /// Whether it worked, where it was tried.
+    /// Returns the verdict of the run, if it was started.
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
         self.outcome().map(|outcome| outcome.verdict)
     }
 
-    /// In which part of the run it went wrong: before the model was asked, where nothing was tried.
+    /// Returns the phase of the run in which it failed: `Request` if it was not started.
     #[must_use]
     pub fn phase(&self) -> Phase {
         match self {
@@ -61,17 +61,17 @@ impl TypedError {
         }
     }
 
-    /// What the agent said.
+    /// Returns the agent's text.
     #[must_use]
     pub fn text(&self) -> &str {
         self.outcome().map_or("", |outcome| &outcome.text)
     }
 }
 
-/// Runs with the schema of a type and reads the value as that type. `run` is a run with that schema, to its end.
+/// Calls `run` with the schema of a type and deserializes the resulting value as that type.
 ///
 /// # Errors
-/// There is no value; the error says why, and holds the outcome where there is one.
+/// Fails if there is no value. The error contains the outcome, if there is one.
 pub async fn run_typed<T, F, Fut>(run: F) -> Result<Typed<T>, TypedError>
 where
     T: DeserializeOwned + JsonSchema,
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(failed.to_string(), "invalid_output: no value");
         assert_eq!(failed.verdict(), Some(Verdict::InvalidOutput));
         assert_eq!((failed.phase(), failed.text()), (Phase::Response, "the text"));
-        // A value that came before a run went wrong is not the answer.
+        // A value that was submitted before a run failed is not the answer.
         let stopped = typed(outcome(Verdict::TimedOut, Some("{\"count\": 3}"))).await.unwrap_err();
         assert_eq!(stopped.verdict(), Some(Verdict::TimedOut));
         let mismatch = typed(outcome(Verdict::Done, Some("{\"count\": 300}"))).await.unwrap_err();

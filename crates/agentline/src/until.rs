@@ -1,4 +1,4 @@
-//! Whether a task is complete, by the caller's own check: a function, or a command that must succeed.
+//! Decides whether a task is complete, by the caller's own check: a function, or a command that must succeed.
 
 use crate::process::{Exit, Happening, Isolation, Process, Spawn, Supervisor};
 use agentline_core::{Failure, Kind};
@@ -9,42 +9,42 @@ use std::{
     time::Duration,
 };
 
-/// How much of the end of a command's output the agent is told.
+/// The number of bytes at the end of a command's output that the agent sees.
 const TAIL: usize = 8 << 10;
 
 type Verdict = Pin<Box<dyn Future<Output = Result<Checked, Failure>> + Send>>;
 type Function = dyn Fn(CheckInput) -> Verdict + Send + Sync;
 
-/// What a check may look at.
+/// The input of a check.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CheckInput {
     /// The text of the agent's last turn.
     pub text: String,
-    /// The structured value, where one was asked for; it fits the schema.
+    /// The structured value, if one was requested; it matches the schema.
     pub value: Option<Value>,
-    /// Where the agent worked.
+    /// The directory in which the agent works.
     pub workspace: PathBuf,
 }
 
 impl CheckInput {
-    /// What the agent said, and where it worked.
+    /// Creates an input from the agent's text and its working directory.
     #[must_use]
     pub fn new(text: impl Into<String>, workspace: impl Into<PathBuf>) -> Self {
         Self { text: text.into(), value: None, workspace: workspace.into() }
     }
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Checked {
     /// The task is complete.
     Done,
-    /// It is not, for this reason, which the agent is told.
+    /// The task is not complete, for this reason, which is sent to the agent.
     Continue(String),
 }
 
-/// Decides whether a task is complete. A clone is cheap.
+/// A check that decides whether a task is complete. Cloning is cheap.
 ///
 /// ```
 /// use agentline::until::{Checked, Checker};
@@ -75,7 +75,7 @@ struct Command {
 }
 
 impl Checker {
-    /// Asks a function after each turn.
+    /// Creates a check that calls a function after each turn.
     pub fn new<F, Fut>(check: F) -> Self
     where
         F: Fn(CheckInput) -> Fut + Send + Sync + 'static,
@@ -87,7 +87,7 @@ impl Checker {
         })
     }
 
-    /// Asks a function that may have no answer; that ends the run.
+    /// Creates a check that calls a fallible function. An error ends the run.
     pub(crate) fn fallible<F, Fut>(check: F) -> Self
     where
         F: Fn(CheckInput) -> Fut + Send + Sync + 'static,
@@ -96,22 +96,24 @@ impl Checker {
         Self { how: How::Function(Arc::new(move |input| Box::pin(check(input)))) }
     }
 
-    /// Runs a command line after each turn, by the user's shell, in the workspace, with exactly this environment. The task is
-    /// complete when it succeeds; else the agent is told how it ended and the end of what it printed. Nothing that it starts
-    /// outlives it.
+    /// Creates a check that runs a command line after each turn.
+    ///
+    /// The command runs with `/bin/sh` (`cmd` on Windows) in the workspace, with exactly this environment. The task is
+    /// complete if it succeeds; otherwise its exit status and the end of its output are sent to the agent. All
+    /// processes that it starts are ended with it.
     pub fn command(line: impl Into<String>, env: BTreeMap<String, String>, supervisor: Supervisor) -> Self {
         Self { how: How::Command(Arc::new(Command { line: line.into(), env, supervisor })) }
     }
 
-    /// Checks, in the time that is left. Whoever drops the future ends the check and all that it started.
+    /// Runs the check within the remaining time. Dropping the future ends the check and everything that it started.
     ///
     /// # Errors
-    /// There is no answer: the time was over, the command could not be started, or the function panicked.
+    /// Fails if the time is over, the command cannot be started, or the function panics.
     pub async fn check(&self, input: CheckInput, left: Duration) -> Result<Checked, Failure> {
         let checked = async {
             match &self.how {
                 How::Function(check) => {
-                    // What the function does before it returns its future may panic as well.
+                    // The function may also panic before it returns its future.
                     let asked = AssertUnwindSafe(async { check(input).await });
                     asked.catch_unwind().await.unwrap_or_else(|panic| {
                         Err(Failure::new(Kind::Tool, format!("the check panicked: {}", said(&*panic))))
@@ -127,7 +129,7 @@ impl Checker {
     }
 }
 
-/// As it is told to people and agents.
+/// Formats the check for users and agents.
 impl fmt::Display for Checker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.how {
@@ -137,7 +139,7 @@ impl fmt::Display for Checker {
     }
 }
 
-/// The environment is not shown.
+/// Omits the environment.
 impl fmt::Debug for Checker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Checker({self})")
@@ -151,7 +153,7 @@ impl Command {
         spawn.args = vec![flag.into(), self.line.clone().into()];
         spawn.env = self.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
         spawn.supervisor = self.supervisor.clone();
-        // The command is the caller's own, and may look for processes of theirs.
+        // The command is the caller's own and may need to see the caller's processes.
         spawn.isolation = Isolation::None;
         let mut process = Process::spawn(spawn).map_err(|why| {
             Failure::new(Kind::Spawn, format!("the check `{}` could not be started: {why}", self.line))
@@ -178,7 +180,7 @@ impl Command {
     }
 }
 
-/// The end of what was printed.
+/// The end of a command's output.
 #[derive(Default)]
 struct Tail {
     bytes: Vec<u8>,
@@ -193,14 +195,14 @@ impl Tail {
         }
     }
 
-    /// As text, from the beginning of a line on where that is near, without what terminals would do something on.
+    /// Returns the end as text, from the beginning of a line if one is near, without control characters.
     fn text(&self) -> String {
         let from = self.bytes.len().saturating_sub(TAIL);
         let is_cut = self.is_cut || from > 0;
         let mut kept = &self.bytes[from..];
         if is_cut {
             let line = kept.iter().position(|byte| *byte == b'\n').map(|end| end + 1);
-            // The rest of a character that was cut in two.
+            // The remaining bytes of a truncated character.
             let part = kept.iter().take_while(|byte| **byte & 0xC0 == 0x80).count();
             kept = &kept[line.filter(|line| *line < TAIL / 2).unwrap_or(part)..];
         }
@@ -211,7 +213,7 @@ impl Tail {
     }
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 fn said(panic: &(dyn Any + Send)) -> &str {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => text,

@@ -1,9 +1,9 @@
 //! Ends runs whose event loop does not end them in time.
 //!
-//! The loop of a process keeps the clocks of its runs. It cannot do so while its thread is busy or blocked, or while
-//! another task of the same runtime keeps it from being polled. One thread for the whole program watches all loops: a
-//! run that is past its time, or that was asked to stop, on a loop that has missed its own wake-up, is ended from here.
-//! Its agent is killed and its caller gets an outcome.
+//! The loop of a process enforces the timeouts of its runs. It cannot do so while its thread is busy or blocked, or
+//! while another task of the same runtime keeps it from being polled. One thread for the whole program watches all
+//! loops. If a loop has missed its own wake-up, the thread ends its runs that are past their timeout or cancelled: it
+//! kills the agent and sends the caller an outcome.
 
 use crate::{link::Finisher, process::Killer};
 use agentline_core::{Failure, Kind, Outcome, Verdict, Who};
@@ -12,12 +12,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How late a loop may be before its runs are ended without it.
+/// How late a loop may be before the watchdog ends its runs.
 const STALL: Duration = Duration::from_secs(5);
-/// How often loops are looked at.
+/// The interval at which loops are checked.
 const TICK: Duration = Duration::from_millis(500);
 
-/// A loop's side of the watch. The watch ends when this is dropped.
+/// The registration of a loop. Dropping it ends the watch.
 #[derive(Debug)]
 pub(crate) struct LoopWatch {
     watched: Arc<Watched>,
@@ -31,9 +31,9 @@ struct Watched {
 
 #[derive(Debug, Default)]
 struct LoopState {
-    /// When the loop will have turned once more, whatever happens.
+    /// When the loop will wake up at the latest.
     wakes_at: Option<Instant>,
-    /// Since when it is known to be late. After a pause of the whole program, the loop gets its turn first.
+    /// When the loop was first seen late. After a pause of the whole program, the loop gets one more tick.
     late_since: Option<Instant>,
     runs: Vec<WatchedRun>,
 }
@@ -53,13 +53,13 @@ impl LoopWatch {
         Self { watched }
     }
 
-    /// The loop has turned, and will turn again by then at the latest.
+    /// Records that the loop has made progress, and when it will wake up at the latest.
     pub(crate) fn turned(&self, wakes_at: Option<Instant>) {
         let mut state = self.watched.lock();
         (state.wakes_at, state.late_since) = (wakes_at, None);
     }
 
-    /// A run of the loop is to be over by then.
+    /// Adds a run of the loop that must end by `ends_at`.
     pub(crate) fn add(&self, who: &Who, ends_at: Instant, finisher: Finisher) {
         self.watched.lock().runs.push(WatchedRun { who: who.clone(), ends_at, finisher });
     }
@@ -70,7 +70,7 @@ impl Watched {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends what the loop should have ended.
+    /// Ends runs that the loop should have ended.
     fn check(&self, now: Instant) {
         let mut state = self.lock();
         if state.wakes_at.is_some_and(|when| now > when + STALL) {
@@ -87,7 +87,7 @@ impl Watched {
         if overdue.is_empty() {
             return;
         }
-        // Other runs on the process would not get any further either.
+        // Other runs on the process cannot make progress either.
         self.killer.kill();
         for (finisher, outcome) in overdue {
             finisher.finish(outcome);
@@ -96,7 +96,7 @@ impl Watched {
 }
 
 impl WatchedRun {
-    /// The outcome of a run that its loop should have ended; `None` where it need not have.
+    /// Returns the outcome of a run that its loop should have ended, or `None` if it is not overdue.
     fn overdue(&self, now: Instant, is_late: bool) -> Option<Outcome> {
         let state = self.finisher.state()?;
         if let Some((signal, when)) = state.asked_to_stop
@@ -132,7 +132,7 @@ fn registry() -> &'static Registry {
     static THREAD: OnceLock<()> = OnceLock::new();
     let registry = REGISTRY.get_or_init(Registry::default);
     THREAD.get_or_init(|| {
-        // Without a thread, runs end as their loops end them.
+        // Without the thread, only the loops themselves end runs.
         let _ = std::thread::Builder::new().name("agentline-watch".into()).spawn(|| registry.watch());
     });
     registry
@@ -173,7 +173,7 @@ mod tests {
         process::{Process, Spawn},
     };
 
-    /// A loop that never turns again is not waited for: its agent is killed, and the caller hears of the end.
+    /// Checks that a stalled loop's agent is killed and that the caller gets an outcome.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_run_on_a_stuck_loop_is_ended_from_outside() {
         let mark = uuid::Uuid::new_v4().to_string();

@@ -1,4 +1,4 @@
-//! What the disk says about a run: a look before, a look after, and whether others were there.
+//! Compares the workspace before and after a run, and detects other runs in it.
 
 use crate::private_dir::PRIVATE;
 use crate::snapshot::{ActiveRun, ChangeKind, Snapshot, SnapshotOptions, again::Snapshots};
@@ -6,7 +6,7 @@ use agentline_core::{Change, Disk, DiskChange};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long two snapshots may be compared.
+/// The maximum time to compare two snapshots.
 const COMPARISON: Duration = Duration::from_secs(5);
 
 /// The workspace as it was before a run.
@@ -14,15 +14,15 @@ pub(crate) struct Before {
     cwd: PathBuf,
     snapshot: Snapshot,
     options: SnapshotOptions,
-    /// Tells whether another run was active here; not known where the record could not be written.
+    /// Detects other runs in the workspace; `None` if the registration failed.
     active: Option<ActiveRun>,
-    /// Folders in which runs and agents keep what is their own, each with how the names in it begin.
+    /// Directories in which runs and agents store their own files, each with the prefix of those files' names.
     own: Vec<(PathBuf, &'static str)>,
 }
 
 impl Before {
-    /// Looks at the workspace, whose links are resolved, for at most `time`. `stores` are folders in which the agent keeps
-    /// its sessions. Blocks.
+    /// Takes a snapshot of the workspace, whose links are resolved, within `time`. `stores` are the directories in
+    /// which the agent keeps its sessions. Blocks.
     pub(crate) fn look(
         snapshots: &Snapshots,
         cwd: &Path,
@@ -40,14 +40,14 @@ impl Before {
         Self { cwd: cwd.to_owned(), snapshot: snapshots.take(cwd, &options), options, active, own }
     }
 
-    /// How the paths begin, in the workspace, of what is no work of the agent's, but what it or we keep about the run: a
-    /// workspace may be the user's home, or have the temporary folder in it.
+    /// Returns the path prefixes, in the workspace, of files that the agent or agentline stores about the run. The
+    /// workspace may be the user's home or contain the temporary directory.
     fn own_paths(&self) -> Vec<String> {
         let inside = |(path, rest): &(PathBuf, &str)| {
             let real = path.canonicalize().unwrap_or_else(|_| path.clone());
             Some(real.strip_prefix(&self.cwd).ok()?.join(rest).to_string_lossy().into_owned())
         };
-        // A folder that is the workspace itself would hide everything.
+        // A directory that is the workspace itself would match everything.
         self.own.iter().filter_map(inside).filter(|own| !own.is_empty()).collect()
     }
 
@@ -55,19 +55,19 @@ impl Before {
         self.cwd.join(path).symlink_metadata().is_ok()
     }
 
-    /// Whether a comparison will find nothing, and that at once.
+    /// Returns whether the workspace is small and nothing has changed in it.
     pub(crate) fn is_small_and_unchanged(&self) -> bool {
         self.snapshot.is_small_and_still_true()
     }
 
-    /// What is told of a workspace in which nothing has changed.
+    /// Returns the result for a workspace in which nothing has changed.
     pub(crate) fn unchanged(self) -> Disk {
         let mut disk = Disk::default();
         disk.shared = self.active.is_some_and(ActiveRun::leave);
         disk
     }
 
-    /// Looks again and compares. Blocks.
+    /// Takes another snapshot and compares. Blocks.
     pub(crate) fn compare(self, reported: &[String]) -> Disk {
         let paths: Vec<PathBuf> = reported.iter().map(PathBuf::from).collect();
         let after = self.snapshot.take_again(&self.options);
@@ -88,7 +88,7 @@ impl Before {
             .values()
             .filter(|path| !disk.changes.iter().any(|c| c.path == **path) && self.is_there(path))
             .map(|path| {
-                // It was there before and is as it was: nothing that a tool could have created.
+                // The file existed before and is unchanged, so a tool cannot have created it.
                 let mut same = DiskChange::new(path.clone(), Change::Modified);
                 (same.added, same.removed, same.verified) = (Some(0), Some(0), false);
                 same

@@ -1,7 +1,7 @@
-//! Remembers which directories the user trusts in full, and notices when what was trusted has changed.
+//! Records which directories the user fully trusts, and detects changes since.
 //!
-//! Trust belongs to one directory, exactly, and to what it held when it was given: `agentline.toml` and the files with
-//! which the agents can be configured by a project. The record is kept outside the directory.
+//! Trust applies to exactly one directory and to its content when it was trusted: `agentline.toml` and the files with
+//! which a project can configure the agents. The record is kept outside the directory.
 
 mod manifest;
 mod store;
@@ -14,10 +14,10 @@ pub use store::{TrustState, TrustStore, TrustedDirectory};
 use agentline_core::Problem;
 use std::{io, path::Path};
 
-/// The code of the warning that a directory is no longer what the user trusted.
+/// The code of the warning that a trusted directory has changed.
 pub const TRUST_CHANGED: &str = "trust_changed";
 
-/// Names the file or directory that something failed with.
+/// Returns a problem for a failed action on a file or directory.
 fn failed(action: &str, path: &Path, error: &io::Error) -> Problem {
     Problem::new("trust", format!("cannot {action} `{}`: {error}", path.display()))
 }

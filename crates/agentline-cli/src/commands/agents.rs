@@ -1,4 +1,4 @@
-//! `agentline agents`: what each agent can do over each of its surfaces.
+//! `agentline agents`: lists what each agent supports on each of its surfaces.
 
 use crate::{
     args::ReportOutput,
@@ -19,7 +19,7 @@ pub(crate) struct AgentsArgs {
     output: ReportOutput,
 }
 
-/// One agent, as JSON.
+/// One agent in the JSON output.
 #[derive(Serialize)]
 struct Row {
     #[serde(flatten)]
@@ -34,7 +34,7 @@ struct SurfaceRow {
     abilities: Abilities,
 }
 
-/// A column of the table: its title and what it shows.
+/// A column of the table: its title and its value.
 type Column = (&'static str, fn(&Abilities) -> bool);
 
 const COLUMNS: &[Column] = &[
@@ -54,7 +54,7 @@ const COLUMNS: &[Column] = &[
 ];
 
 pub(crate) fn run(ui: &mut Ui, args: &AgentsArgs) -> Result<u8, Stop> {
-    // Agents that the settings add are listed too; settings that are wrong hide only these.
+    // Agents of the settings are listed too. Invalid settings only hide those.
     let setup = Setup::read(None, None)?;
     let roster = setup.config().map(|config| setup.equip(&config).0.roster().clone()).unwrap_or_default();
     let rows: Vec<Row> = roster

@@ -1,4 +1,4 @@
-//! `agentline cache`: outcomes that are known already, and how much room they take.
+//! `agentline cache`: shows or clears the cache of outcomes.
 
 use crate::{args::ReportOutput, exit, setup::Setup, stop::Stop, ui::Ui};
 use agentline::cache::{Cache, CacheStats};

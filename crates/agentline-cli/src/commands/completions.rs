@@ -1,4 +1,4 @@
-//! `agentline completions`: what a shell needs to complete our commands and flags.
+//! `agentline completions`: prints shell completions.
 
 use crate::{args::Cli, exit, stop::Stop, ui::Ui};
 use clap::{Args, CommandFactory};
@@ -18,7 +18,7 @@ pub(crate) struct CompletionsArgs {
 }
 
 pub(crate) fn run(ui: &mut Ui, args: &CompletionsArgs) -> Result<u8, Stop> {
-    // The generator panics when it cannot write, so it writes to memory.
+    // The generator panics on write errors, so it writes to memory.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "agentline", &mut script);
     ui.out().write_all(&script)?;

@@ -1,4 +1,4 @@
-//! `agentline config`: the settings that are in force, and what is wrong with them.
+//! `agentline config`: shows or checks the effective settings.
 
 use crate::{args::ReportOutput, exit, setup::Setup, stop::Stop, ui::Ui};
 use agentline::Veil;
@@ -60,7 +60,7 @@ fn show(ui: &mut Ui, args: &Where) -> Result<u8, Stop> {
     Ok(exit::DONE)
 }
 
-/// A key can stand in a value whose name does not tell that it is one.
+/// Redacts all strings in a value, because a secret may be in a setting whose name does not say so.
 fn redact(redactor: &Veil, value: &mut Value) {
     match value {
         Value::String(text) => *text = redactor.text(text).into_owned(),

@@ -1,4 +1,4 @@
-//! `agentline demo`: the real agent does a real job against a scripted model, with no account.
+//! `agentline demo`: runs the real agent on a real task against a scripted model, without an account.
 
 mod stage;
 
@@ -23,10 +23,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The recorded run, for machines without Node.js. Made with `agentline demo --pinned --record`.
+/// The recorded run, for machines without Node.js. Created with `agentline demo --pinned --record`.
 const TAPE: &str = include_str!("../demo.tape.jsonl");
 
-/// The longest pause of the recorded run: nobody wants to watch an agent start up.
+/// The longest pause when playing the recorded run, in milliseconds, to shorten the agent's startup.
 const LONGEST_PAUSE: u64 = 300;
 
 #[derive(Debug, Args)]
@@ -73,7 +73,7 @@ pub(crate) fn run(ui: &mut Ui, args: &DemoArgs) -> Result<u8, Stop> {
     }
 }
 
-/// The agent's program: the one that is here, else the one that we test with, installed for this.
+/// Finds the agent's program, or installs the pinned version.
 fn find(
     ui: &mut Ui,
     agent: &dyn Agent,
@@ -141,7 +141,7 @@ fn play_live(
     Ok(code)
 }
 
-/// Keeps a stage for another program until that one has had enough.
+/// Keeps a stage for another program until standard input ends.
 fn serve(
     ui: &mut Ui,
     agent: &dyn Agent,

@@ -1,4 +1,4 @@
-//! `agentline doctor`: which agents are here, whether they could run, and what to do about it.
+//! `agentline doctor`: checks installed agents, sign-in and settings.
 
 use crate::{args::ReportOutput, exit, setup::Setup, stop::Stop, ui::Ui};
 use agentline::{Agentline, Trust, doctor};
@@ -21,7 +21,7 @@ pub(crate) struct DoctorArgs {
 
 pub(crate) fn run(ui: &mut Ui, args: &DoctorArgs) -> Result<u8, Stop> {
     let setup = Setup::read(args.cwd.as_deref(), None)?;
-    // Settings that are wrong are told at the end, and the rest is looked at all the same.
+    // Invalid settings are reported at the end, after all other checks.
     let settings = setup.config();
     let (mut agentline, mut trust) = (Agentline::from_env()?, Trust::default());
     if let Ok(config) = &settings {

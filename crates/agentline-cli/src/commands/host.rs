@@ -1,4 +1,4 @@
-//! `agentline host`: serves a program in any language, by JSON-RPC over standard input and output.
+//! `agentline host`: serves a program in any language over JSON-RPC on standard input and output.
 
 use crate::{exit, live, setup::Setup, stop::Stop};
 use agentline::host;
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &HostArgs) -> Result<u8, Stop> {
     let mut options = host::HostOptions::default();
     options.pool.max_processes = usize::from(args.processes);
     options.drain = args.drain;
-    // One worker takes requests in the order in which they came.
+    // One worker handles requests in the order in which they arrive.
     let runtime = live::runtime(1)?;
     let served = runtime.block_on(host::serve(
         agentline,
@@ -37,11 +37,11 @@ pub(crate) fn run(args: &HostArgs) -> Result<u8, Stop> {
         options,
         live::stopped(),
     ));
-    // A thread may still wait for a line that nobody will read; the end of the program does not wait for it.
+    // A thread may still be blocked on standard input or output; the exit does not wait for it.
     runtime.shutdown_background();
     match served {
         Ok(()) => Ok(exit::DONE),
-        // The host is gone; nobody is there to be told.
+        // The client has disconnected, so there is nothing to report.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(exit::DONE),
         Err(error) => Err(Stop::failed(format!("the host's streams failed: {error}"))),
     }

@@ -1,4 +1,4 @@
-//! `agentline policy explain`: what each agent will do under a policy, and who holds it to that.
+//! `agentline policy explain`: shows what each agent does under a policy, and what enforces it.
 
 use crate::{
     args::ReportOutput,
@@ -25,11 +25,11 @@ Examples:
 The column `held by` says who makes sure of it: the agent itself, agentline when the agent asks it, or nobody.
 ";
 
-/// How many problems of a surface are shown.
+/// The maximum number of problems shown for a surface.
 const MAX_PROBLEMS: usize = 20;
-/// The server that stands for the program's own tools.
+/// The server name that stands for the host program's own tools.
 const OWN: &str = "agentline";
-/// What is explained when nothing is named.
+/// The uses that are explained by default.
 const USES: &[&str] = &[
     "Write(src/new.txt)",
     "Edit(src/old.txt)",
@@ -92,20 +92,20 @@ struct ExplainArgs {
     json: bool,
 }
 
-/// One surface of one agent.
+/// The report for one surface of one agent.
 #[derive(Serialize)]
 struct Report {
     agent: &'static str,
     surface: Surface,
-    /// Why a run would not begin, as far as it is shown.
+    /// Why a run would not start, up to the maximum.
     problems: Vec<Problem>,
-    /// How many more reasons there are.
+    /// The number of further problems.
     #[serde(skip_serializing_if = "Option::is_none")]
     more_problems: Option<usize>,
     uses: Vec<Row>,
 }
 
-/// One use.
+/// One use of a tool.
 #[derive(Serialize)]
 struct Row {
     #[serde(rename = "use")]
@@ -122,7 +122,7 @@ pub(crate) fn run(ui: &mut Ui, args: &PolicyArgs) -> Result<u8, Stop> {
     }
     let agents = Roster::of(&config.agents);
     let mut request = config.request;
-    // A prompt is no part of a policy, but without one no request is good.
+    // A policy has no prompt, but a valid request needs one.
     request.prompt = "x".into();
     let here =
         std::env::current_dir().map_err(|error| Stop::failed(format!("no current folder: {error}")))?;
@@ -162,7 +162,7 @@ fn report(
     (policy, files): (&Policy, &Files),
     uses: &[(String, PermissionAsk)],
 ) -> Report {
-    // Paths lead where they lead in a run.
+    // Resolve paths as a run does.
     let resolve = |path: &str| {
         if policy.has_path_patterns() { files.resolve_with_names(path) } else { files.resolve(path) }
     };
@@ -207,7 +207,7 @@ fn table(ui: &mut Ui, report: &Report) -> Result<(), Stop> {
     Ok(())
 }
 
-/// A use as it is typed, in the form of a rule.
+/// Parses a use, which has the form of a rule.
 fn use_of(text: &str) -> Result<PermissionAsk, Problem> {
     let rule = Rule::parse("USE", text)?;
     let mut ask = PermissionAsk::default();
@@ -235,7 +235,7 @@ fn use_of(text: &str) -> Result<PermissionAsk, Problem> {
 }
 
 impl ExplainArgs {
-    /// The agents and surfaces that are to be explained.
+    /// Returns the agents and surfaces to explain.
     fn wanted(&self, agents: &Roster) -> Result<Vec<(&'static dyn Agent, Surface)>, Problem> {
         let chosen = match &self.agent {
             Some(name) => vec![agents.find(name)?],
@@ -255,7 +255,7 @@ impl ExplainArgs {
         Ok(wanted)
     }
 
-    /// What was typed, under the names of the settings.
+    /// Returns the flags as settings.
     fn table(&self) -> Map<String, Value> {
         let mut table = Map::new();
         let paths = |list: &[PathBuf]| -> Vec<String> {

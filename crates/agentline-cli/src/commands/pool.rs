@@ -1,4 +1,4 @@
-//! `agentline pool`: agents that stay warm between runs, in a small daemon.
+//! `agentline pool`: keeps agents warm between runs, in a daemon.
 
 use crate::{args::ReportOutput, stop::Stop, ui::Ui};
 #[cfg(unix)]
@@ -91,10 +91,10 @@ mod unix {
         time::{Duration, Instant},
     };
 
-    /// How long a daemon may take to be there.
+    /// The maximum time for the daemon to start.
     const START: Duration = Duration::from_secs(10);
 
-    /// Starts the daemon as a process of its own and waits until it answers.
+    /// Starts the daemon as a separate process and waits until it answers.
     pub(super) async fn start(ui: &mut Ui, agentline: &Agentline, args: &StartArgs) -> Result<u8, Stop> {
         idle(args)?;
         match Client::status(agentline.here()).await {
@@ -112,7 +112,7 @@ mod unix {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // Signals of this terminal are not for it.
+            // A new process group, so that signals of this terminal do not reach it.
             .process_group(0)
             .spawn()
             .map_err(|error| Stop::failed(format!("the pool could not be started: {error}")))?;
@@ -136,7 +136,7 @@ mod unix {
         }
     }
 
-    /// Serves until it is told to stop.
+    /// Runs the daemon until it is stopped.
     pub(super) fn serve(
         ui: &mut Ui,
         agentline: &Agentline,

@@ -1,4 +1,4 @@
-//! `agentline prices`: what tokens cost, of which day that is, and which of it you set yourself.
+//! `agentline prices`: shows token prices, their date, and which are from the settings.
 
 use crate::{
     args::ReportOutput,
@@ -27,17 +27,17 @@ pub(crate) struct PricesArgs {
     output: ReportOutput,
 }
 
-/// One row, as JSON.
+/// One row of the JSON output.
 #[derive(Serialize)]
 struct Row<'a> {
     model: &'a str,
     #[serde(flatten)]
     price: &'a Price,
-    /// Who makes it; null for a row of yours.
+    /// The maker of the model, or null for a price from the settings.
     maker: Option<&'a str>,
     as_of: Option<&'a str>,
     source: &'a str,
-    /// Set in your settings.
+    /// Whether the price is from the settings.
     overridden: bool,
 }
 
@@ -76,7 +76,7 @@ fn row<'a>(table: &'a PriceTable, model: &'a str, price: &'a Price) -> Row<'a> {
     }
 }
 
-/// A line for each price, and one more for that of long prompts; after them where they come from.
+/// Writes a line for each price, another for long prompts, and the sources at the end.
 fn show(ui: &mut Ui, rows: &[Row<'_>]) -> Result<(), Stop> {
     let width = rows.iter().map(|row| row.model.len()).max().unwrap_or(0).max("> 200000".len() + 2);
     let head =
@@ -112,7 +112,7 @@ fn line(name: &str, width: usize, cells: [String; 5]) -> String {
     line
 }
 
-/// As makers write it: at least two digits behind the point, and no more than it has.
+/// Formats a price with at least two decimals and no trailing zeros beyond them.
 fn dollars(usd: Option<f64>) -> String {
     let Some(usd) = usd else { return "-".to_owned() };
     let digits = format!("{usd:.6}");

@@ -1,4 +1,4 @@
-//! `agentline replay`: plays a recorded run again, or stands in for the agent that was recorded.
+//! `agentline replay`: replays a recorded run, or stands in for the recorded agent.
 
 mod stand_in;
 
@@ -29,9 +29,9 @@ Examples:
                                                 the same as a program that any tool can start
 ";
 
-/// A longer line is not of a tape: lines of agents are cut before.
+/// The maximum length of a line. Recorded lines of agents are shorter.
 const LONGEST_LINE: u64 = 512 << 20;
-/// How long a pipe may take until its first bytes come.
+/// The maximum time to wait for the first bytes of a pipe.
 const FIRST_BYTES: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
@@ -81,19 +81,19 @@ pub(crate) fn run(ui: &mut Ui, args: &ReplayArgs) -> Result<u8, Stop> {
     }
 }
 
-/// How fast a tape is played.
+/// The speed at which a tape is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
     /// As fast as possible.
     AtOnce,
-    /// With the pauses of the recording.
+    /// With the recorded pauses.
     Recorded,
-    /// With the pauses of the recording, but none longer than this many milliseconds.
+    /// With the recorded pauses, each limited to this many milliseconds.
     AtMost(u64),
 }
 
 impl Pace {
-    /// Waits as long as was waited between these moments.
+    /// Waits for the recorded pause between two times.
     pub(crate) fn wait(self, from: u64, to: u64) {
         let pause = match self {
             Self::AtOnce => 0,
@@ -106,7 +106,7 @@ impl Pace {
     }
 }
 
-/// Plays a tape in one of the forms of a run. Returns the exit code of the run.
+/// Plays a tape in one of the output formats of a run. Returns the exit code of the run.
 pub(crate) fn play(ui: &mut Ui, tape: &Tape, telling: Telling, pace: Pace) -> Result<u8, Stop> {
     let mut show = Show::new(telling, pace);
     let mut shown: io::Result<()> = Ok(());
@@ -119,7 +119,7 @@ pub(crate) fn play(ui: &mut Ui, tape: &Tape, telling: Telling, pace: Pace) -> Re
     show.end(ui)
 }
 
-/// Plays the tape of a file, or of a pipe, line by line.
+/// Plays the tape of a file or a pipe line by line.
 fn play_file(ui: &mut Ui, path: &Path, telling: Telling, pace: Pace) -> Result<u8, Stop> {
     let mut show = Show::new(telling, pace);
     let mut lines = TapeLines::open(path)?;
@@ -136,7 +136,7 @@ fn play_file(ui: &mut Ui, path: &Path, telling: Telling, pace: Pace) -> Result<u
     show.end(ui)
 }
 
-/// A run that is shown as it is played.
+/// Renders a run while it is played.
 struct Show {
     renderer: Renderer,
     pace: Pace,
@@ -171,7 +171,7 @@ impl Show {
     }
 }
 
-/// The lines of a tape, one at a time.
+/// Reads the lines of a tape one at a time.
 struct TapeLines<'a> {
     path: &'a Path,
     from: BufReader<File>,
@@ -199,7 +199,8 @@ impl<'a> TapeLines<'a> {
     }
 }
 
-/// Opens a tape and waits for its first bytes. A pipe without a writer is given up; its thread is abandoned.
+/// Opens a tape and waits for its first bytes. A pipe without a writer times out, and the thread that reads it is
+/// abandoned.
 fn open_within(path: &Path, time: Duration) -> io::Result<BufReader<File>> {
     let (send, receive) = mpsc::channel();
     let path = path.to_owned();
@@ -209,7 +210,7 @@ fn open_within(path: &Path, time: Duration) -> io::Result<BufReader<File>> {
             from.fill_buf()?;
             Ok(from)
         });
-        // The receiver is gone once the time is over.
+        // The receiver is gone after the timeout.
         let _ = send.send(opened);
     };
     thread::Builder::new().name("agentline-tape".into()).spawn(open)?;

@@ -1,4 +1,4 @@
-//! `agentline run`: one prompt, one agent.
+//! `agentline run`: runs one prompt with one agent.
 
 use crate::{
     args::Output,
@@ -236,7 +236,7 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, Stop> {
     }
 }
 
-/// Shows a run that could not begin, as the outcome of one that failed. Returns the exit code.
+/// Shows a run that could not start as a failed outcome. Returns the exit code.
 fn show_failure(
     ui: &mut Ui,
     renderer: &mut Renderer,
@@ -257,7 +257,7 @@ fn show_failure(
     Ok(exit::FAILED)
 }
 
-/// Starts the run: on the pool's daemon where that was asked for and there is one, else here.
+/// Starts the run, on the pool's daemon if `--warm` is set and a daemon is running.
 async fn begin(
     ui: &mut Ui,
     agentline: &Agentline,
@@ -266,7 +266,7 @@ async fn begin(
     judge: Option<Judge>,
 ) -> Result<Run, Error> {
     if let Some(judge) = judge {
-        // A daemon has no terminal to ask on.
+        // The daemon has no terminal to ask on.
         return agentline.run_with(request, RunOptions::new().judge(judge)).await;
     }
     #[cfg(unix)]
@@ -282,7 +282,7 @@ async fn begin(
 }
 
 impl RunArgs {
-    /// What was typed, under the names of the settings.
+    /// Returns the flags as settings.
     fn table(&self) -> Map<String, Value> {
         let mut table = Map::new();
         let mut put = |key: &str, value: Option<Value>| {
@@ -336,7 +336,7 @@ impl RunArgs {
         put("max_tool_calls", self.max_tool_calls.map(Value::from));
         put("max_tokens", self.max_tokens.map(Value::from));
         put("max_output_tokens", self.max_output_tokens.map(Value::from));
-        // What is not a number to JSON stays a word, so that it is refused and not forgotten.
+        // A number that JSON cannot represent is passed as text, so that it is rejected instead of ignored.
         put(
             "max_cost",
             self.max_cost

@@ -1,4 +1,4 @@
-//! `agentline sessions`: what the agents saved, listed, shown, searched, exported, counted and followed.
+//! `agentline sessions`: lists, shows, searches, exports, counts and follows saved sessions.
 
 mod export;
 mod list;
@@ -97,7 +97,7 @@ pub(super) struct Among {
     until: Option<String>,
 }
 
-/// Where the sessions are, and how they are told.
+/// The session store, and the context for showing sessions.
 pub(super) struct Desk {
     store: Store,
     prices: PriceTable,
@@ -140,7 +140,7 @@ impl Desk {
         self.store.find_of(&which.session, &self.cwd, &filter)
     }
 
-    /// Reads a session, and those of its sub-agents where they are wanted.
+    /// Reads a session, and those of its sub-agents if requested.
     fn load(&self, found: &Found, subagents: bool) -> Result<(SavedSession, Vec<SavedSession>), Error> {
         let session = self.store.open(found)?;
         let children = if subagents { self.store.children(found)? } else { Vec::new() };
@@ -148,7 +148,7 @@ impl Desk {
         Ok((session, children.collect::<Result<_, _>>()?))
     }
 
-    /// Says what is there and cannot be read, so that nobody takes it for nothing.
+    /// Warns about session stores that cannot be read, so that missing sessions are explained.
     fn warn_of_unreadable(&self, ui: &mut Ui, filter: &Filter) -> Result<(), Error> {
         for place in self.store.unreadable(filter)? {
             ui.warn(&place);
@@ -170,7 +170,7 @@ impl Desk {
         Ok(filter)
     }
 
-    /// A project as people write it.
+    /// Returns the path of a project, with `~` for the home directory.
     fn project(&self, path: Option<&str>) -> String {
         let Some(path) = path else { return String::new() };
         match Path::new(path).strip_prefix(&self.home) {

@@ -1,4 +1,4 @@
-//! `agentline trust`: which directories may configure agents and agentline without limits.
+//! `agentline trust`: manages the directories that may configure agents and agentline without limits.
 
 use crate::{args::ReportOutput, exit, stop::Stop, ui::Ui};
 use agentline::{
@@ -113,7 +113,8 @@ fn list(store: &TrustStore) -> Result<(Value, String), Stop> {
     Ok((rows.into(), text))
 }
 
-/// Asks whether a directory that has changed is still trusted, and stores a yes. Without a terminal the answer is no.
+/// Asks whether a changed directory is still trusted, and stores the new state if the user agrees. Returns `false`
+/// without a terminal.
 pub(crate) fn ask_again(ui: &mut Ui, changed: &ChangedTrust) -> Result<bool, Stop> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(false);

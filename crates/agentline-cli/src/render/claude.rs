@@ -1,11 +1,11 @@
-//! `--output claude`: the lines of Claude Code.
+//! `--output claude`: the stream-json lines of Claude Code.
 
 use super::Form;
 use crate::ui::Ui;
 use agentline::{ClaudeLines, PermissionMode, Record};
 use std::io::{self, Write};
 
-/// Prints the lines of Claude Code.
+/// Writes the stream-json lines of Claude Code.
 pub(super) struct Claude {
     lines: ClaudeLines,
 }
@@ -17,7 +17,7 @@ impl Claude {
 }
 
 impl Form for Claude {
-    /// Each line is progress enough.
+    /// Shows no progress, because every line shows some.
     fn begin(&mut self, _ui: &mut Ui) {}
 
     fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()> {

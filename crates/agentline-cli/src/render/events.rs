@@ -6,7 +6,7 @@ use agentline::{Completer, Event, Record};
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// Prints every event as a line.
+/// Writes every event as a line.
 pub(super) struct Events {
     messages: Messages,
     line: Vec<u8>,
@@ -18,7 +18,7 @@ impl Events {
     }
 }
 
-/// The last line when it holds the messages too.
+/// The last line, if it includes the messages.
 #[derive(Serialize)]
 struct LastLine<'a> {
     seq: u32,
@@ -29,7 +29,7 @@ struct LastLine<'a> {
 }
 
 impl Form for Events {
-    /// Each line is progress enough.
+    /// Shows no progress, because every line shows some.
     fn begin(&mut self, _ui: &mut Ui) {}
 
     fn complete_by(&mut self, completer: &Completer) {

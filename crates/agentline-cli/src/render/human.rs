@@ -1,4 +1,4 @@
-//! `--output text`: the assistant's text as it streams; around it, on a terminal, what the tools do and what it came to.
+//! `--output text`: the assistant's text as it streams and, on a terminal, tool calls and a summary.
 
 use super::{Form, Telling, words};
 use crate::ui::{Paint, Ui};
@@ -8,18 +8,18 @@ use std::{
     io::{self, Write},
 };
 
-/// Prints the text, and tells the rest to whoever watches.
+/// Writes the text to standard output and everything else to standard error.
 #[derive(Default)]
 pub(super) struct Human {
-    /// What was written last does not end a line.
+    /// Whether the last output does not end a line.
     in_line: bool,
-    /// What open calls are called, and since when.
+    /// The description and start time of each open call.
     open: BTreeMap<String, (String, u64)>,
-    /// The reasoning is shown too, on standard error.
+    /// Whether reasoning is shown, on standard error.
     thoughts: bool,
-    /// What has come of a line of it.
+    /// The incomplete last line of reasoning.
     thought: String,
-    /// The value is the answer, and the words around it are not shown.
+    /// Whether only the value is shown, without the text around it.
     value_only: bool,
 }
 
@@ -49,7 +49,7 @@ impl Form for Human {
                 }
             }
             Event::Warning { message, .. } => {
-                // On one screen, a warning in the middle of a line would be hard to read.
+                // On a shared terminal, a warning in the middle of a line would be hard to read.
                 if ui.shares_terminal() {
                     self.end_line(ui)?;
                 }
@@ -77,7 +77,7 @@ impl Human {
         Self { thoughts: telling.thoughts, value_only: telling.value_only, ..Self::default() }
     }
 
-    /// Shows reasoning line by line; it comes in pieces of any length.
+    /// Shows reasoning line by line, from pieces of any length.
     fn think(&mut self, ui: &mut Ui, text: &str) -> io::Result<()> {
         self.thought.push_str(text);
         let Some(end) = self.thought.rfind('\n') else { return Ok(()) };
@@ -114,7 +114,7 @@ impl Human {
         }
     }
 
-    /// Ends the line of the answer, if one is open.
+    /// Ends an open line of the answer.
     fn end_line(&mut self, ui: &mut Ui) -> io::Result<()> {
         if std::mem::take(&mut self.in_line) { ui.out().write_all(b"\n") } else { Ok(()) }
     }
@@ -122,7 +122,7 @@ impl Human {
     fn end(&mut self, ui: &mut Ui, outcome: &Outcome) -> io::Result<()> {
         self.end_line(ui)?;
         if let Some(value) = &outcome.output {
-            // The value is the answer; what was said on the way is not all of it.
+            // The value is the answer, beside the text written so far.
             writeln!(ui.out(), "{}", value.get())?;
         }
         ui.flush()?;
@@ -147,7 +147,7 @@ fn tool_line(ui: &mut Ui, call: &str, status: ToolStatus, reason: Option<&str>, 
     ui.say(line);
 }
 
-/// What the run came to.
+/// Writes a summary of the run.
 fn summary(ui: &mut Ui, outcome: &Outcome) {
     let paint = match outcome.verdict {
         Verdict::Done => Paint::Green,

@@ -6,7 +6,7 @@ use agentline::{Completer, Event, Message, Outcome, Record};
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// Prints the outcome.
+/// Writes the outcome.
 pub(super) struct Json {
     messages: Messages,
 }

@@ -1,12 +1,12 @@
-//! The messages of a run, for the forms that hold them.
+//! The messages of a run, for the formats that include them.
 
 use agentline::{Completer, Message, Outcome, Record, RunMessages, Transcript};
 use std::borrow::Cow;
 
-/// Collects the messages of a run where they are wanted.
+/// Collects the messages of a run, if they are requested.
 pub(super) struct Messages {
     transcript: Option<Transcript>,
-    /// Reads what the agent saved; `None` for a tape, whose agent is not here.
+    /// Reads the agent's saved session; `None` for a tape, whose session does not exist here.
     completer: Option<Completer>,
 }
 
@@ -15,7 +15,7 @@ impl Messages {
         Self { transcript: wanted.then(Transcript::default), completer: None }
     }
 
-    /// Completes them from what the agent saves.
+    /// Completes the messages from the agent's saved session.
     pub(super) fn complete_by(&mut self, completer: &Completer) {
         if let Some(transcript) = &mut self.transcript {
             *transcript = completer.transcript();
@@ -29,7 +29,7 @@ impl Messages {
         }
     }
 
-    /// The messages, and the outcome with what is to be said about them.
+    /// Returns the outcome, with a warning about the messages if there is one, and the messages.
     pub(super) fn end<'a>(
         &mut self,
         outcome: &'a Outcome,

@@ -1,11 +1,11 @@
-//! `--output promptfoo`: what a provider of promptfoo gives back.
+//! `--output promptfoo`: the result of a promptfoo provider.
 
 use super::{Form, words};
 use crate::ui::Ui;
 use agentline::{Event, Record, promptfoo_view};
 use std::io::{self, Write};
 
-/// Prints `{"output", "tokenUsage", …}` or `{"error", …}`.
+/// Writes `{"output", "tokenUsage", …}` or `{"error", …}`.
 pub(super) struct Promptfoo;
 
 impl Form for Promptfoo {

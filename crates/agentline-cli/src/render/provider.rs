@@ -1,11 +1,11 @@
-//! `--output provider`: what a workflow's provider gives back.
+//! `--output provider`: the result of a workflow provider.
 
 use super::{Form, words};
 use crate::ui::Ui;
 use agentline::{Event, Record, provider::Gathered};
 use std::io::{self, Write};
 
-/// Prints `{"response", "files"}`.
+/// Writes `{"response", "files"}`.
 #[derive(Default)]
 pub(super) struct Provider {
     gathered: Gathered,
@@ -24,7 +24,7 @@ impl Form for Provider {
                 let out = ui.out();
                 serde_json::to_writer(&mut *out, &result)?;
                 out.write_all(b"\n")?;
-                // The shape has no place for an error.
+                // The format has no field for an error.
                 words::failure(ui, outcome);
             }
             event => self.gathered.take(event),

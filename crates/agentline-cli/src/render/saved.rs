@@ -1,4 +1,4 @@
-//! Tells a saved session to people: as text on a terminal, as Markdown, as a page.
+//! Renders a saved session for people: as text, as Markdown, as an HTML page.
 
 mod diff;
 mod facts;
@@ -17,53 +17,53 @@ pub(crate) use text::{Progress, Style, Teller};
 
 use agentline::{Entry, LedgerRow, PriceTable, SavedSession, Tokens, ToolKind, ledger};
 
-/// A session and those of the sub-agents that it started.
+/// A session with those of its sub-agents.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Story<'a> {
     /// The session itself.
     pub(crate) session: &'a SavedSession,
-    /// What its sub-agents did, where that was saved apart; oldest first.
+    /// The sessions of sub-agents that were saved separately, oldest first.
     pub(crate) children: &'a [SavedSession],
-    /// What all of it used and cost.
+    /// Total tokens and cost.
     pub(crate) used: LedgerRow,
 }
 
-/// What is told beside what the person and the model said.
+/// What to show besides prompts and answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wish {
-    /// Also what the agent put there for the model alone.
+    /// Whether to show context that the agent added for the model only.
     pub(crate) context: bool,
-    /// Also the reasoning.
+    /// Whether to show reasoning.
     pub(crate) thinking: bool,
-    /// Also what sub-agents did.
+    /// Whether to show the work of sub-agents.
     pub(crate) subagents: bool,
 }
 
-/// One piece of a story, in the order of telling.
+/// One piece of a story, in display order.
 #[derive(Clone, Debug)]
 pub(crate) enum Piece<'a> {
-    /// Something that was said or done.
+    /// An entry of the session.
     Entry(&'a Entry),
-    /// The work of a sub-agent, told in the same file.
+    /// The work of a sub-agent in the same file.
     Aside(&'a [Entry]),
-    /// The work of a sub-agent, saved as a session of its own.
+    /// The work of a sub-agent in a session of its own.
     Child(&'a SavedSession),
 }
 
 impl<'a> Story<'a> {
-    /// A session with those of its sub-agents, at these prices.
+    /// Creates a story from a session and those of its sub-agents, at these prices.
     pub(crate) fn new(session: &'a SavedSession, children: &'a [SavedSession], prices: &PriceTable) -> Self {
         let mut used = ledger(session, prices).total;
         children.iter().for_each(|child| used.add(&ledger(child, prices).total));
         Self { session, children, used }
     }
 
-    /// All tokens, where any are known.
+    /// Returns the total tokens, if any are known.
     pub(crate) fn tokens(&self) -> Option<Tokens> {
         Some(self.used.tokens).filter(|_| !self.used.is_empty())
     }
 
-    /// Everything that is wanted, in the order of telling.
+    /// Returns the requested pieces in display order.
     pub(crate) fn pieces(&self, wish: Wish) -> impl Iterator<Item = Piece<'a>> + use<'a> {
         let entries = &self.session.entries;
         let places: Vec<usize> = self.children.iter().map(|child| place(entries, child)).collect();
@@ -92,7 +92,8 @@ impl<'a> Story<'a> {
     }
 }
 
-/// Behind how many entries a sub-agent's work is told: behind the last call of a sub-agent before it began.
+/// Returns the number of entries before a sub-agent's work: up to and including the last sub-agent call before it
+/// started.
 fn place(entries: &[Entry], child: &SavedSession) -> usize {
     let calls = |entry: &Entry| entry.loaded().tools().any(|tool| tool.call.kind == ToolKind::Agent);
     let before = |entry: &Entry| match (entry.timestamp, child.info.started) {

@@ -1,4 +1,4 @@
-//! A table that fits a terminal: the columns are as wide as what is in them, and one gives way.
+//! A table that fits a terminal: columns are as wide as their content, and some shrink.
 
 use crate::{
     render::words,
@@ -6,13 +6,13 @@ use crate::{
 };
 use std::io::{self, Write};
 
-/// Whether a column is one that gives way.
+/// Selects a column that shrinks.
 type Gives = fn(&Column) -> bool;
 
-/// Which columns give way, one after another, and how narrow they become.
+/// The columns that shrink, in this order, and their minimum widths.
 const SHRINKING: [(Gives, usize); 3] =
     [(|column| column.is_elastic, 24), (|column| column.most.is_some(), 8), (|column| column.is_elastic, 4)];
-/// Spaces between columns.
+/// The number of spaces between columns.
 const GAP: usize = 2;
 
 /// A column.
@@ -21,33 +21,33 @@ pub(crate) struct Column {
     title: &'static str,
     is_right: bool,
     is_elastic: bool,
-    /// At most so wide on a terminal, with the end kept rather than the beginning.
+    /// The maximum width on a terminal. Cells that are too long keep their end.
     most: Option<usize>,
 }
 
 impl Column {
-    /// For words.
+    /// Creates a left-aligned column, for text.
     pub(crate) fn left(title: &'static str) -> Self {
         Self { title, is_right: false, is_elastic: false, most: None }
     }
 
-    /// For numbers.
+    /// Creates a right-aligned column, for numbers.
     pub(crate) fn right(title: &'static str) -> Self {
         Self { is_right: true, ..Self::left(title) }
     }
 
-    /// Gives way where there is too little room.
+    /// Allows the column to shrink if there is too little space.
     pub(crate) fn elastic(self) -> Self {
         Self { is_elastic: true, ..self }
     }
 
-    /// At most so wide on a terminal; the beginning is left out.
+    /// Sets the maximum width on a terminal. Cells that are too long keep their end.
     pub(crate) fn end_kept(self, most: usize) -> Self {
         Self { most: Some(most), ..self }
     }
 }
 
-/// A table, ready to be written when all rows are there.
+/// A table that is written when all rows are added.
 #[derive(Debug)]
 pub(crate) struct Table {
     columns: Vec<Column>,
@@ -65,7 +65,7 @@ impl Table {
         self.rows.push(cells.into_iter().map(clean).collect());
     }
 
-    /// Writes it, within so many columns of a terminal; without one, nothing is cut.
+    /// Writes the table within the width of a terminal. Without a terminal, nothing is shortened.
     pub(crate) fn write(&self, ui: &mut Ui, terminal: Option<usize>) -> io::Result<()> {
         let lines = self.lines(terminal);
         for (i, line) in lines.iter().enumerate() {
@@ -75,7 +75,7 @@ impl Table {
         Ok(())
     }
 
-    /// The titles and the rows as lines.
+    /// Returns the titles and rows as lines.
     fn lines(&self, terminal: Option<usize>) -> Vec<String> {
         let widths = self.widths(terminal);
         let titles: Vec<String> = self.columns.iter().map(|column| column.title.to_owned()).collect();
@@ -116,7 +116,7 @@ impl Table {
     }
 }
 
-/// A text within so many columns, with a sign where something is missing.
+/// Shortens a text to a width, with `…` for the missing part.
 pub(crate) fn fit(text: &str, room: usize, keep_end: bool) -> String {
     if width(text) <= room {
         return text.to_owned();
@@ -134,12 +134,12 @@ pub(crate) fn fit(text: &str, room: usize, keep_end: bool) -> String {
     text.chars().take_while(take).chain(['…']).collect()
 }
 
-/// How many columns of a terminal a text takes.
+/// Returns the width of a text on a terminal.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().map(columns).sum()
 }
 
-/// How many columns a character takes: most take one, those of East Asia and pictures two, marks upon others none.
+/// Returns the width of a character: two for East Asian characters and emoji, zero for combining marks, else one.
 fn columns(c: char) -> usize {
     match u32::from(c) {
         0x300..=0x36f | 0x200b..=0x200f | 0x202a..=0x202e | 0x2060..=0x2069 | 0xfe00..=0xfe0f => 0,
@@ -156,13 +156,13 @@ fn columns(c: char) -> usize {
     }
 }
 
-/// A bar of at most so many columns, in eighths.
+/// Returns a bar of at most `room` columns, in steps of an eighth.
 pub(crate) fn bar(value: f64, most: f64, room: usize) -> String {
     const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     if most <= 0.0 || value <= 0.0 || !value.is_finite() {
         return String::new();
     }
-    // What is there at all is seen.
+    // A positive value is always visible.
     let eighths = ((value / most * room as f64 * 8.0).round() as usize).clamp(1, room * 8);
     let mut bar = "█".repeat(eighths / 8);
     if !eighths.is_multiple_of(8) {

@@ -1,14 +1,14 @@
-//! Words for people about what happens in a run: a tool call, the last activity, why it failed.
+//! Texts about a run for people: tool calls, activity, failures.
 
 use crate::ui::{Paint, Ui};
 use agentline::{Event, Kind, Outcome, ToolUse, Verdict};
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// The longest that a tool's target may be on a line.
+/// The maximum length of a tool's target in a line.
 const LONGEST: usize = 72;
 
-/// Shows on a terminal what goes on.
+/// Shows the current activity on a terminal.
 pub(super) fn activity(ui: &mut Ui, event: &Event) {
     if !ui.shows_progress() {
         return;
@@ -22,7 +22,7 @@ pub(super) fn activity(ui: &mut Ui, event: &Event) {
     }
 }
 
-/// A tool call in a few words: `Write hello.txt`, `Bash cargo test`.
+/// Describes a tool call in a few words: `Write hello.txt`, `Bash cargo test`.
 pub(crate) fn call(tool: &ToolUse) -> String {
     let target = tool.path.clone().or_else(|| {
         let input = tool.input.as_ref().or(tool.raw_input.as_ref())?;
@@ -38,7 +38,7 @@ pub(crate) fn call(tool: &ToolUse) -> String {
     }
 }
 
-/// Why a run failed, and what to type next: one block on standard error.
+/// Writes why a run failed, with a hint, to standard error.
 pub(super) fn failure(ui: &mut Ui, outcome: &Outcome) {
     if let Some(error) = &outcome.error {
         let message = format!("{} ({})", plain(&error.message), outcome.verdict.name());
@@ -61,7 +61,7 @@ pub(super) fn failure(ui: &mut Ui, outcome: &Outcome) {
     }
 }
 
-/// What helps against the refusals. Not every one of them is a question of permission.
+/// Returns a hint for refused tools, which depends on the reasons.
 fn way_out(denied: &[agentline::Denial]) -> &'static str {
     let all = |reason: &str| denied.iter().all(|denial| denial.reason == reason);
     if all("outside_workspace") {
@@ -81,7 +81,7 @@ fn shown_tool(denial: &agentline::Denial) -> String {
     }
 }
 
-/// A time for people.
+/// Formats a duration.
 pub(crate) fn seconds(ms: u64) -> String {
     match ms {
         0..1000 => format!("{ms} ms"),
@@ -90,7 +90,7 @@ pub(crate) fn seconds(ms: u64) -> String {
     }
 }
 
-/// Text of an agent without what would steer the terminal, or turn around what is read there.
+/// Removes characters that control the terminal or change the direction of text.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     let turns = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let steers = |c: char| (c.is_control() && c != '\n' && c != '\t') || turns(c);
@@ -106,7 +106,7 @@ fn shorten(text: &str) -> String {
     line.chars().take(LONGEST - 1).chain(['…']).collect()
 }
 
-/// At most so many characters of a line, with a sign where some are missing.
+/// Shortens a line to a number of characters, with `…` for the missing part.
 pub(crate) fn cut(line: &str, longest: usize) -> String {
     match line.char_indices().nth(longest) {
         None => line.to_owned(),
@@ -114,7 +114,7 @@ pub(crate) fn cut(line: &str, longest: usize) -> String {
     }
 }
 
-/// Output of a program without the sequences that colour it or steer a terminal.
+/// Removes escape sequences from the output of a program.
 pub(crate) fn uncoloured(text: &str) -> Cow<'_, str> {
     if !text.contains('\u{1b}') {
         return text.into();

@@ -1,4 +1,5 @@
-//! Sessions that are rows of a database: which there are is remembered, so that it need not be opened when nothing changed.
+//! Lists sessions stored as rows of a database. The list is cached in the index, so an unchanged database is not
+//! opened.
 
 use super::{find::Place, index::Index, scan::Candidate, scan::Stamp, sqlite::Database};
 use crate::Error;
@@ -11,7 +12,7 @@ use std::{
     time::SystemTime,
 };
 
-/// What is remembered of a row.
+/// The cached description of one session row.
 #[derive(Serialize, Deserialize)]
 struct Known {
     id: String,
@@ -20,7 +21,7 @@ struct Known {
     stamp: Stamp,
 }
 
-/// The databases that one call has opened, each once: to open one may mean to copy it.
+/// The databases opened during one call. Each is opened once, because opening may copy the file.
 #[derive(Debug, Default)]
 pub(super) struct Databases(Mutex<HashMap<PathBuf, Arc<Database>>>);
 
@@ -35,12 +36,12 @@ impl Databases {
         Ok(opened)
     }
 
-    /// Reads a session; one that is gone says nothing.
+    /// Reads a session. A session that no longer exists is returned empty.
     pub(super) fn load(&self, path: &Path, session: &str) -> Result<SavedSession, Error> {
         Ok(self.open(path)?.load(session)?.unwrap_or_default())
     }
 
-    /// The sessions of a database. One that cannot be read has none.
+    /// Returns the sessions of a database, or none if it cannot be read.
     pub(super) fn candidates(
         &self,
         agent: &'static dyn Agent,
@@ -87,7 +88,7 @@ impl Known {
     }
 }
 
-/// What changes when a database does: its file, or the log beside it.
+/// Returns a stamp of the database file and its `-wal` and `-journal` files.
 fn stamp_of(path: &Path) -> Option<Stamp> {
     let beside = |ending: &str| {
         let mut name = path.as_os_str().to_owned();

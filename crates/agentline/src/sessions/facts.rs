@@ -1,13 +1,13 @@
-//! What a list and a count need to know about a session, small enough to be remembered.
+//! The facts about a session that lists and usage counts need, small enough for the index.
 
 use agentline_core::{Entry, LedgerRow, Millis, Part, PriceTable, Role, SavedSession, SessionInfo, Tokens};
 use serde::{Deserialize, Serialize};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// How long a title may be that is made from the first prompt, in characters.
+/// The maximum length, in characters, of a title made from the first prompt.
 const TITLE: usize = 100;
 
-/// About one session, or about the part of it in one file.
+/// Facts about one session, or about the part of it in one file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Facts {
@@ -17,9 +17,9 @@ pub(super) struct Facts {
     pub(super) prompts: u64,
     pub(super) answers: u64,
     pub(super) tool_calls: u64,
-    /// How many places could not be read.
+    /// The number of places that could not be read.
     pub(super) damage: u64,
-    /// Names of models that `used` points to.
+    /// The model names that `used` refers to by position.
     pub(super) models: Vec<String>,
     pub(super) used: Vec<Used>,
 }
@@ -28,13 +28,13 @@ pub(super) struct Facts {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Row", into = "Row")]
 pub(super) struct Used {
-    /// The same in every copy of the answer.
+    /// An identifier that is equal in every copy of the answer.
     pub(super) key: u64,
     pub(super) at: Option<Millis>,
-    /// Which of the models; `None` when it is not known.
+    /// The index into `models`, or `None` if the model is unknown.
     pub(super) model: Option<u32>,
     pub(super) requests: Option<u64>,
-    /// What it cost by the agent's own word.
+    /// The cost that the agent itself reported.
     pub(super) cost_usd: Option<f64>,
     pub(super) tokens: Tokens,
 }
@@ -57,14 +57,14 @@ impl Facts {
             }
             facts.count(&entry, last);
         }
-        // What an edit or a rewind left behind is no part of the conversation any more, but its tokens were used.
+        // Entries dropped by an edit or a rewind are not part of the conversation any more, but their tokens were used.
         for entry in &session.abandoned {
             facts.count(entry, entry.timestamp.or(last));
         }
         facts
     }
 
-    /// Whether somebody said something in it.
+    /// Returns whether the session has a prompt or an answer.
     pub(super) fn says_something(&self) -> bool {
         self.prompts + self.answers > 0
     }
@@ -86,21 +86,22 @@ impl Facts {
         self.used.push(Used { key, at, model, requests, cost_usd, tokens });
     }
 
-    /// The name of the model of a count; `unknown` for none.
+    /// Returns the model name of a count, or `unknown`.
     pub(super) fn model(&self, used: &Used) -> &str {
         let named = used.model.and_then(|at| self.models.get(usize::try_from(at).ok()?));
         named.map_or("unknown", String::as_str)
     }
 
-    /// What a count comes to at these prices.
+    /// Returns the tokens and cost of a count at these prices.
     pub(super) fn row(&self, used: &Used, prices: &PriceTable) -> LedgerRow {
         LedgerRow::of(prices, Some(self.model(used)), used.tokens, used.requests, used.cost_usd)
     }
 }
 
-/// A number that stands for these words, in every process and version.
+/// Hashes these strings to a number that is the same in every process.
 fn key_of(words: &[&str]) -> u64 {
-    // The hasher of the standard library with its fixed keys; should it ever change, the index is of another format.
+    // `DefaultHasher::new` has fixed keys. If its algorithm changes, so does the crate version in the header of the
+    // index.
     let mut hasher = DefaultHasher::new();
     words.hash(&mut hasher);
     hasher.finish()
@@ -131,7 +132,7 @@ fn one_line(entry: &Entry) -> Option<String> {
     (!line.is_empty()).then_some(line)
 }
 
-/// How a count is written: a short list instead of names that would be written thousands of times.
+/// The serialized form of a count: a list, because field names would be repeated thousands of times.
 #[derive(Serialize, Deserialize)]
 struct Row(u64, Option<Millis>, Option<u32>, Option<u64>, Option<f64>, [Option<u64>; 8]);
 

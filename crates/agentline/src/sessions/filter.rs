@@ -1,76 +1,76 @@
-//! Which sessions are meant.
+//! Selects sessions.
 
 use agentline_core::{Millis, SessionInfo};
 use std::path::PathBuf;
 
-/// Which sessions are meant; without anything, all that a person had with an agent.
+/// Selects sessions. The default selects all sessions with content, except those of sub-agents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Filter {
-    /// Only of these agents, by id or alias.
+    /// Only sessions of these agents, by id or alias.
     pub agents: Vec<String>,
-    /// Only of this project, by any path that leads to it or once did.
+    /// Only sessions of this project, given by any current or former path of it.
     pub project: Option<PathBuf>,
-    /// Only with something said at this time or later.
+    /// Only sessions active at or after this time.
     pub since: Option<Millis>,
-    /// Only with something said before this time.
+    /// Only sessions active before this time.
     pub until: Option<Millis>,
-    /// Those of sub-agents too.
+    /// Whether to include sessions of sub-agents.
     pub sub_agents: bool,
-    /// Those in which nobody said anything too.
+    /// Whether to include sessions without a prompt or an answer.
     pub empty: bool,
 }
 
 impl Filter {
-    /// All that a person had with an agent.
+    /// Creates the default filter: all sessions with content, except those of sub-agents.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Only of this agent; asked for again, of that one too.
+    /// Adds an agent to select, by id or alias.
     #[must_use]
     pub fn agent(mut self, name: impl Into<String>) -> Self {
         self.agents.push(name.into());
         self
     }
 
-    /// Only of this project.
+    /// Selects only sessions of this project.
     #[must_use]
     pub fn project(mut self, path: impl Into<PathBuf>) -> Self {
         self.project = Some(path.into());
         self
     }
 
-    /// Only with something said at this time or later.
+    /// Selects only sessions active at or after this time.
     #[must_use]
     pub fn since(mut self, at: Millis) -> Self {
         self.since = Some(at);
         self
     }
 
-    /// Only with something said before this time.
+    /// Selects only sessions active before this time.
     #[must_use]
     pub fn until(mut self, at: Millis) -> Self {
         self.until = Some(at);
         self
     }
 
-    /// Those of sub-agents too.
+    /// Sets whether sessions of sub-agents are included.
     #[must_use]
     pub fn sub_agents(mut self, with: bool) -> Self {
         self.sub_agents = with;
         self
     }
 
-    /// Those in which nobody said anything too.
+    /// Sets whether sessions without a prompt or an answer are included.
     #[must_use]
     pub fn empty(mut self, with: bool) -> Self {
         self.empty = with;
         self
     }
 
-    /// Whether a session was alive in the time that is meant. One that does not tell its times is not left out.
+    /// Returns whether a session overlaps the selected time. A session without timestamps is included.
     pub(super) fn in_time(&self, info: &SessionInfo) -> bool {
         let ended_before = |since: Millis| info.updated.or(info.started).is_some_and(|at| at < since);
         let began_after = |until: Millis| info.started.or(info.updated).is_some_and(|at| at >= until);

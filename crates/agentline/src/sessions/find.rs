@@ -1,4 +1,4 @@
-//! Which session a person means by an id, the beginning of one, `latest`, or a file.
+//! Finds one session by its id, a prefix of its id, `latest`, or a file.
 
 use super::{
     Filter, Store,
@@ -17,19 +17,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The shortest beginning of an id that is taken for one.
+/// The shortest accepted prefix of an id.
 const SHORTEST_PREFIX: usize = 4;
-/// How many candidates a message names.
+/// The number of candidates that an error message lists.
 const NAMED: usize = 5;
 
-/// Where a session, or a part of it, is kept.
+/// The location of a session, or of a part of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum Place {
-    /// In a file.
+    /// A file.
     File(PathBuf),
-    /// In rows of a database.
+    /// Rows of a database.
     Row {
         /// The file of the database.
         database: PathBuf,
@@ -39,7 +39,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// The file, or that of the database.
+    /// Returns the path of the file or database.
     #[must_use]
     pub fn path(&self) -> &Path {
         match self {
@@ -47,7 +47,7 @@ impl Place {
         }
     }
 
-    /// What it is called where nothing better is known.
+    /// Returns a fallback id: the file stem, or the session id of the row.
     pub(super) fn name(&self) -> String {
         match self {
             Self::File(path) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
@@ -56,40 +56,39 @@ impl Place {
     }
 }
 
-/// A place and how a session is stored there.
+/// A location and the form in which a session is stored there.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) place: Place,
-    /// `None` where the beginning of the file must tell.
+    /// `None` if the form must be detected from the beginning of the file.
     pub(super) form: Option<SavedForm>,
 }
 
-/// A session that was found and not read yet.
+/// A session that was found but not read yet.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Found {
-    /// Whose it is and when it was, as far as it is known without a reading.
+    /// The session's metadata, as far as it is known without reading the session.
     pub info: SessionInfo,
-    /// Whose it is.
     pub(super) agent: &'static dyn Agent,
     pub(super) parts: Vec<Part>,
-    /// It was asked for as a session, so that all of its files are meant; else as a file.
+    /// Whether the caller asked for a session, with all its files, rather than for one file.
     pub(super) is_whole: bool,
 }
 
 impl Found {
-    /// Whose it is.
+    /// Returns the agent that saved the session.
     #[must_use]
     pub fn agent(&self) -> &'static dyn Agent {
         self.agent
     }
 
-    /// Where it is kept, oldest first.
+    /// Returns the locations of the session, oldest first.
     pub fn places(&self) -> impl Iterator<Item = &Place> {
         self.parts.iter().map(|part| &part.place)
     }
 
-    /// Adds what is known and the files do not tell.
+    /// Fills in metadata that the files do not contain.
     pub(super) fn complete(&self, info: &mut SessionInfo) {
         let known = &self.info;
         info.agent.clone_from(&known.agent);
@@ -115,19 +114,19 @@ impl From<Stored> for Found {
 }
 
 impl Store {
-    /// Finds the session that is meant by its id, a beginning of it of at least four letters, `latest` (of the project in
-    /// `cwd`), or the path of a file that any agent wrote, wherever it lies.
+    /// Finds a session by its id, a prefix of its id of at least four characters, `latest` (of the project in `cwd`),
+    /// or the path of a session file of any agent.
     ///
     /// # Errors
-    /// There is none, or more than one: the problem says which, and the way out.
+    /// Fails if no session or more than one matches. The problem lists the matches and has a hint.
     pub fn find(&self, wanted: &str, cwd: &Path) -> Result<Found, Error> {
         self.find_of(wanted, cwd, &Filter::new())
     }
 
-    /// The same among the sessions that a filter lets through.
+    /// Finds a session like [`find`](Self::find), among the sessions that match a filter.
     ///
     /// # Errors
-    /// As [`find`](Self::find).
+    /// Fails like [`find`](Self::find).
     pub fn find_of(&self, wanted: &str, cwd: &Path, filter: &Filter) -> Result<Found, Error> {
         if wanted == "latest" {
             return self.latest(cwd, filter);
@@ -175,10 +174,10 @@ impl Store {
         })
     }
 
-    /// Finds what is in a file, by its name below a root or by its content.
+    /// Finds the session in a file by detecting the agent from the file's content.
     fn find_file(&self, path: &Path, filter: &Filter) -> Result<Found, Error> {
         let agents = self.agents_of(filter)?;
-        // A folder has no content, and a pipe could be read only once.
+        // A directory has no content, and a pipe could be read only once.
         if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
             return Err(problem(
                 format!("`{}` is no file", path.display()),
@@ -208,7 +207,7 @@ impl Store {
 }
 
 impl Store {
-    /// The one session of a database.
+    /// Returns the session of a database that contains exactly one.
     fn find_in_database(&self, agent: &'static dyn Agent, path: &Path) -> Result<Found, Error> {
         let mut index = Index::open(None);
         let mut all = Databases::default().candidates(agent, path, &mut index);
@@ -234,8 +233,9 @@ impl Store {
 }
 
 impl Candidate {
-    /// Whether it may hold a session of this id, or one that begins so. The names of most files tell the beginning of the
-    /// id, so that the others need not be read.
+    /// Returns whether this candidate may contain a session whose id is or starts with `wanted`.
+    ///
+    /// Most file names contain the beginning of the id, so files with another id need not be read.
     pub(super) fn may_be(&self, wanted: &str) -> bool {
         let told = self.name.id.as_ref();
         told.is_none_or(|id| id.starts_with(wanted) || wanted.starts_with(id.as_str()))

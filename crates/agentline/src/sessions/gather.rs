@@ -1,5 +1,5 @@
-//! From files to sessions: what is known of each file is remembered or read, by several threads, and the files of one
-//! session are brought together.
+//! Collects sessions from files. The facts of each file come from the index or are read, on several threads, and the
+//! files of one session are merged.
 
 use super::{
     Filter, Store,
@@ -23,16 +23,17 @@ use std::{
 /// Titles by agent and id.
 pub(super) type Titles = HashMap<&'static str, BTreeMap<String, String>>;
 
-/// A session that is saved, with what a list needs to know of it.
+/// A saved session with the facts that a list needs.
 #[derive(Clone)]
 pub(super) struct Stored {
     pub(super) agent: &'static dyn Agent,
     pub(super) facts: Facts,
-    /// The project as the session tells it, and as its place does: they differ when either was moved.
+    /// The project named in the session and those derived from its locations. They differ if the project or the session
+    /// was moved.
     pub(super) projects: Vec<ProjectRef>,
-    /// Where it is, oldest first.
+    /// The locations of the session, oldest first.
     pub(super) parts: Vec<Part>,
-    /// How many bytes all of it takes.
+    /// The total size in bytes.
     pub(super) size: u64,
 }
 
@@ -43,12 +44,12 @@ impl Stored {
 }
 
 impl Store {
-    /// The sessions that are meant, in no order.
+    /// Returns the sessions that match a filter, in no particular order.
     pub(super) fn gather(&self, filter: &Filter) -> Result<Vec<Stored>, Error> {
         self.gather_where(filter, |_| true)
     }
 
-    /// The same, of those candidates that the caller wants.
+    /// Returns the sessions that match a filter and consist of candidates that `wants` accepts.
     pub(super) fn gather_where(
         &self,
         filter: &Filter,
@@ -85,7 +86,7 @@ impl Store {
         Ok(all)
     }
 
-    /// The titles that agents keep apart from their sessions, by agent and id.
+    /// Returns the titles that agents store apart from their sessions, by agent and id.
     pub(super) fn titles(&self, agents: &[&'static dyn Agent]) -> Titles {
         let of = |agent: &&'static dyn Agent| {
             (agent.card().id, agent.session_titles(&self.env, &self.home, &DiskLook))
@@ -93,7 +94,7 @@ impl Store {
         agents.iter().map(of).filter(|(_, titles)| !titles.is_empty()).collect()
     }
 
-    /// The agents that a filter names.
+    /// Returns the agents that a filter selects.
     pub(super) fn agents_of(&self, filter: &Filter) -> Result<Vec<&'static dyn Agent>, Error> {
         if filter.agents.is_empty() {
             return Ok(self.agents.clone());
@@ -105,19 +106,19 @@ impl Store {
         filter.agents.iter().map(named).collect()
     }
 
-    /// What is known of each candidate, in their order.
+    /// Returns the facts of each candidate, in the order of the candidates.
     fn facts_of(&self, candidates: &[Candidate], index: &mut Index, databases: &Databases) -> Vec<Facts> {
         let known = in_parallel(self.threads, candidates, |candidate| {
             index.get(&candidate.place.key(), candidate.stamp)
         });
         let mut missing: Vec<usize> = (0..candidates.len()).filter(|at| known[*at].is_none()).collect();
-        // The biggest first, so that no thread begins with it when the others are done.
+        // Largest files first, so that no thread starts a large file when the others are done.
         missing.sort_by_key(|at| std::cmp::Reverse(candidates[*at].stamp.size));
         let read_now = in_parallel(self.threads, &missing, |at| {
             let candidate = &candidates[*at];
             let now = SystemTime::now();
             let session = read_candidate(candidate, databases);
-            // What changed while it was read is read again the next time.
+            // A file that changed while it was read is not put in the index.
             (Facts::of(&session), candidate.is_lasting(now))
         });
         let mut known: Vec<Facts> = known.into_iter().map(Option::unwrap_or_default).collect();
@@ -131,7 +132,7 @@ impl Store {
     }
 }
 
-/// Brings together the files of one session.
+/// Groups the files of each session.
 fn sessions_of(
     candidates: Vec<Candidate>,
     parts: Vec<Facts>,
@@ -181,8 +182,9 @@ impl Candidate {
         Part { place: self.place, form: self.form }
     }
 
-    /// Whether what was read just now, after this moment, may be remembered under its stamp: a later change would show,
-    /// and there was none while it was read. A database is read as of one moment, and its rows change their stamps.
+    /// Returns whether facts read since `before` may be indexed under this stamp: the file did not change while it was
+    /// read, and a later change would be visible. A database is read in one transaction, and the stamps of its rows
+    /// follow their content.
     fn is_lasting(&self, before: SystemTime) -> bool {
         let same = match &self.place {
             Place::File(path) => Stamp::at(path) == Some(self.stamp),
@@ -191,7 +193,7 @@ impl Candidate {
         same && self.stamp.is_settled(before)
     }
 
-    /// Adds what the name and the place of a file tell and its content does not.
+    /// Fills in metadata from the name and location of the file that its content does not have.
     pub(super) fn complete(&self, info: &mut SessionInfo) {
         info.agent = self.agent.card().id.to_owned();
         if info.id.is_empty() {
@@ -208,14 +210,14 @@ impl Candidate {
     }
 }
 
-/// Reads a candidate; what cannot be opened is a session that says nothing.
+/// Reads a candidate. A session that cannot be opened is returned empty.
 fn read_candidate(candidate: &Candidate, databases: &Databases) -> SavedSession {
     let mut session = read(candidate.agent, &candidate.place, candidate.form, databases).unwrap_or_default();
     candidate.complete(&mut session.info);
     session
 }
 
-/// What is known of a session that several files tell about.
+/// Returns the facts of a session that several files describe.
 fn merged(group: &[&(Candidate, Facts)], index: &mut Index, databases: &Databases) -> Facts {
     let keys: Vec<String> = group.iter().map(|(candidate, _)| candidate.place.key()).collect();
     let key = keys.join("\n");
@@ -235,7 +237,8 @@ fn merged(group: &[&(Candidate, Facts)], index: &mut Index, databases: &Database
     facts
 }
 
-/// Gives sessions of which only a digest of the project's path is known that path, where any other tells it.
+/// Sets the project path of sessions that only have a digest of it, if another session or the filter has a path with
+/// this digest.
 fn name_projects(all: &mut [Stored], wanted: Option<&Path>, digests: &mut Digests) {
     let is_nameless = |stored: &Stored| stored.facts.info.project.is_none() && !stored.projects.is_empty();
     if !all.iter().any(is_nameless) {
@@ -259,7 +262,7 @@ fn name_projects(all: &mut [Stored], wanted: Option<&Path>, digests: &mut Digest
     }
 }
 
-/// Does something with every item, by several threads; the results are in the order of the items.
+/// Calls `work` for every item on several threads and returns the results in the order of the items.
 pub(super) fn in_parallel<T: Sync, R: Send>(
     threads: usize,
     items: &[T],
@@ -290,7 +293,7 @@ pub(super) fn in_parallel<T: Sync, R: Send>(
 }
 
 impl Place {
-    /// What the index knows it by.
+    /// Returns the key of this location in the index.
     fn key(&self) -> String {
         match self {
             Self::File(path) => path.to_string_lossy().into_owned(),

@@ -1,5 +1,5 @@
-//! What was read once, remembered in one file of our own: a line for every file of an agent, believed only while that
-//! file is the same. It may be deleted at any time, several processes may use it, and a damaged one is made anew.
+//! The index of saved sessions: one file with a line for each file of an agent, which is valid only while that file is
+//! unchanged. The index can be deleted at any time and shared between processes; a damaged index is rebuilt.
 
 use super::scan::Stamp;
 use crate::private_dir;
@@ -13,19 +13,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Changes with every change of what is written, or of how sessions are read.
+/// The format version. Increase it when the written data or the reading of sessions changes.
 const FORMAT: u32 = 2;
-/// A larger index is not one of ours.
+/// A larger file is not a valid index and is ignored.
 const LARGEST: u64 = 1 << 30;
 
-/// The index, as it is in memory during one call.
+/// The index in memory during one call.
 #[derive(Default)]
 pub(super) struct Index {
     path: Option<PathBuf>,
     text: String,
-    /// Where in `text` the facts of each key are.
+    /// The position in `text` of the facts of each key.
     known: HashMap<String, (Stamp, Range<usize>)>,
-    /// What is new, as the lines that will be written.
+    /// New entries, as the lines to write.
     fresh: HashMap<String, String>,
 }
 
@@ -50,13 +50,13 @@ struct Line<'a> {
     facts: &'a RawValue,
 }
 
-/// The files that a key stands for, one on a line; what begins with `#` is a row of the one before.
+/// Returns the files of a key, one per line. A line that begins with `#` is a row of the file before it.
 fn files_in(key: &str) -> impl Iterator<Item = &Path> {
     key.split('\n').filter(|line| !line.starts_with('#')).map(Path::new)
 }
 
 impl Index {
-    /// Reads the index; without a path, there is none.
+    /// Reads the index. Without a path, the index is empty and is never written.
     pub(super) fn open(path: Option<&Path>) -> Self {
         let mut index = Self { path: path.map(Path::to_owned), ..Self::default() };
         let text = path
@@ -70,7 +70,7 @@ impl Index {
         }
         let base = index.text.as_ptr() as usize;
         for line in lines.filter(|line| line.ends_with('\n')) {
-            // One damaged line is read anew, like a file that is new.
+            // A damaged line is ignored, as if its file were new.
             let Ok(line) = serde_json::from_str::<Line<'_>>(line) else { continue };
             let start = line.facts.get().as_ptr() as usize - base;
             index.known.insert(line.key.into_owned(), (line.stamp, start..start + line.facts.get().len()));
@@ -78,7 +78,7 @@ impl Index {
         index
     }
 
-    /// What is known under a key, if it is still true.
+    /// Returns the value stored for a key, if its stamp is unchanged.
     pub(super) fn get<T: DeserializeOwned>(&self, key: &str, stamp: Stamp) -> Option<T> {
         let (known, facts) = self.known.get(key)?;
         if *known != stamp {
@@ -87,7 +87,7 @@ impl Index {
         serde_json::from_str(&self.text[facts.clone()]).ok()
     }
 
-    /// Remembers something.
+    /// Stores a value, to be written by [`close`](Self::close).
     pub(super) fn put<T: Serialize>(&mut self, key: String, stamp: Stamp, facts: &T) {
         if self.path.is_none() {
             return;
@@ -101,7 +101,7 @@ impl Index {
         }
     }
 
-    /// Writes what is new. An index that cannot be written costs time at the next call, nothing else.
+    /// Writes new entries. A failure is ignored; it only makes the next call slower.
     pub(super) fn close(self) {
         if self.fresh.is_empty() {
             return;
@@ -111,7 +111,7 @@ impl Index {
         };
         let write = || -> std::io::Result<()> {
             private_dir::create_dir_all(folder)?;
-            // Only the user may read it: it holds the beginnings of prompts. Others see the old one or the new one whole.
+            // The temporary file is readable only by the user, because it contains prompts. The rename is atomic.
             let mut file = tempfile::Builder::new().prefix(".sessions").tempfile_in(folder)?;
             let mut out = std::io::BufWriter::with_capacity(1 << 20, file.as_file_mut());
             self.write(&mut out)?;
@@ -119,7 +119,7 @@ impl Index {
             file.persist(path)?;
             Ok(())
         };
-        // There is nobody to tell, and nothing that they could do.
+        // A failed write has no consequence besides a slower next call.
         let _ = write();
     }
 
@@ -127,7 +127,7 @@ impl Index {
         serde_json::to_writer(&mut *out, &Header::ours())?;
         out.write_all(b"\n")?;
         for (key, (stamp, facts)) in &self.known {
-            // What belongs to files that are gone goes with them.
+            // Entries of deleted files are dropped.
             if self.fresh.contains_key(key) || !files_in(key).all(Path::exists) {
                 continue;
             }

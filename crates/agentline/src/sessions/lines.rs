@@ -1,4 +1,4 @@
-//! Reads sessions line by line, however long their files are.
+//! Reads sessions line by line, whatever the size of their files.
 
 use super::{load::NOT_UTF8, temporary_store::TemporaryStore};
 use agentline_core::{
@@ -11,24 +11,26 @@ use std::{
     sync::Arc,
 };
 
-/// A longer line is passed over.
+/// The maximum length of a line in bytes. Longer lines are skipped.
 pub(super) const LONGEST_LINE: usize = 256 << 20;
-/// What is said of a line that is too long.
+/// The damage message for a line that is too long.
 const TOO_LONG: &str = "longer than 256 MB; it was passed over";
 
-/// Reads the lines of one session, from one file or several. It holds a bounded amount of what they say; the rest is in a
-/// temporary file. Where that cannot be written, everything stays in memory.
+/// Reads the lines of one session from one or more files.
+///
+/// It holds a bounded amount of content in memory and moves the rest to a temporary file. If that file cannot be
+/// written, all content stays in memory.
 pub(super) struct LineReader {
     fold: Box<dyn SessionFold>,
     damage: Vec<Damage>,
     lines: u64,
-    /// Bytes of lines that were taken since content was last moved to the store.
+    /// Bytes of lines read since content was last moved to the store.
     held: usize,
     store: Option<Arc<dyn ContentStore>>,
 }
 
 impl LineReader {
-    /// A reader for the sessions of this agent; `None` when it has none in lines.
+    /// Creates a reader for this agent, or returns `None` if the agent does not store sessions as lines.
     pub(super) fn new(agent: &'static dyn Agent) -> Option<Self> {
         let fold = agent.session_fold(SavedForm::Lines)?;
         Some(Self { fold, damage: Vec::new(), lines: 0, held: 0, store: None })
@@ -75,7 +77,7 @@ impl LineReader {
         }
     }
 
-    /// The session that was read. The content of a large one is in a temporary file.
+    /// Returns the session. The content of a large session is in a temporary file.
     pub(super) fn finish(mut self) -> SavedSession {
         if self.store.is_some() {
             self.offload();
@@ -86,8 +88,8 @@ impl LineReader {
     }
 }
 
-/// Reads a line without its end; of one that is too long, a little more than the longest may be. Returns whether there was
-/// one.
+/// Reads a line without its line feed. Of a line that is too long, it keeps slightly more than the maximum length.
+/// Returns whether there was a line.
 fn read_line(from: &mut BufReader<File>, line: &mut Vec<u8>) -> io::Result<bool> {
     let most = LONGEST_LINE as u64 + 2;
     let read = from.by_ref().take(most).read_until(b'\n', line)?;

@@ -1,4 +1,4 @@
-//! The list of sessions, newest first.
+//! Lists sessions, newest first.
 
 use super::{Filter, Store, find::Place, gather::Stored};
 use crate::{Error, look::DiskLook, regular_file::open_regular};
@@ -14,25 +14,25 @@ use std::{
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Summary {
-    /// Whose it is and when it was.
+    /// The metadata of the session.
     pub info: SessionInfo,
-    /// The agent's title, else the first prompt, shortened.
+    /// The agent's title, or else the first prompt, shortened.
     pub title: Option<String>,
-    /// How often the person asked.
+    /// The number of prompts.
     pub prompts: u64,
-    /// How often a model answered.
+    /// The number of answers of a model.
     pub answers: u64,
-    /// How many tools were called.
+    /// The number of tool calls.
     pub tool_calls: u64,
-    /// What it used and cost.
+    /// Tokens and cost.
     pub used: LedgerRow,
-    /// The same of each model.
+    /// Tokens and cost by model.
     pub by_model: BTreeMap<String, LedgerRow>,
-    /// Where it is.
+    /// The locations of the session.
     pub places: Vec<Place>,
-    /// How many bytes that takes.
+    /// The total size in bytes.
     pub size: u64,
-    /// How many places of it could not be read.
+    /// The number of places that could not be read.
     pub damage: u64,
 }
 
@@ -40,7 +40,7 @@ impl Store {
     /// Lists sessions, newest first.
     ///
     /// # Errors
-    /// The filter names an agent that is not known.
+    /// Fails if the filter names an unknown agent.
     pub fn list(&self, filter: &Filter) -> Result<Vec<Summary>, Error> {
         let stored = self.gather(filter)?;
         let mut all: Vec<Summary> =
@@ -59,11 +59,12 @@ impl Store {
 }
 
 impl Store {
-    /// What is there and cannot be read at all, in words: a folder of sessions that may not be entered, a file that is no
-    /// database though it should be one. Nothing of it is in a list, a search or a count.
+    /// Returns a message for each session directory and database that cannot be read.
+    ///
+    /// Their sessions are missing from lists, searches and counts.
     ///
     /// # Errors
-    /// The filter names an agent that is not known.
+    /// Fails if the filter names an unknown agent.
     pub fn unreadable(&self, filter: &Filter) -> Result<Vec<String>, Error> {
         let mut all = Vec::new();
         for agent in self.agents_of(filter)? {
@@ -72,7 +73,7 @@ impl Store {
                     RootForm::Database => looks_like_a_database(&root.path),
                     _ => std::fs::read_dir(&root.path).map(drop),
                 };
-                // An agent that was never used has no folder.
+                // An agent that was never used has no session directory.
                 let fault = opened.err().filter(|error| error.kind() != io::ErrorKind::NotFound);
                 all.extend(fault.map(|error| Error::io("read", &root.path)(error).to_string()));
             }
@@ -81,7 +82,7 @@ impl Store {
     }
 }
 
-/// Whether a file begins as a database does; one that is empty was only just made. To open it would take longer.
+/// Checks that a file starts like an SQLite database or is empty, as a new database is. This is faster than opening it.
 fn looks_like_a_database(path: &Path) -> io::Result<()> {
     const BEGINNING: &[u8] = b"SQLite format 3\0";
     let mut head = Vec::new();
@@ -92,7 +93,7 @@ fn looks_like_a_database(path: &Path) -> io::Result<()> {
     }
 }
 
-/// When something was last said in a session.
+/// Returns the time of the last entry of a session.
 pub(super) fn newest(info: &SessionInfo) -> Option<u64> {
     info.updated.or(info.started)
 }
@@ -128,7 +129,7 @@ impl Summary {
     }
 }
 
-/// Adds a row to that of a name.
+/// Adds a row to the row of a name.
 pub(super) fn add_to(rows: &mut BTreeMap<String, LedgerRow>, name: &str, row: &LedgerRow) {
     match rows.get_mut(name) {
         Some(sum) => sum.add(row),
@@ -136,7 +137,7 @@ pub(super) fn add_to(rows: &mut BTreeMap<String, LedgerRow>, name: &str, row: &L
     }
 }
 
-/// Flat, with each name once: the title and cost are those of the summary.
+/// Serialized as one flat object; `title` and cost are those of the summary, not of `info`.
 impl Serialize for Summary {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]

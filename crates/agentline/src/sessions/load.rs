@@ -1,4 +1,4 @@
-//! Reads a saved session whole, as far as it can be read.
+//! Reads a complete saved session, as far as it is readable.
 
 use super::{
     Store,
@@ -10,30 +10,30 @@ use crate::{Error, regular_file::open_regular};
 use agentline_core::{Agent, Damage, Entry, RawJson, SavedForm, SavedSession, SessionFold, SessionInfo};
 use std::{collections::HashMap, io::Read, path::Path};
 
-/// How much of a file its agent and form are known by.
+/// The number of bytes at the beginning of a file from which its agent and form are detected.
 pub(super) const HEAD: usize = 64 * 1024;
-/// A larger file that is one JSON value is not read: it is held in memory.
+/// The maximum size of a file that is one JSON value, because it is held in memory.
 const LARGEST: u64 = 2 << 30;
-/// What is said of a line with bytes that are no text.
+/// The damage message for content that is not UTF-8.
 pub(super) const NOT_UTF8: &str = "holds bytes that are not UTF-8; they are shown as U+FFFD";
 
 impl Store {
-    /// Reads a session into memory. Several files of one session are folded together; what cannot be read is told in its
-    /// `damage`.
+    /// Reads a session into memory. The files of one session are merged; unreadable parts are listed in `damage`.
     ///
     /// # Errors
-    /// None of its files can be opened.
+    /// Fails if none of its files can be opened.
     pub fn load(&self, found: &Found) -> Result<SavedSession, Error> {
         let mut session = self.open(found)?;
         session.load();
         Ok(session)
     }
 
-    /// Reads a session as [`load`](Self::load) does, but leaves the content of a large one in a temporary file:
-    /// [`Entry::loaded`] shows an entry with it.
+    /// Reads a session like [`load`](Self::load), but leaves the content of a large session in a temporary file.
+    ///
+    /// [`Entry::loaded`] returns an entry with its content.
     ///
     /// # Errors
-    /// None of its files can be opened.
+    /// Fails if none of its files can be opened.
     pub fn open(&self, found: &Found) -> Result<SavedSession, Error> {
         let mut session = read_all(found.agent, &found.parts, &Databases::default())?;
         found.complete(&mut session.info);
@@ -43,10 +43,10 @@ impl Store {
         Ok(session)
     }
 
-    /// The sessions of the sub-agents that a session started, oldest first.
+    /// Returns the sessions of the sub-agents that a session started, oldest first.
     ///
     /// # Errors
-    /// None today; reading may come to fail.
+    /// Does not fail at present.
     pub fn children(&self, found: &Found) -> Result<Vec<Found>, Error> {
         let filter = super::Filter::new().agent(found.agent.card().id).sub_agents(true).empty(true);
         let mut all = self.gather(&filter)?;
@@ -56,7 +56,7 @@ impl Store {
     }
 }
 
-/// Reads all parts of a session. What cannot be opened is damage, unless nothing can.
+/// Reads all parts of a session. A part that cannot be opened is damage, or an error if no part can be opened.
 pub(super) fn read_all(
     agent: &'static dyn Agent,
     parts: &[Part],
@@ -82,10 +82,10 @@ pub(super) fn read_all(
     }
 }
 
-/// Reads files that go on one another as one. Lines are numbered through all of them.
+/// Reads files that continue each other as one. Line numbers count through all files.
 fn read_on(agent: &'static dyn Agent, parts: &[Part]) -> Result<SavedSession, Error> {
     let mut paths: Vec<&Path> = parts.iter().map(|part| part.place.path()).collect();
-    // Their names begin with the moment at which they were begun.
+    // File names begin with the time at which the file was created.
     paths.sort_by_key(|path| path.file_name());
     let Some(mut reader) = LineReader::new(agent) else { return Ok(no_session(agent)) };
     let mut failed = Vec::new();
@@ -134,7 +134,7 @@ fn read_file(
     Ok(fold_bytes(agent, form, bytes_of(path)?))
 }
 
-/// The content of a file, in memory that is as big as it.
+/// Returns the content of a file, in a buffer of exactly its size.
 pub(super) fn bytes_of(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = open_regular(path, LARGEST)?;
@@ -144,14 +144,14 @@ pub(super) fn bytes_of(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The beginning of a file, as much as its agent and form are known by.
+/// Returns the beginning of a file, from which its agent and form are detected.
 pub(super) fn head_of(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut head = Vec::new();
     open_regular(path, u64::MAX)?.take(HEAD as u64).read_to_end(&mut head)?;
     Ok(head)
 }
 
-/// What the beginning of a file tells about its session, where it can be told without the rest.
+/// Returns the metadata in the beginning of a file, or the default if the form needs the complete file.
 pub(super) fn beginning(agent: &'static dyn Agent, form: SavedForm, head: &[u8]) -> SessionInfo {
     let whole = if head.len() < HEAD { head.len() } else { memchr::memrchr(b'\n', head).unwrap_or(0) };
     if whole < head.len() && form != SavedForm::Lines {
@@ -160,7 +160,7 @@ pub(super) fn beginning(agent: &'static dyn Agent, form: SavedForm, head: &[u8])
     fold_bytes(agent, Some(form), head[..whole].to_vec()).info
 }
 
-/// Folds the content of a file.
+/// Parses the content of a file.
 pub(super) fn fold_bytes(agent: &'static dyn Agent, form: Option<SavedForm>, bytes: Vec<u8>) -> SavedSession {
     let form = form.or_else(|| agent.session_form(&bytes[..bytes.len().min(HEAD)]));
     let Some((form, mut fold)) = form.and_then(|form| Some((form, agent.session_fold(form)?))) else {
@@ -180,7 +180,7 @@ fn no_session(agent: &'static dyn Agent) -> SavedSession {
     session
 }
 
-/// The content as text. Lines with bytes that are not UTF-8 are damaged, the others are not.
+/// Converts the content to text. Only lines that are not valid UTF-8 are reported as damaged.
 fn text_of(bytes: Vec<u8>, form: SavedForm, damage: &mut Vec<Damage>) -> String {
     let bytes = match String::from_utf8(bytes) {
         Ok(text) => return text,
@@ -196,7 +196,7 @@ fn text_of(bytes: Vec<u8>, form: SavedForm, damage: &mut Vec<Damage>) -> String 
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Hands a whole text to a fold: line by line, or as one value.
+/// Passes a text to a fold, line by line or as one value.
 pub(super) fn feed(fold: &mut dyn SessionFold, form: SavedForm, text: &RawJson) {
     if form != SavedForm::Lines {
         fold.take(text.clone());
@@ -215,11 +215,11 @@ pub(super) fn feed(fold: &mut dyn SessionFold, form: SavedForm, text: &RawJson) 
     }
 }
 
-/// One session of the parts that its files hold, each file folded by itself: a file that was written later may begin
-/// with an empty list that is not meant for the others.
+/// Merges the parts of one session, each parsed separately: a later file may begin with an empty list that does not
+/// apply to the earlier files.
 pub(super) fn fold_together(mut parts: Vec<SavedSession>) -> SavedSession {
     parts.sort_by_key(|part| (part.info.started, part.info.updated));
-    // What says nothing adds nothing, unless there is nothing else.
+    // Parts without content are ignored, unless all parts are.
     if parts.iter().any(says_something) {
         parts.retain(|part| says_something(part) || !part.damage.is_empty());
     }
@@ -257,7 +257,7 @@ fn join(whole: &mut SavedSession, part: SavedSession) {
     old.cost_usd = old.cost_usd.or(new.cost_usd);
 }
 
-/// Whether one copy of an entry tells at least as much as another, which was written earlier.
+/// Returns whether a later copy of an entry contains at least as much as an earlier one.
 fn is_fuller(later: &Entry, earlier: &Entry) -> bool {
     let (later, earlier) = (later.loaded(), earlier.loaded());
     let results = |entry: &Entry| entry.tools().filter(|tool| tool.result.is_some()).count();

@@ -1,4 +1,4 @@
-//! Whether two paths mean the same project, also when it was moved, linked to, or only the digest of its path is known.
+//! Compares projects by path, also if a path is a link or only its digest is known.
 
 use super::scan::Candidate;
 use agentline_core::ProjectRef;
@@ -11,7 +11,7 @@ use std::{
 /// The project that a caller asks for.
 #[derive(Debug)]
 pub(super) struct Wanted {
-    /// As it was asked for, and with its links resolved.
+    /// The requested path, and the same path with links resolved.
     spellings: Vec<PathBuf>,
     digests: Vec<String>,
 }
@@ -19,7 +19,7 @@ pub(super) struct Wanted {
 impl Wanted {
     pub(super) fn new(path: &Path) -> Self {
         let mut spellings = vec![tidy(path)];
-        // A project that is gone is known by its old path alone.
+        // A project that no longer exists has only its requested path.
         if let Some(real) = real(path).filter(|real| *real != spellings[0]) {
             spellings.push(real);
         }
@@ -27,7 +27,7 @@ impl Wanted {
         Self { spellings, digests }
     }
 
-    /// Whether a project is the one. `real` remembers where links lead.
+    /// Returns whether `project` is this project. `real` caches resolved links.
     pub(super) fn is(&self, project: &ProjectRef, real: &mut RealPaths) -> bool {
         match project {
             ProjectRef::Path(path) => {
@@ -40,7 +40,7 @@ impl Wanted {
     }
 }
 
-/// Where the paths that were asked about lead to, each asked once.
+/// A cache of resolved paths.
 #[derive(Debug, Default)]
 pub(super) struct RealPaths(HashMap<PathBuf, Option<PathBuf>>);
 
@@ -53,12 +53,12 @@ impl RealPaths {
     }
 }
 
-/// The paths of projects by the digest that old versions named their folders by.
+/// Project paths by digest. Old versions of agents name session directories after the digest.
 #[derive(Debug, Default)]
 pub(super) struct Digests(HashMap<String, PathBuf>);
 
 impl Digests {
-    /// Those of the projects that places stand for, where the digest is all that another place tells.
+    /// Returns the digests of all candidates' project paths, or none if no candidate needs them.
     pub(super) fn of(candidates: &[Candidate]) -> Self {
         let mut digests = Self::default();
         let projects = || candidates.iter().filter_map(|candidate| candidate.project.as_ref());
@@ -89,7 +89,7 @@ fn real(path: &Path) -> Option<PathBuf> {
     crate::look::DiskLook.canonical(path)
 }
 
-/// Without a slash at the end or dots in between, in the letters that the system compares.
+/// Removes `.` components and trailing slashes, and lowercases the path on Windows.
 fn tidy(path: &Path) -> PathBuf {
     let plain: PathBuf = path.components().collect();
     if cfg!(windows) { PathBuf::from(plain.to_string_lossy().to_lowercase()) } else { plain }

@@ -1,4 +1,4 @@
-//! Walks the places where agents keep sessions: names, sizes and times, no content.
+//! Walks the directories in which agents keep sessions, reading names, sizes and times but no content.
 
 use super::{Store, database::Databases, find::Place, index::Index};
 use crate::{look::DiskLook, look_once::LookOnce};
@@ -10,32 +10,32 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// Something that by its name holds a session, or more of one.
+/// A location whose name says that it contains a session or a part of one.
 #[derive(Clone)]
 pub(super) struct Candidate {
     pub(super) agent: &'static dyn Agent,
     pub(super) place: Place,
-    /// How it is stored; `None` where its beginning must tell.
+    /// The form in which it is stored, or `None` if it must be detected from the content.
     pub(super) form: Option<SavedForm>,
-    /// What its name tells.
+    /// The facts in its name.
     pub(super) name: SessionFile,
-    /// The project that its place stands for.
+    /// The project derived from its location.
     pub(super) project: Option<ProjectRef>,
     pub(super) stamp: Stamp,
 }
 
-/// What changes when a file does.
+/// Metadata that changes when a file changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Stamp {
-    /// In bytes.
+    /// The size in bytes.
     pub(super) size: u64,
-    /// Nanoseconds since 1970 at which it was last written, or its place or rights changed.
+    /// The later of modification time and status change time, in nanoseconds since 1970.
     pub(super) changed: u64,
-    /// What the system knows it by.
+    /// The inode number, or 0 where the system has none.
     pub(super) inode: u64,
 }
 
-/// A file may be written twice in what its clock holds for one moment; what is older than this is told apart.
+/// The minimum age of a change. Two writes within one tick of the file system's clock have the same time.
 const SETTLED: Duration = Duration::from_secs(2);
 
 impl Stamp {
@@ -45,7 +45,7 @@ impl Stamp {
         Self { size: metadata.len(), changed: nanos(modified).max(status), inode }
     }
 
-    /// One stamp for several files: another when any of them is another.
+    /// Combines the stamps of several files. The result changes when any of them changes.
     pub(super) fn with(self, other: Self) -> Self {
         Self {
             size: self.size.wrapping_add(other.size),
@@ -57,12 +57,12 @@ impl Stamp {
         }
     }
 
-    /// Of the file at a path as it is now.
+    /// Returns the current stamp of the file at a path.
     pub(super) fn at(path: &Path) -> Option<Self> {
         fs::metadata(path).ok().filter(Metadata::is_file).map(|m| Self::of(&m))
     }
 
-    /// Whether a later change would show.
+    /// Returns whether a later change is sure to change the stamp.
     pub(super) fn is_settled(self, now: SystemTime) -> bool {
         now.checked_sub(SETTLED).is_some_and(|then| self.changed < nanos(then))
     }
@@ -73,7 +73,7 @@ fn nanos(time: SystemTime) -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The inode, and when the system last noted a change of any kind: a tool may set the other time back.
+/// Returns the inode and the status change time, which programs cannot set back, unlike the modification time.
 #[cfg(unix)]
 fn system_side(metadata: &Metadata) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;
@@ -88,7 +88,7 @@ fn system_side(_metadata: &Metadata) -> (u64, u64) {
 }
 
 impl Store {
-    /// Every candidate of the agents that are meant.
+    /// Returns all candidates of these agents.
     pub(super) fn scan(
         &self,
         agents: &[&'static dyn Agent],
@@ -102,7 +102,7 @@ impl Store {
         all
     }
 
-    /// The candidates that are files, and the databases, which are not looked into.
+    /// Returns the candidates that are files, and the databases without opening them.
     pub(super) fn scan_files(&self, agents: &[&'static dyn Agent]) -> (Vec<Candidate>, Vec<DatabaseRoot>) {
         let (mut files, mut databases) = (Vec::new(), Vec::new());
         for agent in agents {
@@ -118,7 +118,7 @@ impl Store {
     }
 }
 
-/// A database and whose it is.
+/// A database and its agent.
 pub(super) type DatabaseRoot = (&'static dyn Agent, PathBuf);
 
 fn walk(agent: &'static dyn Agent, root: &SessionRoot, depth: usize, all: &mut Vec<Candidate>) {
@@ -128,7 +128,7 @@ fn walk(agent: &'static dyn Agent, root: &SessionRoot, depth: usize, all: &mut V
     while let Some((folder, level)) = folders.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let path = entry.path();
-            // A link to a folder could lead in a circle; agents make none.
+            // Links to directories are not followed: they could form a cycle, and agents create none.
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 if level < depth {
                     folders.push((path, level + 1));

@@ -1,5 +1,5 @@
-//! Full text over all sessions: files are looked through as bytes, those that may have a hit are read, and hits are told
-//! where they are in what was said. What an agent only notes for itself is no text.
+//! Searches the text of all sessions. Files are scanned as bytes first; only those that may contain a match are parsed,
+//! and matches are located in their entries. An agent's internal records are not searched.
 
 mod locate;
 mod needle;
@@ -27,74 +27,74 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Whether letters are compared with their case.
+/// How letter case is compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Case {
-    /// Only when what is looked for has a capital letter.
+    /// Case-sensitive only if the query contains an uppercase letter.
     #[default]
     Smart,
-    /// Always.
+    /// Always case-sensitive.
     Sensitive,
-    /// Never.
+    /// Never case-sensitive.
     Insensitive,
 }
 
-/// What is looked for, and where.
+/// A search query.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Query {
-    /// Words or phrases that one message holds all of; with `regex`, expressions.
+    /// Words or phrases that one message must all contain. With `regex`, regular expressions.
     pub words: Vec<String>,
-    /// The words are regular expressions.
+    /// Whether the words are regular expressions.
     pub regex: bool,
-    /// Whether letters are compared with their case.
+    /// How letter case is compared.
     pub case: Case,
-    /// How many lines before and after a hit are told.
+    /// The number of lines of context before and after a hit.
     pub context: usize,
-    /// What the agent itself put before the model is looked through too.
+    /// Whether to search context that the agent itself added to the prompt.
     pub hidden: bool,
-    /// The sessions that are meant. Those of sub-agents are looked through where it says so.
+    /// The sessions to search. [`Query::new`] includes those of sub-agents.
     pub filter: Filter,
 }
 
 impl Query {
-    /// Looks for messages that hold all these words, or phrases, wherever they are.
+    /// Creates a query for messages that contain all these words or phrases, in any order.
     #[must_use]
     pub fn new(words: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let words = words.into_iter().map(Into::into).collect();
         Self { words, filter: Filter::new().sub_agents(true), ..Self::default() }
     }
 
-    /// Takes the words as regular expressions.
+    /// Sets whether the words are regular expressions.
     #[must_use]
     pub fn regex(mut self, regex: bool) -> Self {
         self.regex = regex;
         self
     }
 
-    /// Compares letters so.
+    /// Sets how letter case is compared.
     #[must_use]
     pub fn case(mut self, case: Case) -> Self {
         self.case = case;
         self
     }
 
-    /// Tells so many lines before and after a hit.
+    /// Sets the number of lines of context before and after a hit.
     #[must_use]
     pub fn context(mut self, lines: usize) -> Self {
         self.context = lines;
         self
     }
 
-    /// Looks through what the agent itself put before the model too.
+    /// Sets whether context that the agent itself added to the prompt is searched.
     #[must_use]
     pub fn hidden(mut self, with: bool) -> Self {
         self.hidden = with;
         self
     }
 
-    /// Looks only at these sessions.
+    /// Sets the sessions to search.
     #[must_use]
     pub fn filter(mut self, filter: Filter) -> Self {
         self.filter = filter;
@@ -106,67 +106,67 @@ impl Query {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct SearchResult {
-    /// Whose it is and when it was.
+    /// The metadata of the session.
     #[serde(flatten)]
     pub info: SessionInfo,
-    /// The agent's title, else the first prompt, shortened.
+    /// The agent's title, or else the first prompt, shortened.
     pub title: Option<String>,
-    /// Where it is kept; the file with the hits.
+    /// The location of the file or row with the hits.
     pub place: Place,
-    /// In the order of the session.
+    /// The hits, in the order of the session.
     pub hits: Vec<Hit>,
 }
 
-/// A line with a hit.
+/// A line with one or more matches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Hit {
-    /// Which entry of the session, from 0.
+    /// The position of the entry in the session, from 0.
     pub entry: usize,
-    /// Its id.
+    /// The id of the entry.
     pub entry_id: String,
-    /// Who spoke.
+    /// The role of the entry.
     pub role: Role,
-    /// When.
+    /// The time of the entry.
     pub timestamp: Option<Millis>,
-    /// In what.
+    /// The kind of text that contains the match.
     pub place: HitPlace,
-    /// The canonical name of the tool, for its input and result.
+    /// The canonical name of the tool, for tool input and results.
     pub tool: Option<String>,
-    /// The line, from 1.
+    /// The line number within the text, from 1.
     pub line: usize,
-    /// Its text; of a very long line, the part around the hit.
+    /// The line, or the part of a very long line around the first match.
     pub text: String,
-    /// Where in the text, in bytes.
+    /// The byte ranges of the matches in `text`.
     pub spans: Vec<Range<usize>>,
-    /// Lines before it.
+    /// The lines before the hit.
     pub before: Vec<String>,
-    /// Lines after it.
+    /// The lines after the hit.
     pub after: Vec<String>,
 }
 
-/// What a hit is in.
+/// The kind of text that contains a hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum HitPlace {
-    /// The title that the agent gave the session. It belongs to no entry: `entry` is 0 and `entry_id` empty.
+    /// The title that the agent gave the session. It belongs to no entry: `entry` is 0 and `entry_id` is empty.
     Title,
-    /// What was said.
+    /// The text of a message.
     Text,
     /// Reasoning.
     Thinking,
-    /// What a tool was given.
+    /// The input of a tool call.
     ToolInput,
-    /// What a tool gave back.
+    /// The result of a tool call.
     ToolResult,
 }
 
 impl Store {
-    /// Searches; the sessions come newest first.
+    /// Searches sessions and returns those with hits, newest first.
     ///
     /// # Errors
-    /// There is nothing to look for, an expression is wrong, or the filter names an agent that is not known.
+    /// Fails if the query is empty, a regular expression is invalid, or the filter names an unknown agent.
     pub fn search(&self, query: &Query) -> Result<Vec<SearchResult>, Error> {
         let needle = Needle::new(query).map_err(|problem| Error::Usage(Problems::from(problem)))?;
         let wanted = query.filter.project.as_deref().map(Wanted::new);
@@ -179,7 +179,7 @@ impl Store {
             both.is_none_or(|(wanted, project)| wanted.is(project, &mut real))
         });
         let files = works_of(files).into_iter().map(Item::Files);
-        // A database is one piece of work, and the longest.
+        // A database is one unit of work, and the slowest, so databases are first.
         let items: Vec<Item> = databases.into_iter().map(Item::Database).chain(files).collect();
         let veil = self.veil.as_ref();
         let search = Search { veil, needle, query, wanted, digests, titles: self.titles(&agents) };
@@ -190,17 +190,17 @@ impl Store {
         Ok(in_order(found.into_iter().flatten().collect()))
     }
 
-    /// The session of a result.
+    /// Returns the session of a search result.
     ///
     /// # Errors
-    /// It is gone meanwhile.
+    /// Fails if the session no longer exists.
     pub fn found(&self, result: &SearchResult) -> Result<Found, Error> {
         let filter = Filter::new().agent(&result.info.agent);
         self.find_of(&result.info.id, &self.home, &filter)
     }
 }
 
-/// Newest first, and each hit once however many files of a session hold a copy of it.
+/// Sorts results, newest first, and removes copies of entries that another file of the same session contains.
 fn in_order(mut all: Vec<SearchResult>) -> Vec<SearchResult> {
     all.sort_by(|a, b| newest(&a.info).cmp(&newest(&b.info)).reverse().then_with(|| a.place.cmp(&b.place)));
     let mut sessions: HashSet<(String, String, String)> = HashSet::new();
@@ -219,14 +219,14 @@ fn in_order(mut all: Vec<SearchResult>) -> Vec<SearchResult> {
     all
 }
 
-/// What is looked through by one thread.
+/// A unit of work of one thread.
 enum Item {
-    /// One, or several that go on one another.
+    /// One file, or several that continue each other.
     Files(Vec<Candidate>),
     Database(DatabaseRoot),
 }
 
-/// What is read together, the biggest first.
+/// Groups files that are read together, largest group first.
 fn works_of(files: Vec<Candidate>) -> Vec<Vec<Candidate>> {
     let mut works: Vec<Vec<Candidate>> = Vec::new();
     let mut begun: HashMap<(&'static str, String), usize> = HashMap::new();
@@ -245,7 +245,7 @@ fn works_of(files: Vec<Candidate>) -> Vec<Vec<Candidate>> {
     works
 }
 
-/// A search that goes on.
+/// A search in progress.
 struct Search<'a> {
     veil: Option<&'a Veil>,
     needle: Needle,
@@ -276,7 +276,7 @@ impl Search<'_> {
         self.in_session(session, candidate.place.clone(), candidate.project.as_ref())
     }
 
-    /// The title that an agent keeps apart from the session.
+    /// Returns the title that an agent stores apart from the session.
     fn title_of(&self, candidate: &Candidate) -> Option<&String> {
         self.titles.get(candidate.agent.card().id)?.get(candidate.name.id.as_ref()?)
     }
@@ -300,7 +300,7 @@ impl Search<'_> {
         place: Place,
         project: Option<&ProjectRef>,
     ) -> Option<SearchResult> {
-        // What is redacted is not found either: a search must not tell how a key begins.
+        // Redacted text must not match: otherwise a search could reveal the beginning of a key.
         if let Some(veil) = self.veil {
             veil.session(&mut session);
         }

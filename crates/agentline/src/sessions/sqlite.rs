@@ -1,5 +1,5 @@
-//! OpenCode's database of sessions, read while the agent may be writing it, and never changed by us: not a byte of it, no
-//! file beside it.
+//! Reads OpenCode's session database while the agent may be writing to it. The database and its directory are never
+//! modified.
 
 mod opening;
 mod records;
@@ -16,81 +16,82 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// How often something is read again that was changed while it was read.
+/// The maximum number of reads when the database changes during a read.
 const ATTEMPTS: usize = 5;
 
-/// A database of sessions. It may be shared by threads, which then take turns; each may as well open its own.
+/// A database of sessions. Threads that share one wait for each other; each may open its own instead.
 #[derive(Debug)]
 pub struct Database {
     path: PathBuf,
     opened: Mutex<Opened>,
 }
 
-/// What the database tells about a session without reading what was said.
+/// The metadata of a session, available without reading its messages.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct SessionRow {
-    /// Whose it is and when it was.
+    /// The metadata of the session.
     pub info: SessionInfo,
-    /// All tokens, where this version of the agent keeps their sum.
+    /// The sum of all tokens, where this version of the agent stores it.
     pub tokens: Option<Tokens>,
-    /// How many messages it has.
+    /// The number of messages.
     pub messages: u64,
-    /// How many parts they have.
+    /// The number of message parts.
     pub parts: u64,
-    /// How many bytes they are.
+    /// The size of messages and parts in bytes.
     pub size: u64,
-    /// When any of its rows was last written. Together with the counts it is another whenever the session is.
+    /// The time of the last write to any of its rows. Together with the counts, it changes whenever the session does.
     pub changed: Millis,
 }
 
-/// Something read, and what of it could not be.
+/// A value together with the damage found while reading it.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Readable<T> {
-    /// What could be read.
+    /// The readable part.
     pub value: T,
-    /// What could not.
+    /// The damage: what could not be read.
     pub damage: Vec<Damage>,
 }
 
 impl Database {
-    /// Opens a database. What of it is damaged is told by what is read of it.
+    /// Opens a database. Reads report damage in its content.
     ///
     /// # Errors
-    /// It is not there, cannot be read, or is no database.
+    /// Fails if the file does not exist, cannot be read, or is not a database.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let path = std::fs::canonicalize(path).map_err(Error::io("read", path))?;
-        // SQLite would wait for the other end of a pipe.
+        // SQLite would block on a pipe.
         open_regular(&path, u64::MAX).map_err(Error::io("read", &path))?;
         let opened = Opened::new(&path)?;
         Ok(Self { path, opened: Mutex::new(opened) })
     }
 
-    /// The file.
+    /// Returns the path of the database file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Another when the database may be: from the sizes and times of its files.
+    /// Returns a number, computed from the sizes and times of the files, that changes when the database may have
+    /// changed.
     #[must_use]
     pub fn stamp(&self) -> u64 {
         opening::Files::look(&self.path).stamp()
     }
 
-    /// Every session, in no order.
+    /// Returns every session, in no particular order.
     ///
     /// # Errors
-    /// It cannot be opened any more.
+    /// Fails if the database can no longer be opened.
     pub fn sessions(&self) -> Result<Readable<Vec<SessionRow>>, Error> {
         self.read(records::sessions)
     }
 
-    /// Reads a session whole; `None` when nothing is there of this id.
+    /// Reads a complete session, or returns `None` if there is no session with this id.
     ///
     /// # Errors
-    /// The database cannot be opened any more.
+    /// Fails if the database can no longer be opened.
     pub fn load(&self, id: &str) -> Result<Option<SavedSession>, Error> {
         let told = self.records(id)?;
         let fold = opencode::OpenCode.session_fold(SavedForm::Database);
@@ -106,24 +107,25 @@ impl Database {
         Ok(Some(session))
     }
 
-    /// The records of a session, as OpenCode's fold takes them: the session itself, then each message with its parts.
+    /// Returns the records of a session in the order that OpenCode's fold expects: the session, then each message with
+    /// its parts.
     ///
     /// # Errors
-    /// The database cannot be opened any more.
+    /// Fails if the database can no longer be opened.
     pub fn records(&self, id: &str) -> Result<Readable<Vec<RawJson>>, Error> {
         self.read(|opened| records::of_session(opened, id))
     }
 
-    /// The sessions of which a message or part passes a test, which gets the bytes of its JSON. Once a session has passed,
-    /// its other parts are not looked at.
+    /// Returns the sessions with a message or part whose JSON bytes pass a test. After a session has passed, its other
+    /// parts are skipped.
     ///
     /// # Errors
-    /// The database cannot be opened any more.
+    /// Fails if the database can no longer be opened.
     pub fn holding(&self, mut test: impl FnMut(&[u8]) -> bool) -> Result<Readable<BTreeSet<String>>, Error> {
         self.read(|opened| records::holding(opened, &mut test))
     }
 
-    /// Reads, and again when the files were changed in a way that what was read may not belong together.
+    /// Reads, and retries if the files changed in a way that could make the result inconsistent.
     fn read<T>(&self, mut work: impl FnMut(&Opened) -> T) -> Result<T, Error> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         for attempt in 1.. {

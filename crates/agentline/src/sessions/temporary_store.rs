@@ -1,4 +1,4 @@
-//! Keeps the content of a large session in a file without a name, which only this process can read.
+//! Stores the content of a large session in an unnamed file that only this process can read.
 
 use agentline_core::ContentStore;
 use std::{
@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// A temporary file that grows with what is written.
+/// A temporary file to which content is appended.
 #[derive(Debug)]
 pub(super) struct TemporaryStore(Mutex<File>);
 

@@ -1,4 +1,4 @@
-//! The store on small homes of Claude's and Gemini's sessions.
+//! Tests of the store on small home directories with sessions of Claude Code and Gemini CLI.
 
 use super::*;
 use crate::Error;
@@ -67,7 +67,7 @@ fn simple(home: &Home, id: &str, at: u32, text: &str) -> PathBuf {
     home.claude(id, &[user(home, id, at, text), answer(id, at + 1, &format!("msg_{id}"), "Done.")])
 }
 
-/// As if the file had been written an hour ago.
+/// Sets the modification time of a file to an hour ago.
 fn settle(path: &Path) {
     let file = fs::File::options().write(true).open(path).unwrap();
     file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(3600)).unwrap();
@@ -183,7 +183,7 @@ fn what_was_read_is_remembered_until_the_file_changes() {
         || store.list(&Filter::new()).unwrap().into_iter().map(|s| s.title.unwrap()).collect::<Vec<_>>();
     assert_eq!(titles(), ["one"]);
     assert!(!cache.exists(), "what was just written may change without a sign");
-    // The system's own note of a change cannot be set back, so the file must grow as old as it has to be.
+    // The status change time cannot be set back, so the test waits until the file is old enough.
     std::thread::sleep(std::time::Duration::from_millis(2100));
     assert_eq!(titles(), ["one"]);
     let index = fs::read_to_string(cache.join(INDEX)).unwrap();
@@ -231,7 +231,7 @@ fn copies_are_counted_once() {
     let home = Home::new();
     let lines = [user(&home, ID, 1, "one"), answer(ID, 2, "msg_same", "Done.")];
     home.claude(ID, &lines);
-    // A fork has the same messages under another id, and goes on.
+    // A fork repeats the same messages under another id and continues.
     let mut fork: Vec<String> = lines.iter().map(|line| line.replace(ID, OTHER)).collect();
     fork.push(user(&home, OTHER, 3, "more"));
     fork.push(answer(OTHER, 4, "msg_new", "More."));

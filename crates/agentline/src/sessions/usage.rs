@@ -1,4 +1,4 @@
-//! Tokens and their cost over many sessions, each answer counted once however many files hold a copy of it.
+//! Counts tokens and cost over many sessions. Each answer counts once, however many files contain a copy of it.
 
 use super::{Filter, Store, list::add_to};
 use crate::Error;
@@ -6,46 +6,47 @@ use agentline_core::{LedgerRow, Millis, day_of};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// What the rows of a count stand for.
+/// The grouping of usage rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UsageBy {
-    /// One day, in UTC unless the store was told where midnight is.
+    /// By day, in UTC unless the store has another offset.
     Day,
-    /// One agent.
+    /// By agent.
     Agent,
-    /// One model.
+    /// By model.
     Model,
-    /// One project.
+    /// By project.
     Project,
 }
 
-/// One row of a count.
+/// One row of a usage count.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct UsageRow {
-    /// The day as `2026-11-15`, or the name of the agent, model or project; empty where it is not known.
+    /// The day as `2026-11-15`, or the name of the agent, model or project; empty if unknown.
     pub name: String,
-    /// In how many sessions, those of sub-agents included.
+    /// The number of sessions, including those of sub-agents.
     pub sessions: u64,
-    /// How many answers of a model.
+    /// The number of answers of a model.
     pub answers: u64,
-    /// What they used and cost.
+    /// Tokens and cost.
     #[serde(flatten)]
     pub used: LedgerRow,
-    /// The same of each model. A model without a cost has no known price.
+    /// Tokens and cost by model. A model without a cost has no known price.
     pub by_model: BTreeMap<String, LedgerRow>,
 }
 
 impl Store {
-    /// Counts tokens, in rows sorted by name. Sub-agents are counted, whatever the filter says of them; a time in the
-    /// filter is that of each answer.
+    /// Counts tokens, in rows sorted by name.
+    ///
+    /// Sub-agents are counted whatever the filter says. The filter's times apply to each answer.
     ///
     /// # Errors
-    /// The filter names an agent that is not known.
+    /// Fails if the filter names an unknown agent.
     pub fn usage(&self, filter: &Filter, by: UsageBy) -> Result<Vec<UsageRow>, Error> {
         let mut all = self.gather(&filter.clone().sub_agents(true).empty(true))?;
-        // A copy belongs to the session that was begun first, whatever the order of the files.
+        // A copy counts for the session that started first, whatever the order of the files.
         all.sort_by(|a, b| (a.info().started, &a.info().id).cmp(&(b.info().started, &b.info().id)));
         let mut seen = HashSet::new();
         let mut rows: HashMap<String, UsageRow> = HashMap::new();
@@ -78,7 +79,7 @@ impl Store {
 }
 
 impl Filter {
-    /// Whether a moment lies in the time that is meant.
+    /// Returns whether a time is within the filter's range. An unknown time is only within an unlimited range.
     fn holds(&self, at: Option<Millis>) -> bool {
         let Some(at) = at else { return self.since.is_none() && self.until.is_none() };
         self.since.is_none_or(|since| at >= since) && self.until.is_none_or(|until| at < until)
@@ -86,7 +87,7 @@ impl Filter {
 }
 
 impl UsageRow {
-    /// The sum of rows, such as the last line of a table. Sessions are counted in every row that they are in.
+    /// Returns the sum of rows. A session counts once for every row that it is in.
     #[must_use]
     pub fn sum<'a>(rows: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut sum = Self::default();
@@ -101,7 +102,7 @@ impl UsageRow {
         sum
     }
 
-    /// The models whose price is not known.
+    /// Returns the models whose price is not known.
     pub fn unpriced(&self) -> impl Iterator<Item = &str> {
         self.by_model.iter().filter(|(_, used)| used.cost_usd.is_none()).map(|(model, _)| model.as_str())
     }

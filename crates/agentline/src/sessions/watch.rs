@@ -1,4 +1,4 @@
-//! Follows a session while its agent writes it. What comes of it is the same as if it were read at the end.
+//! Follows a session while its agent writes it. The result is the same as reading the session at the end.
 
 mod followed;
 
@@ -17,47 +17,47 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often the files are looked at.
+/// The interval at which the files are polled.
 const PAUSE: Duration = Duration::from_millis(150);
-/// How often new files of the session are looked for.
+/// The interval at which new files of the session are searched for.
 const MORE_FILES: Duration = Duration::from_secs(1);
 
-/// Something new in a session that is followed.
+/// A change in a followed session.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Change {
-    /// Something was said.
+    /// An entry was added.
     Added {
-        /// Which entry of the session, from 0.
+        /// The position of the entry in the session, from 0.
         at: usize,
-        /// All of it.
+        /// The complete entry.
         entry: Box<Entry>,
     },
-    /// An entry is not what it was: there is more text, a tool, or the result of one.
+    /// An entry changed: it has more text, another tool call, or the result of one.
     Grown {
-        /// Which entry of the session, from 0.
+        /// The position of the entry in the session, from 0.
         at: usize,
-        /// All of it, as it is now.
+        /// The complete entry in its current state.
         entry: Box<Entry>,
     },
-    /// The session was cut: what was at this place and after it is gone. What came instead follows.
+    /// The entries from this position on were removed. Their replacements follow as [`Change::Added`].
     Cut {
-        /// The first entry that is gone.
+        /// The position of the first removed entry.
         at: usize,
     },
-    /// Its title, model or another word about it is another.
+    /// The session's title, model or other metadata changed.
     Told(Box<SessionInfo>),
 }
 
-/// A session that is followed.
+/// A session that is being followed.
 pub struct Watch {
     store: Store,
     found: Found,
     files: Vec<Followed>,
-    /// When new files were last looked for.
+    /// When new files were last searched for.
     looked: Instant,
     info: SessionInfo,
-    /// The entries as they were last told: their ids, and what they were.
+    /// The ids and fingerprints of the entries as last reported.
     told: Vec<(String, u64)>,
     redactor: Option<SessionRedactor>,
 }
@@ -69,10 +69,10 @@ impl std::fmt::Debug for Watch {
 }
 
 impl Store {
-    /// Follows a session. The first changes are all that is there already.
+    /// Follows a session. The first changes report everything that already exists.
     ///
     /// # Errors
-    /// One of its files cannot be opened.
+    /// Fails if one of its files cannot be opened.
     pub fn watch(&self, found: &Found) -> Result<Watch, Error> {
         let files = found.parts.iter().map(|part| Followed::open(found.agent, part));
         let files = files.collect::<Result<Vec<_>, Error>>()?;
@@ -97,19 +97,19 @@ fn redact(redactor: &mut SessionRedactor, change: &mut Change) {
 }
 
 impl Watch {
-    /// What is new since the last look; empty when nothing is. Does not wait.
+    /// Returns the changes since the last call, without waiting.
     pub fn look(&mut self) -> Vec<Change> {
         if self.looked.elapsed() >= MORE_FILES {
             self.find_more();
         }
-        // All are looked at, also when the first has news.
+        // Every file is polled, even after one has changed.
         let news = self.files.iter_mut().filter_map(|file| file.look().then_some(())).count();
         if news == 0 {
             return Vec::new();
         }
         let mut changes = Vec::new();
         if let [only] = self.files.as_slice() {
-            // A long session is not copied for every line that is added to it.
+            // A single file is used in place, so that a long session is not copied for every new line.
             let session = only.session();
             tell(session, session.info.clone(), &self.found, (&mut self.info, &mut self.told), &mut changes);
         } else {
@@ -123,10 +123,10 @@ impl Watch {
         changes
     }
 
-    /// Takes up files in which the agent went on with the session since it was found.
+    /// Adds files in which the agent continued the session since it was found.
     fn find_more(&mut self) {
         self.looked = Instant::now();
-        // Who asked for a file asked for no other, and a database has all of a session.
+        // A file that was requested by path has no other parts, and a database contains the complete session.
         if !self.found.is_whole || self.found.places().any(|place| matches!(place, Place::Row { .. })) {
             return;
         }
@@ -137,7 +137,7 @@ impl Watch {
                 continue;
             }
             let part = file.part();
-            // What cannot be opened now is taken up at a later look.
+            // A file that cannot be opened now is tried again later.
             if let Ok(followed) = Followed::open(self.found.agent, &part) {
                 self.files.push(followed);
                 self.found.parts.push(part);
@@ -152,7 +152,7 @@ impl Watch {
         id == self.found.info.id
     }
 
-    /// Waits for what is new.
+    /// Waits for the next changes.
     pub async fn next(&mut self) -> Vec<Change> {
         loop {
             let changes = self.look();
@@ -163,7 +163,7 @@ impl Watch {
         }
     }
 
-    /// The session as far as it was told.
+    /// Returns the session as reported so far, without redaction.
     #[must_use]
     pub fn session(&self) -> SavedSession {
         let parts = || self.files.iter().map(|file| file.session().clone()).collect();
@@ -172,7 +172,7 @@ impl Watch {
         session
     }
 
-    /// Files that go on one another cannot be folded by themselves.
+    /// Reads files that continue each other together, because they cannot be parsed separately.
     fn read_on(&self) -> Option<SavedSession> {
         let go_on = self.files.len() > 1 && self.found.agent.session_files_go_on();
         let mut session =
@@ -181,7 +181,7 @@ impl Watch {
         Some(session)
     }
 
-    /// The session with all that is there now, a last line without its end included.
+    /// Returns the session in its current state, including an incomplete last line, without redaction.
     #[must_use]
     pub fn finish(mut self) -> SavedSession {
         self.find_more();
@@ -192,7 +192,7 @@ impl Watch {
     }
 }
 
-/// Tells what a session is now that it was not before.
+/// Reports how a session differs from its last reported state.
 fn tell(
     session: &SavedSession,
     mut info: SessionInfo,
@@ -207,7 +207,7 @@ fn tell(
     }
     let now: Vec<(String, u64)> =
         session.entries.iter().map(|entry| (entry.id.clone(), fingerprint(entry))).collect();
-    // Entries keep their places; where another one stands, what followed was rewound.
+    // Entries keep their positions: a different id means that the session was rewound to this position.
     let same = told.iter().zip(&now).take_while(|(old, new)| old.0 == new.0).count();
     if same < told.len() {
         changes.push(Change::Cut { at: same });
@@ -223,7 +223,7 @@ fn tell(
     *told = now;
 }
 
-/// A number that changes when an entry does.
+/// Returns a number that changes when an entry does.
 fn fingerprint(entry: &Entry) -> u64 {
     let mut hasher = DefaultHasher::new();
     let tokens = |t: &Tokens| [t.input, t.output, t.cached, t.thoughts, t.tool, t.total];

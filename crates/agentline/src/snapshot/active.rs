@@ -1,16 +1,16 @@
-//! Tells runs that are active in the same or nested workspaces at the same time about each other, across processes.
+//! Detects runs that are active in the same or nested workspaces at the same time, across processes.
 //!
-//! Each run has files of its own in a folder that all share, named by an id that is never used twice:
+//! Each run has its own files in a shared directory, named by an id that is never reused:
 //!
 //! | file | content | meaning |
 //! |---|---|---|
-//! | `ID.early` | the resolved path of the workspace | the run is about to show itself |
-//! | `ID.run` | the same file under its later name | the run is active while someone holds the lock on it |
-//! | `ID.met` | nothing | another run has seen this one |
+//! | `ID.early` | the resolved path of the workspace | the run is about to be registered |
+//! | `ID.run` | the same file, renamed | the run is active while a process holds the lock on it |
+//! | `ID.met` | nothing | another run has overlapped with this one |
 //!
-//! A run first shows itself and then looks for others, so of two that overlap the later one always sees the earlier and
-//! leaves it a mark. Locks end with their process however it dies, also where process ids mean different things
-//! (containers), so nothing has to be guessed about what a dead process left; whoever looks next removes it.
+//! A run first registers itself and then looks for others. So of two overlapping runs, the later one always finds the
+//! earlier and marks it. Locks end with their process however it dies, also across containers, where process ids are
+//! not comparable. The next run removes the files of dead runs.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
@@ -23,12 +23,12 @@ use super::stamp;
 use crate::private_dir;
 use crate::regular_file::open_regular;
 
-/// The longest path of a workspace that is read.
+/// The maximum length of a workspace path.
 const LONGEST_PATH: u64 = 64 << 10;
-/// A run that has not shown itself this long after it began to has died on the way.
+/// The maximum age of an `ID.early` file. An older one belongs to a process that died.
 const ENTERING: Duration = Duration::from_secs(600);
 
-/// An active run; it ends when this is dropped.
+/// A registered active run. Dropping it ends the registration.
 #[derive(Debug)]
 pub struct ActiveRun {
     files: RunFiles,
@@ -38,18 +38,18 @@ pub struct ActiveRun {
 }
 
 impl ActiveRun {
-    /// Shows a run in `workspace` to all others that use the same `runtime_dir`, which is made if need be.
+    /// Registers a run in `workspace` for all runs that use the same `runtime_dir`, which is created if missing.
     ///
-    /// Enter before the first snapshot, and ask [`ActiveRun::overlapped`] after the last.
+    /// Call this before the first snapshot, and [`ActiveRun::overlapped`] after the last.
     ///
     /// # Errors
     ///
-    /// When the folder cannot be written to, or its file system has no locks.
+    /// Fails if the directory is not writable, or its file system does not support locks.
     pub fn enter(runtime_dir: &Path, workspace: &Path) -> io::Result<Self> {
         Self::enter_resolved(runtime_dir, &workspace.canonicalize()?)
     }
 
-    /// The same for a workspace whose links are resolved.
+    /// Registers a run in a workspace whose links are already resolved.
     pub(crate) fn enter_resolved(runtime_dir: &Path, workspace: &Path) -> io::Result<Self> {
         let files = RunFiles::new(runtime_dir, &Uuid::new_v4().to_string());
         let shown = match Self::show(&files, workspace) {
@@ -71,24 +71,24 @@ impl ActiveRun {
         }
     }
 
-    /// Whether any other run was active in the same, an inner or an outer folder at any moment so far.
+    /// Returns whether another run has been active in the same, an inner or an outer directory since `enter`.
     #[must_use]
     pub fn overlapped(&self) -> bool {
         self.met_at_start || self.files.met.exists()
     }
 
-    /// Ends it, and says whether any other run was active there at any moment.
+    /// Ends the registration and returns whether another run overlapped with this one.
     pub(crate) fn leave(mut self) -> bool {
         self.is_over = true;
         self.end() || self.met_at_start
     }
 
-    /// Says whether somebody has left a mark.
+    /// Removes the files and returns whether another run left a mark.
     fn end(&self) -> bool {
-        // It was renamed, and a mark is seldom there.
+        // `ID.early` was renamed, and `ID.met` rarely exists.
         let _ = fs::remove_file(&self.files.run);
         let is_met = fs::remove_file(&self.files.met).is_ok();
-        // A forked child may still hold a copy of the file, and with it the lock.
+        // A forked child may hold a copy of the descriptor, and with it the lock.
         let _ = self.lock.unlock();
         is_met
     }
@@ -96,7 +96,7 @@ impl ActiveRun {
     fn show(files: &RunFiles, workspace: &Path) -> io::Result<File> {
         let mut path = Vec::new();
         stamp::push_path_bytes(workspace.as_os_str(), &mut path);
-        // The lock is held and the path is there before the name appears, so that nobody ever sees a live run without them.
+        // The file is locked and complete before it gets its final name, so no process sees a live run without either.
         let mut lock = private_dir::create_new(&files.early)?;
         lock.lock()?;
         lock.write_all(&path)?;
@@ -126,15 +126,15 @@ impl RunFiles {
         Self { early: named("early"), run: named("run"), met: named("met") }
     }
 
-    /// The file that makes the run visible goes first; what cannot be removed is found stale by others.
+    /// Removes the visible file first. Files that cannot be removed are treated as stale by others.
     fn remove(&self) {
         for file in [&self.run, &self.early, &self.met] {
             let _ = fs::remove_file(file);
         }
     }
 
-    /// The workspace of a run that is active. A probe takes a shared lock, so that two probes never take each other for a
-    /// live run.
+    /// Returns the workspace of the run if it is active. The probe takes a shared lock, so that two probes do not
+    /// mistake each other for a live run.
     fn place(&self) -> Option<PathBuf> {
         let mut file = open_regular(&self.run, LONGEST_PATH).ok()?;
         if !matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
@@ -151,7 +151,8 @@ impl RunFiles {
     }
 }
 
-/// Marks every live run whose workspace touches ours, clears away dead ones, and says whether there was a live one.
+/// Marks every live run whose workspace overlaps with this one, removes the files of dead runs, and returns whether
+/// there was a live one.
 fn meet_others(folder: &Path, own: &RunFiles, workspace: &Path) -> io::Result<bool> {
     let mut met = false;
     for entry in fs::read_dir(folder)? {
@@ -159,7 +160,7 @@ fn meet_others(folder: &Path, own: &RunFiles, workspace: &Path) -> io::Result<bo
         let path = Path::new(&name);
         let Some(id) = path.file_stem().and_then(|id| id.to_str()) else { continue };
         let other = RunFiles::new(folder, id);
-        // Asked first: one that shows itself in this moment has its later name already.
+        // `is_entering` must be checked first: a run that registers at this moment then already has its final name.
         if other.run == own.run || other.is_entering() {
             continue;
         }
@@ -171,7 +172,7 @@ fn meet_others(folder: &Path, own: &RunFiles, workspace: &Path) -> io::Result<bo
             met = true;
             private_dir::create_file(&other.met)?;
             if !other.run.exists() {
-                // It ended in the meantime and has no more use for the mark.
+                // The run ended in the meantime and did not remove the mark.
                 let _ = fs::remove_file(&other.met);
             }
         }

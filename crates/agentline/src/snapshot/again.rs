@@ -1,4 +1,4 @@
-//! Remembers the snapshots of small workspaces: one in which nothing has happened since is not walked again.
+//! Caches the snapshots of small workspaces, so that an unchanged workspace is not walked again.
 
 use std::collections::VecDeque;
 use std::env::{home_dir, var_os};
@@ -9,10 +9,10 @@ use std::time::SystemTime;
 use super::{SMALL, Snapshot, SnapshotOptions};
 use crate::{look_once::LookOnce, seen::Seen};
 
-/// How many workspaces are remembered.
+/// The maximum number of cached workspaces.
 const MOST: usize = 16;
 
-/// The snapshots that were taken lately.
+/// The cache of recent snapshots.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
     known: Mutex<VecDeque<Arc<Known>>>,
@@ -21,12 +21,12 @@ pub(crate) struct Snapshots {
 #[derive(Debug)]
 struct Known {
     snapshot: Snapshot,
-    /// What the ignore rules were read from.
+    /// The files from which the ignore rules were read.
     rules: Seen,
 }
 
 impl Snapshots {
-    /// As [`Snapshot::take`], of a workspace whose links are resolved. Blocks.
+    /// Takes a snapshot like [`Snapshot::take`] of a workspace whose links are resolved. Blocks.
     pub(crate) fn take(&self, root: &Path, options: &SnapshotOptions) -> Snapshot {
         let began = SystemTime::now();
         let known = self.lock().iter().find(|known| known.snapshot.root == root).cloned();
@@ -56,8 +56,8 @@ impl Snapshots {
 }
 
 impl Snapshot {
-    /// Whether it is small, and its times tell of everything that happens after it: they say nothing of what happens
-    /// right after they were set.
+    /// Returns whether the snapshot is small and its times show every later change. Times do not show changes right
+    /// after they were set.
     pub(super) fn is_settled(&self) -> bool {
         let mut all = self.folders.iter().chain(&self.entries);
         cfg!(unix)
@@ -67,7 +67,7 @@ impl Snapshot {
             && all.all(|entry| !entry.stamp.is_racy(self.began))
     }
 
-    /// The same, found again at another moment.
+    /// Returns a copy of this snapshot with another start time.
     fn taken_at(&self, began: SystemTime) -> Self {
         Self {
             root: self.root.clone(),
@@ -81,20 +81,20 @@ impl Snapshot {
         }
     }
 
-    /// Looks at all that the ignore rules of the workspace are read from, where that is known. What has changed since the
-    /// snapshot began is too young to be believed.
+    /// Records all files from which the ignore rules of the workspace are read, and returns whether they are known. A
+    /// file that changed since the snapshot began is too new to be cached.
     fn can_note_rules(&self, look: &LookOnce) -> bool {
         let inside = self.folders.iter().map(|folder| self.on_disk(self.path(folder)));
         for folder in self.root.ancestors().map(Path::to_owned).chain(inside) {
             let git = folder.join(".git");
             look.note_presence(&git);
             if git.is_file() {
-                // The rest of a linked work tree is elsewhere.
+                // The other files of a linked work tree are elsewhere.
                 return false;
             }
             look.note(&git.join("info/exclude"));
             look.note(&folder.join(".gitignore"));
-            // Another kind of repository ends the reach of rules as well.
+            // A repository of another kind also ends the scope of rules.
             look.note_presence(&folder.join(".jj"));
         }
         git_settings().iter().for_each(|file| look.note(file));
@@ -103,7 +103,7 @@ impl Snapshot {
     }
 }
 
-/// The files in which git may be told of a file with the user's own excludes.
+/// Returns the git configuration files that may name the user's excludes file.
 pub(super) fn git_settings() -> Vec<PathBuf> {
     let named = |name: &str| var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
     let home = home_dir();
@@ -125,7 +125,7 @@ mod tests {
     use crate::snapshot::ChangeKind;
     use std::{fs, time::Duration};
 
-    /// Times say nothing of what happens right after they were set.
+    /// Waits until times show later changes.
     fn settle() {
         std::thread::sleep(Duration::from_millis(150));
     }
@@ -151,7 +151,7 @@ mod tests {
         let again = snapshots.take(&root, &options);
         assert!(Arc::ptr_eq(&first.contents, &again.contents) && again.began > first.began);
         assert_eq!(changes(&again), []);
-        // What it holds is what was there when it was found again.
+        // The content is that of the time at which the snapshot was reused.
         write("a.txt", "two\n");
         write("b.txt", "new\n");
         assert_eq!(
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(again.compare(&again.take_again(&options), &[])[0].removed, Some(1));
         assert_eq!(snapshots.take(&root, &options).file_count(), 2);
         assert!(!is_known());
-        // Rules count too, even those of a file that they hide themselves.
+        // Rules count too, even those of a file that they ignore themselves.
         fs::create_dir(root.join("sub")).unwrap();
         write("sub/.gitignore", "*\n");
         settle();
@@ -174,7 +174,7 @@ mod tests {
         assert!(is_known());
         write(".gitignore", "b.txt\n");
         assert_eq!(snapshots.take(&root, &options).file_count(), 3, "and .gitignore instead of b.txt");
-        // Above the workspace as well, where it is in a repository.
+        // Rules above the workspace count if it is in a repository.
         settle();
         let inner = root.join("sub");
         snapshots.take(&inner, &options);

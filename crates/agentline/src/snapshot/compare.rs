@@ -1,4 +1,4 @@
-//! Compares two snapshots and names every file that changed between them.
+//! Compares two snapshots and returns every file that changed between them.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet};
@@ -10,13 +10,13 @@ use super::reported::{self, Place};
 use super::stamp::{Kind, Stamp};
 use super::{Change, ChangeKind, Evidence, Snapshot, lines, rules};
 
-/// The most bytes that are read to count lines.
+/// The maximum number of bytes read to count lines.
 const LINE_COUNT_BYTES: u64 = 64 * 1024 * 1024;
 
-/// What a comparison found.
+/// The result of a comparison.
 pub(super) struct Compared {
     pub(super) changes: Vec<Change>,
-    /// It was not cut short by its deadline.
+    /// Whether the comparison finished before its deadline.
     pub(super) is_complete: bool,
 }
 
@@ -38,15 +38,15 @@ pub(super) fn compare(
     findings.into_changes()
 }
 
-/// The entries of both snapshots, by what a look at the two lists says about them.
+/// The entries of both snapshots, classified by comparing the two lists.
 struct Sorted {
-    /// Numbers of entries after.
+    /// Indexes of entries in the later snapshot.
     modified: Vec<usize>,
-    /// Numbers of entries after.
+    /// Indexes of entries in the later snapshot.
     new: Vec<usize>,
-    /// Numbers of entries before.
+    /// Indexes of entries in the earlier snapshot.
     gone: Vec<usize>,
-    /// Whether the rules of what is ignored are the same in both.
+    /// Whether the ignore rules are the same in both.
     same_rules: bool,
 }
 
@@ -87,7 +87,7 @@ impl Sorted {
     }
 }
 
-/// Whether the file of an old entry is another one now; the table is in the documentation of the module above.
+/// Returns whether a file changed since an old entry, by the table in the documentation of the parent module.
 fn differs(before: &Snapshot, old: usize, now: &Stamp) -> bool {
     let entry = &before.entries[old];
     let was = &entry.stamp;
@@ -115,7 +115,7 @@ struct Findings<'a> {
 }
 
 impl Findings<'_> {
-    /// Whether the time for the comparison is over.
+    /// Returns whether the deadline has passed.
     fn is_late(&mut self) -> bool {
         self.is_late |= self.deadline.is_some_and(|deadline| Instant::now() > deadline);
         self.is_late
@@ -125,7 +125,8 @@ impl Findings<'_> {
         self.list.push((place, kind, evidence));
     }
 
-    /// A file that the walk no longer met may have become ignored or unreadable: only the disk says that it is gone.
+    /// Checks missing files on disk, because a file may be missing from the walk only because it became ignored or
+    /// unreadable.
     fn judge_gone(&mut self, numbers: &[usize]) {
         for &number in numbers {
             if self.is_late() {
@@ -145,8 +146,8 @@ impl Findings<'_> {
         }
     }
 
-    /// A file that the walk did not meet before was not there, unless that walk was cut short or the rules of what is
-    /// ignored have changed since; then its times must tell.
+    /// Checks new files. A file missing from the earlier walk did not exist, unless that walk was incomplete or the
+    /// ignore rules changed since; then its times decide.
     fn judge_new(&mut self, sorted: &Sorted, after: &Snapshot) {
         let absence_is_proof = self.before.complete() && sorted.same_rules;
         let inode = |number: &usize| self.before.entries[*number].stamp.inode;
@@ -191,7 +192,7 @@ impl Findings<'_> {
             return behind.map(|kind| (kind, Evidence::Times));
         }
         let (kind, evidence) = reported::look(&on_disk, self.before.began)?;
-        // In neither snapshot and not on the disk: unless it was hidden from the walk, it was never there.
+        // A file in neither snapshot and not on disk never existed, unless the walk ignored it.
         let known_absent =
             evidence == Evidence::Missing && self.before.complete() && !self.is_hidden(&on_disk);
         (!known_absent).then_some((kind, evidence))
@@ -221,7 +222,7 @@ impl Findings<'_> {
     }
 }
 
-/// How many lines were added and removed, each where it can be known.
+/// Returns the number of added and removed lines, each if known.
 fn line_counts(
     before: &Snapshot,
     place: &Place,
@@ -252,7 +253,7 @@ fn line_counts(
     }
 }
 
-/// The content that a regular file had, where it was kept.
+/// Returns the old content of a regular file, if it was kept.
 fn old_content<'a>(before: &'a Snapshot, place: &Place) -> Option<&'a [u8]> {
     let Place::Inside(path) = place else { return None };
     let number = before.find(path)?;

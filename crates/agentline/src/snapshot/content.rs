@@ -1,4 +1,4 @@
-//! Reads the contents of files, where names and times are not enough: to keep them, to compare them, to count lines.
+//! Reads the contents of files, to keep them, to compare them, or to count lines.
 
 use std::fs;
 use std::io::{self, Read};
@@ -11,26 +11,26 @@ use super::stamp::{Kind, Stamp};
 use super::{Entry, Snapshot};
 use crate::regular_file::open_unlinked;
 
-/// Larger files are not read: it would cost more than the answer is worth.
+/// The maximum size of a file whose content is read.
 const LARGEST: u64 = 16 * 1024 * 1024;
-/// A workspace with at most this many files and bytes is kept as a whole.
+/// The maximum number of files and bytes of a workspace whose contents are kept.
 const SMALL_FILES: usize = 500;
 const SMALL_BYTES: u64 = 2 * 1024 * 1024;
-/// The most bytes that are read for the fingerprints of one snapshot.
+/// The maximum number of bytes read for the fingerprints of one snapshot.
 const FINGERPRINT_BYTES: u64 = 8 * 1024 * 1024;
 const CHUNK: usize = 64 * 1024;
 
-/// What is known of the content that a file had.
+/// The known content of a file.
 #[derive(Debug)]
 pub(super) enum Known {
-    /// All of it; of a link, the text of its target.
+    /// The complete content, or the target of a link.
     Whole(Box<[u8]>),
-    /// The first half of its SHA-256 digest.
+    /// The first half of the SHA-256 digest.
     Fingerprint([u8; 16]),
 }
 
 impl Known {
-    /// Whether the file has another content now, if that can be read.
+    /// Returns whether the file has different content now, or `None` if it cannot be read.
     pub(super) fn differs(&self, kind: Kind, on_disk: &Path) -> Option<bool> {
         Some(match self {
             Self::Whole(then) if kind == Kind::Link => **then != *link_target(on_disk)?,
@@ -48,8 +48,8 @@ impl Known {
 }
 
 impl Snapshot {
-    /// Adds the contents of a small workspace, or fingerprints of the files whose times a later write could leave as they
-    /// are; targets of links always. Past the deadline nothing is read any more.
+    /// Adds the contents of a small workspace, or else fingerprints of files whose times may not show a later write.
+    /// Targets of links are always added. After the deadline, nothing more is read.
     pub(super) fn with_contents(mut self, deadline: Option<Instant>) -> Self {
         let files = || self.entries.iter().filter(|entry| entry.stamp.kind == Kind::File);
         let bytes = files().map(|entry| entry.stamp.size).fold(0, u64::saturating_add);
@@ -82,7 +82,7 @@ impl Snapshot {
     }
 }
 
-/// How many bytes may still be read.
+/// The number of bytes that may still be read.
 #[derive(Debug)]
 pub(super) struct Allowance(u64);
 
@@ -91,16 +91,16 @@ impl Allowance {
         Self(bytes)
     }
 
-    /// Takes what a file of this size needs, or says that too little is left.
+    /// Subtracts the size of a file, or returns `None` if too little is left.
     pub(super) fn spend(&mut self, size: u64) -> Option<()> {
         self.0 = self.0.checked_sub(size)?;
         Some(())
     }
 }
 
-/// Counts the lines of a text file: a last line without a line end counts too.
+/// Counts the lines of a text file, including a last line without a line ending.
 ///
-/// There is no count for what is not a regular file, has a NUL byte, is larger than 16 MiB or cannot be read.
+/// Returns `None` if the path is not a regular file, contains a NUL byte, is larger than 16 MiB or cannot be read.
 #[must_use]
 pub fn line_count(path: &Path) -> Option<u64> {
     let mut lines = 0;
@@ -115,7 +115,7 @@ pub fn line_count(path: &Path) -> Option<u64> {
     is_text.then_some(lines + u64::from(last != b'\n'))
 }
 
-/// The content of a regular file.
+/// Returns the content of a regular file.
 pub(super) fn whole(path: &Path) -> Option<Vec<u8>> {
     let mut content = Vec::new();
     read_whole(path, |chunk| content.extend_from_slice(chunk)).ok()?;

@@ -2,13 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-/// So many steps are taken for each line to find which lines both texts have in the same order; texts for which that is
-/// not enough are not compared to the end.
+/// The maximum number of steps per line when comparing two texts. A comparison that needs more is given up.
 const STEPS_PER_LINE: usize = 200;
-/// Short texts are always compared to the end.
+/// Comparisons with at most this many edits are always completed.
 const ALWAYS_COMPARED: usize = 400;
 
-/// How many lines were added and removed at the least to get from `old` to `new`, if both are text.
+/// Returns the minimal numbers of added and removed lines from `old` to `new`, if both are text.
 pub(super) fn changed(old: &[u8], new: &[u8]) -> Option<(u64, u64)> {
     let (mut old, mut new) = (split(old)?, split(new)?);
     let (old_count, new_count) = (old.len(), new.len());
@@ -20,14 +19,14 @@ pub(super) fn changed(old: &[u8], new: &[u8]) -> Option<(u64, u64)> {
     new.truncate(new.len() - same);
     let all = old.len() + new.len();
     let (old, new) = in_both(&old, &new);
-    // A line that only one text has is added or removed, whatever becomes of the others.
+    // A line that only one text has is always an edit.
     let edits = distance(&old, &new)? + all - old.len() - new.len();
-    // Every edit adds or removes one line, and together they make up for the difference in length.
+    // Every edit adds or removes one line, and their difference is the difference in length.
     let added = (edits + new_count).checked_sub(old_count)? / 2;
     Some((added as u64, (edits - added) as u64))
 }
 
-/// The lines that both texts have, as numbers: equal lines have the same one, however long they are.
+/// Returns the lines that both texts have, as numbers. Equal lines have the same number.
 fn in_both(old: &[&[u8]], new: &[&[u8]]) -> (Vec<usize>, Vec<usize>) {
     let numbers: HashMap<&[u8], usize> = old.iter().enumerate().map(|(at, line)| (*line, at)).collect();
     let new: Vec<usize> = new.iter().filter_map(|line| numbers.get(line).copied()).collect();
@@ -36,26 +35,26 @@ fn in_both(old: &[&[u8]], new: &[&[u8]]) -> (Vec<usize>, Vec<usize>) {
     (old, new)
 }
 
-/// How many lines a text has.
+/// Returns the number of lines of a text.
 pub(super) fn count(text: &[u8]) -> Option<u64> {
     Some(split(text)?.len() as u64)
 }
 
-/// Lines keep their ends, so that a missing last one is a difference, as it is to git.
+/// Splits a text into lines with their line endings, so that a missing last one is a difference, as in git.
 fn split(text: &[u8]) -> Option<Vec<&[u8]>> {
     (!text.contains(&0)).then(|| text.split_inclusive(|byte| *byte == b'\n').collect())
 }
 
-/// The length of the shortest edit script, by Myers' greedy algorithm (1986) without the way back.
+/// Returns the length of the shortest edit script, by Myers' greedy algorithm (1986) without backtracking.
 fn distance(old: &[usize], new: &[usize]) -> Option<usize> {
     if old.is_empty() || new.is_empty() {
         return Some(old.len() + new.len());
     }
     let lines = old.len() + new.len();
-    // The time grows with the square of the edits.
+    // The time grows with the square of the number of edits.
     let most = lines.min((2 * STEPS_PER_LINE * lines).isqrt().max(ALWAYS_COMPARED));
-    // For each diagonal (lines taken from old less lines taken from new, moved up by `most + 1` so that it is never
-    // negative), how many lines of old the furthest path on it has used up.
+    // For each diagonal (lines taken from old minus lines taken from new, offset by `most + 1` to be non-negative), the
+    // number of lines of old that the furthest path on it has consumed.
     let middle = most + 1;
     let mut furthest = vec![0_usize; 2 * middle + 1];
     for edits in 0..=most {
@@ -101,7 +100,7 @@ mod tests {
         }
     }
 
-    /// The same count by the slow way: everything but the longest common subsequence.
+    /// Counts edits with a slow reference method: all lines outside the longest common subsequence.
     #[test]
     fn agrees_with_the_longest_common_subsequence() {
         let mut state = 1_u32;
@@ -144,7 +143,7 @@ mod tests {
 
     #[test]
     fn hostile_texts_take_no_longer_than_their_length_allows() {
-        // Long lines that differ at their ends, turned round: each would be compared with each.
+        // Long lines that differ only at their ends, in reverse order: without numbers, every pair would be compared.
         let text =
             |lines: usize| -> String { (0..lines).map(|i| format!("{}{i:09}\n", "x".repeat(500))).collect() };
         let time = |lines: usize| {

@@ -1,4 +1,4 @@
-//! What a workspace holds, file by file: enough to say that it holds the same another time, and what a run changed in it.
+//! Fingerprints of all files of a workspace, to tell whether its content is the same and what a run changed.
 
 use super::{
     SnapshotOptions, content,
@@ -13,14 +13,14 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-/// A workspace with more files or bytes is too large to be read before each run.
+/// The limits of a workspace that is read before each run.
 const MOST_FILES: usize = 20_000;
 const MOST_BYTES: u64 = 256 << 20;
 const MOST_TIME: Duration = Duration::from_secs(5);
-/// How many files are remembered at once.
+/// The maximum number of cached files.
 const MOST_REMEMBERED: usize = 100_000;
 
-/// What a file holds, and whether it may be run.
+/// The digest of a file's content, its type and whether it is executable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Print {
     pub(crate) is_link: bool,
@@ -28,23 +28,23 @@ pub(crate) struct Print {
     content: [u8; 32],
 }
 
-/// The files of a workspace, by their path in it.
+/// The files of a workspace, by their relative path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prints {
     files: BTreeMap<Vec<u8>, Print>,
 }
 
-/// Files that need not be read again while their size, times and inode are the same.
+/// A cache of files that need not be read again while their size, times and inode are the same.
 #[derive(Debug, Default)]
 pub(crate) struct Remembered {
     files: Mutex<HashMap<PathBuf, (Stamp, Print)>>,
 }
 
 impl Prints {
-    /// Reads what is there, under the rules of a snapshot; folders in `skip` are left out. Blocks.
+    /// Reads the files of a workspace, by the rules of a snapshot, without the directories in `skip`. Blocks.
     ///
     /// # Errors
-    /// Why it could not be done.
+    /// Returns the reason if the workspace is too large or cannot be read.
     pub(crate) fn take(root: &Path, skip: &[PathBuf], remembered: &Remembered) -> Result<Self, String> {
         let began = SystemTime::now();
         let options = SnapshotOptions::default().max_files(MOST_FILES).max_time(MOST_TIME);
@@ -62,7 +62,7 @@ impl Prints {
         let mut files = BTreeMap::new();
         for entry in &snapshot.entries {
             let path = snapshot.path(entry);
-            // A pipe or a socket holds nothing.
+            // A pipe or a socket has no content.
             let is_skipped = || {
                 let inside = path_from_bytes(path);
                 skip.iter().any(|skip| !skip.as_os_str().is_empty() && inside.starts_with(skip))
@@ -92,7 +92,7 @@ impl Prints {
         Ok(Self { files })
     }
 
-    /// Puts all of it into a digest.
+    /// Adds all files to a digest.
     pub(crate) fn digest(&self, into: &mut Digester) {
         for (path, print) in &self.files {
             into.bytes(path);
@@ -101,12 +101,12 @@ impl Prints {
         }
     }
 
-    /// Whether a file is there.
+    /// Returns whether a file exists.
     pub(crate) fn has(&self, path: &str) -> bool {
         self.files.contains_key(path.as_bytes())
     }
 
-    /// What is different later: the path, and what is there then; `None` where nothing is any more.
+    /// Returns the paths that differ in `later`, with their new state, or `None` if the file no longer exists.
     pub(crate) fn changes<'a>(&'a self, later: &'a Self) -> Vec<(&'a [u8], Option<Print>)> {
         let written = later.files.iter().filter(|(path, print)| self.files.get(*path) != Some(print));
         let gone = self.files.keys().filter(|path| !later.files.contains_key(*path));
@@ -118,7 +118,7 @@ impl Prints {
 }
 
 impl Print {
-    /// Whether these bytes are what was found; of a link, those of its target.
+    /// Returns whether this is the fingerprint of these bytes, which for a link are its target.
     pub(crate) fn is_of(&self, bytes: &[u8]) -> bool {
         digest(bytes) == self.content
     }
@@ -203,7 +203,7 @@ mod tests {
         let remembered = Remembered::default();
         let take = || digest_of(&Prints::take(dir.path(), &[], &remembered).unwrap());
         for n in 0..200 {
-            // The same length, as fast as can be.
+            // The new content has the same length and is written immediately.
             fs::write(&file, format!("{n:03}")).unwrap();
             let first = take();
             fs::write(&file, format!("{:03}", n + 500)).unwrap();

@@ -1,4 +1,4 @@
-//! Looks at paths that a tool reported and that the snapshots do not cover: ignored ones and ones outside.
+//! Checks paths that a tool reported and that the snapshots do not cover because they are ignored or outside.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -8,17 +8,17 @@ use std::time::SystemTime;
 use super::stamp::{self, is_since};
 use super::{ChangeKind, Evidence};
 
-/// Where a reported path leads once the links among its folders are resolved.
+/// The location of a reported path after the links among its directories are resolved.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
-    /// In the workspace: the bytes of the path relative to it, with `/`.
+    /// In the workspace: the bytes of the relative path, with `/`.
     Inside(Vec<u8>),
     /// Elsewhere: the absolute path.
     Outside(PathBuf),
 }
 
 impl Place {
-    /// The last part is not resolved: a link is a file of its own.
+    /// Resolves the directories of a path. The last component is not resolved, because a link is a file of its own.
     pub(super) fn of(root: &Path, path: &Path) -> Self {
         let path = without_dots(&root.join(path));
         let mut existing = path.parent().unwrap_or(&path);
@@ -53,7 +53,7 @@ impl Place {
     }
 }
 
-/// Removes `.` and `..` the way that agents do before they hand a path to a tool: by its text.
+/// Removes `.` and `..` lexically, as agents do before they pass a path to a tool.
 fn without_dots(path: &Path) -> PathBuf {
     let mut clean = PathBuf::new();
     for part in path.components() {
@@ -68,16 +68,16 @@ fn without_dots(path: &Path) -> PathBuf {
     clean
 }
 
-/// What a file's own times say about the time since `began`.
+/// Returns the change since `began` that a file's own times show.
 pub(super) fn by_times(about: &Metadata, began: SystemTime) -> Option<ChangeKind> {
-    // Not every file system keeps the time of birth; there a new file looks modified.
+    // Not every file system stores creation times; without them, a new file is reported as modified.
     if about.created().is_ok_and(|born| is_since(born, began)) {
         return Some(ChangeKind::Created);
     }
     about.modified().is_ok_and(|written| is_since(written, began)).then_some(ChangeKind::Modified)
 }
 
-/// What the disk says about a path of which nothing is known from before.
+/// Returns the change of a path whose earlier state is unknown.
 pub(super) fn look(path: &Path, began: SystemTime) -> Option<(ChangeKind, Evidence)> {
     match path.symlink_metadata() {
         Ok(about) if about.is_dir() => None,
@@ -93,18 +93,18 @@ pub(super) fn look(path: &Path, began: SystemTime) -> Option<(ChangeKind, Eviden
     }
 }
 
-/// A tool that writes to a link writes to the file behind it.
+/// Returns the change of a link's target, because a tool that writes to a link writes to its target.
 pub(super) fn through_link(link: &Path, began: SystemTime) -> Option<ChangeKind> {
     let about = fs::metadata(link).ok().filter(Metadata::is_file)?;
     by_times(&about, began)
 }
 
-/// Whether an error in looking at a path means that there is nothing.
+/// Returns whether an error means that the path does not exist.
 pub(super) fn is_gone(why: &std::io::Error) -> bool {
     matches!(why.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
 }
 
-/// Nothing was deleted from a folder that has not been written to.
+/// Returns whether the nearest existing directory was modified. Otherwise nothing was deleted from it.
 fn folder_changed(path: &Path, began: SystemTime) -> bool {
     let nearest = path.ancestors().skip(1).find_map(|folder| folder.metadata().ok());
     nearest.and_then(|about| about.modified().ok()).is_some_and(|written| is_since(written, began))

@@ -1,7 +1,7 @@
-//! The ignore rules of a workspace, read as git reads them.
+//! The ignore rules of a workspace, interpreted as git does.
 //!
-//! Rules come with a workspace, so they are hostile input: only regular files of at most 1 MB are read, and only their
-//! first 10,000 rules count. What cannot be read as rules ignores nothing.
+//! Rules are part of the workspace and therefore untrusted: only regular files of at most 1 MB are read, and only their
+//! first 10,000 rules count. Invalid rules are skipped.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder, gitconfig_excludes_path};
 
 use crate::regular_file::{open_regular, read_regular};
 
-/// The longest file of rules that is read.
+/// The maximum size of a file of rules.
 const LONGEST_FILE: u64 = 1 << 20;
-/// The most rules of one file that count: compiling more takes longer than a walk may.
+/// The maximum number of rules of one file. Compiling more takes too long.
 const MOST_RULES: usize = 10_000;
 
 /// The rules that apply in one directory: its own, and those of the directories above it.
@@ -30,11 +30,11 @@ struct Level {
     outer: Option<Arc<Self>>,
     ignore: Gitignore,
     exclude: Gitignore,
-    /// The directory is the root of a repository: rules above it do not apply.
+    /// Whether the directory is the root of a repository, so that rules above it do not apply.
     is_repository: bool,
 }
 
-/// Which names a directory holds that matter for rules.
+/// The names in a directory that matter for rules.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct RuleFiles {
     gitignore: bool,
@@ -43,7 +43,7 @@ pub(super) struct RuleFiles {
 }
 
 impl RuleFiles {
-    /// Takes note of a name in the directory.
+    /// Records a name in the directory.
     pub(super) fn note(&mut self, name: &std::ffi::OsStr) {
         match name.as_encoded_bytes() {
             b".gitignore" => self.gitignore = true,
@@ -74,8 +74,8 @@ impl Rules {
             rules = rules.enter(&dir, RuleFiles::of(&dir));
             dir.push(part);
             if rules.is_ignored(&dir, true) {
-                // A workspace that its own repository ignores is a scratch folder: the rules that hide it would hide all
-                // that is in it.
+                // A workspace that its own repository ignores is a scratch directory: the rules that ignore it would
+                // ignore everything in it.
                 return outermost;
             }
         }
@@ -96,7 +96,7 @@ impl Rules {
         Self { innermost: Some(Arc::new(level)), global: Arc::clone(&self.global) }
     }
 
-    /// Whether the rules ignore something in the directory that they were made for.
+    /// Returns whether the rules ignore a path in the directory that they were made for.
     pub(super) fn is_ignored(&self, path: &Path, is_dir: bool) -> bool {
         let mut excluded = Match::None;
         let mut next = self.innermost.as_deref();
@@ -114,7 +114,7 @@ impl Rules {
     }
 }
 
-/// Whether a walk of the workspace would pass over a path inside it.
+/// Returns whether a walk of the workspace would skip a path inside it.
 pub(super) fn hides(root: &Path, inside: &Path) -> bool {
     let mut rules = Rules::above(root);
     let mut path = root.to_path_buf();
@@ -129,7 +129,7 @@ pub(super) fn hides(root: &Path, inside: &Path) -> bool {
     false
 }
 
-/// The user's own excludes file, where git's settings can be read without waiting.
+/// Returns the user's own excludes file, if all git configuration files can be read without blocking.
 pub(super) fn user_excludes() -> Option<PathBuf> {
     let is_readable = |file: &PathBuf| !file.exists() || open_regular(file, LONGEST_FILE).is_ok();
     super::again::git_settings().iter().all(is_readable).then(gitconfig_excludes_path).flatten()
@@ -139,7 +139,7 @@ fn global_excludes(root: &Path) -> Gitignore {
     user_excludes().map_or_else(Gitignore::empty, |file| read_rules(root, &file))
 }
 
-/// Reads the rules of a file; they are relative to `root`.
+/// Reads the rules of a file, relative to `root`.
 fn read_rules(root: &Path, file: &Path) -> Gitignore {
     let Ok(bytes) = read_regular(file, LONGEST_FILE) else { return Gitignore::empty() };
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
@@ -147,13 +147,14 @@ fn read_rules(root: &Path, file: &Path) -> Gitignore {
     let lines = bytes.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
     let is_rule = |line: &&str| !line.trim().is_empty() && !line.starts_with('#');
     for line in lines.map(|line| line.strip_suffix('\r').unwrap_or(line)).filter(is_rule).take(MOST_RULES) {
-        // A rule that cannot be read ignores nothing.
+        // An invalid rule is skipped.
         let _ = builder.add_line(None, line);
     }
     builder.build().unwrap_or_else(|_| Gitignore::empty())
 }
 
-/// Where a repository keeps what all of its work trees share: `.git`, or what a `.git` file leads to.
+/// Returns the directory that all work trees of a repository share: `.git`, or the directory that a `.git` file refers
+/// to.
 fn git_directory(dir: &Path) -> Option<PathBuf> {
     let git = dir.join(".git");
     if !git.symlink_metadata().is_ok_and(|found| found.is_file()) {
@@ -165,6 +166,6 @@ fn git_directory(dir: &Path) -> Option<PathBuf> {
     };
     let own = PathBuf::from(first_line(&git)?.strip_prefix("gitdir: ")?);
     let own = dir.join(own);
-    // An absolute path replaces the directory that it is joined to.
+    // Joining an absolute path replaces the directory.
     Some(own.join(first_line(&own.join("commondir"))?))
 }

@@ -1,14 +1,14 @@
-//! What is kept of a file's metadata, and what the operating systems call it.
+//! The recorded metadata of a file, on each operating system.
 
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// File times come from a clock that ticks every 10 ms at the slowest, and so may lag behind the one that we read.
+/// The maximum lag of the file system's clock, which ticks at least every 10 ms, behind the system clock.
 const CLOCK_LAG: Duration = Duration::from_millis(10);
-/// How long a time stays ambiguous on file systems that keep fractions of a second.
+/// How long a time is ambiguous on file systems that store fractions of a second, in nanoseconds.
 const FINE_WINDOW: i64 = 100_000_000;
-/// The same where times are whole seconds; the coarsest in use (FAT) counts in steps of two.
+/// How long a time is ambiguous on file systems with whole seconds. The coarsest (FAT) counts in steps of two.
 const COARSE_WINDOW: i64 = 2_000_000_000;
 const SECOND: i64 = 1_000_000_000;
 
@@ -16,7 +16,7 @@ const SECOND: i64 = 1_000_000_000;
 pub(crate) enum Kind {
     File,
     Link,
-    /// A pipe, socket or device: never opened. In lists of folders, a folder.
+    /// A pipe, socket or device, which is never opened, or a directory in a list of directories.
     Other,
 }
 
@@ -24,24 +24,24 @@ pub(crate) enum Kind {
 pub(crate) struct Stamp {
     pub(super) kind: Kind,
     pub(super) size: u64,
-    /// Nanoseconds since 1970; where a system does not tell, the field is 0 and so never differs.
+    /// Nanoseconds since 1970. Fields that a system does not have are 0 and so never differ.
     pub(super) modified: i64,
     pub(super) changed: i64,
     pub(super) inode: u64,
 }
 
 impl Stamp {
-    /// The stamp of anything but a directory; `about` must not have followed a link.
+    /// Returns the stamp of anything but a directory. `about` must not have followed a link.
     pub(super) fn of(about: &Metadata) -> Option<Self> {
         (!about.is_dir()).then(|| Self::of_any(about))
     }
 
-    /// The stamp of what a path leads to, where something is there.
+    /// Returns the stamp of the file that a path leads to, if it exists.
     pub(crate) fn of_path(path: &Path) -> Option<Self> {
         path.metadata().ok().map(|about| Self::of_any(&about))
     }
 
-    /// The stamp of anything.
+    /// Returns the stamp of a file of any type.
     pub(super) fn of_any(about: &Metadata) -> Self {
         let kind = match about.file_type() {
             kind if kind.is_file() => Kind::File,
@@ -52,7 +52,7 @@ impl Stamp {
         Self { kind, size: about.len(), modified, changed, inode }
     }
 
-    /// Whether a write soon after `moment` could leave the same times as these.
+    /// Returns whether a write soon after `moment` could leave the same times.
     pub(crate) fn is_racy(&self, moment: SystemTime) -> bool {
         let latest = self.modified.max(self.changed);
         let window = if latest % SECOND == 0 { COARSE_WINDOW } else { FINE_WINDOW };
@@ -60,7 +60,7 @@ impl Stamp {
     }
 }
 
-/// Whether `time`, taken from a file, lies after `moment`, taken from the system's clock.
+/// Returns whether `time`, from a file, is at or after `moment`, from the system clock.
 pub(super) fn is_since(time: SystemTime, moment: SystemTime) -> bool {
     time >= moment.checked_sub(CLOCK_LAG).unwrap_or(moment)
 }
@@ -85,7 +85,7 @@ fn times_and_inode(about: &Metadata) -> (i64, i64, u64) {
     (about.modified().map_or(0, nanoseconds), 0, 0)
 }
 
-/// The bytes of a path with `/` between its parts.
+/// Appends the bytes of a path with `/` as separator.
 #[cfg(unix)]
 pub(super) fn push_path_bytes(path: &std::ffi::OsStr, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(path.as_encoded_bytes());

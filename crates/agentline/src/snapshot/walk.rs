@@ -1,4 +1,4 @@
-//! Walks a workspace under git's ignore rules and records what is there.
+//! Walks a workspace by git's ignore rules and records its files.
 
 use std::fs::DirEntry;
 use std::io;
@@ -11,7 +11,7 @@ use super::rules::{RuleFiles, Rules};
 use super::stamp::{self, Stamp};
 use super::{Entry, Snapshot, SnapshotOptions};
 
-/// So many files and folders are walked without help.
+/// The number of files and directories after which more threads are started.
 const FEW: usize = 300;
 
 /// Records names, sizes and times.
@@ -61,13 +61,13 @@ struct Walk<'a> {
     recorded: AtomicUsize,
     skipped: AtomicU64,
     truncated: AtomicBool,
-    /// A folder could not be recorded.
+    /// Whether a directory could not be recorded.
     lost_folder: AtomicBool,
     parts: Mutex<Vec<Part>>,
     queue: Queue,
 }
 
-/// What one thread has recorded.
+/// The entries that one thread has recorded.
 #[derive(Default)]
 struct Part {
     entries: Vec<Entry>,
@@ -75,13 +75,13 @@ struct Part {
     folders: Vec<Entry>,
 }
 
-/// Hands the part of a thread over when the thread is done with it.
+/// Records entries on one thread and adds them to the walk on drop.
 struct Recorder<'a> {
     walk: &'a Walk<'a>,
     part: Part,
-    /// Folders are recorded too.
+    /// Whether directories are recorded too.
     folders: bool,
-    /// How many entries this thread has looked at.
+    /// The number of entries that this thread has seen.
     seen: usize,
 }
 
@@ -92,7 +92,7 @@ impl Drop for Recorder<'_> {
     }
 }
 
-/// Directories that were found and not walked yet.
+/// Directories that were found but not walked yet.
 #[derive(Default)]
 struct Queue {
     state: Mutex<QueueState>,
@@ -102,19 +102,19 @@ struct Queue {
 #[derive(Default)]
 struct QueueState {
     waiting: Vec<Dir>,
-    /// How many threads walk a directory now, and may find more.
+    /// The number of threads that are walking a directory and may find more.
     busy: usize,
-    /// A limit was reached.
+    /// Whether a limit was reached.
     is_over: bool,
 }
 
-/// A directory, and the rules that apply to what is in it from above.
+/// A directory and the rules that apply to its content from above.
 struct Dir {
     path: PathBuf,
     rules: Rules,
 }
 
-/// Whether a walk goes on.
+/// Whether to continue a walk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Continue,
@@ -126,7 +126,8 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the next directory; `None` when all are walked or a limit was reached. Waits while others may find more.
+    /// Returns the next directory, or `None` if all are walked or a limit was reached. Blocks while other threads may
+    /// find more.
     fn next(&self) -> Option<Dir> {
         let mut state = self.lock();
         loop {
@@ -144,7 +145,7 @@ impl Queue {
         }
     }
 
-    /// A directory was walked; these are in it.
+    /// Marks a directory as walked and adds the directories found in it.
     fn done(&self, found: &mut Vec<Dir>, step: Step) {
         let mut state = self.lock();
         state.waiting.append(found);
@@ -159,7 +160,7 @@ impl Walk<'_> {
     fn run(&self) {
         let root = Dir { path: self.root.to_path_buf(), rules: Rules::above(self.root) };
         self.queue.lock().waiting.push(root);
-        // Most workspaces are small, and to start threads costs more than to walk those.
+        // Most workspaces are small, and starting threads takes longer than walking them.
         let few = if self.options.threads == 1 { usize::MAX } else { FEW };
         let mut recorder = Recorder { walk: self, part: Part::default(), folders: true, seen: 0 };
         recorder.walk_on(few);
@@ -174,7 +175,7 @@ impl Walk<'_> {
                     let part = Part::default();
                     Recorder { walk: self, part, folders: false, seen: 0 }.walk_on(usize::MAX);
                 };
-                // Where no thread can be started, this one walks alone.
+                // If no thread can be started, this one walks alone.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, helper);
             }
             recorder.walk_on(usize::MAX);
@@ -186,7 +187,7 @@ impl Walk<'_> {
         state.is_over || state.waiting.is_empty()
     }
 
-    /// From `/` alone, the other file systems are machinery such as `/proc`.
+    /// Returns whether a directory is on another file system. Only checked from `/`, to skip those such as `/proc`.
     fn is_elsewhere(&self, dir: &DirEntry) -> bool {
         #[cfg(unix)]
         {
@@ -204,7 +205,7 @@ impl Walk<'_> {
 }
 
 impl Recorder<'_> {
-    /// Walks directories until there are none left, a limit is reached, or this many entries were seen.
+    /// Walks directories until none is left, a limit is reached, or this many entries were seen.
     fn walk_on(&mut self, most: usize) {
         let mut found = Vec::new();
         while self.seen < most
@@ -286,7 +287,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// Whether the time for the walk is over.
+    /// Returns whether the deadline has passed.
     fn is_late(&self) -> bool {
         let is_late = self.walk.deadline.is_some_and(|deadline| Instant::now() > deadline);
         if is_late {
@@ -311,7 +312,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// Records a folder before it is walked: what comes to it meanwhile changes it again.
+    /// Records a directory before it is walked, so that a concurrent change is visible in its time afterwards.
     fn folder(&mut self, folder: &Path) {
         let about = folder.symlink_metadata();
         match about.ok().and_then(|about| self.entry(folder, Stamp::of_any(&about))) {
@@ -320,7 +321,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// Keeps the path; `None` where there is no room for more.
+    /// Stores the path and returns its entry, or `None` if the offsets overflow.
     fn entry(&mut self, path: &Path, stamp: Stamp) -> Option<Entry> {
         let before = self.part.paths.len();
         if let Ok(inside) = path.strip_prefix(self.walk.root) {
@@ -331,7 +332,7 @@ impl Recorder<'_> {
         Some(Entry { offset, len, stamp })
     }
 
-    /// Counts what could not be read. What vanished while we walked was not there, which is nothing to count.
+    /// Counts an unreadable file. A file that vanished during the walk is not counted.
     fn skip(&self, why: &io::Error) {
         if why.kind() != io::ErrorKind::NotFound {
             self.walk.skipped.fetch_add(1, Ordering::Relaxed);
@@ -354,7 +355,7 @@ impl Snapshot {
             let known = self.entries.len();
             self.entries.extend(shifted);
             self.truncated |= self.entries.len() - known < part.entries.len();
-            // They are there only where one thread recorded everything, so that nothing is shifted.
+            // There are directories only if one thread recorded everything, so no offset needs to be shifted.
             self.folders.extend(part.folders);
             self.paths.extend_from_slice(&part.paths);
         }

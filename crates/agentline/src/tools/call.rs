@@ -1,4 +1,4 @@
-//! Performs one call of a tool: the policy before, the tool within its time, the note after. It always has an answer.
+//! Performs one tool call: the policy, the tool with its timeout, and the hook. A call always has an output.
 
 use super::tool::{Decision, Tool, ToolCall, ToolOutput};
 use futures_util::FutureExt;
@@ -7,7 +7,7 @@ use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Performs the call. Dropping this drops the tool's own future as well.
+/// Performs the call. Dropping the future aborts the tool.
 pub(super) async fn perform(tool: &Arc<Tool>, args: Value, call: ToolCall) -> ToolOutput {
     if let Decision::Deny(reason) = permitted(tool, &args, &call).await {
         return ToolOutput::error(reason);
@@ -30,13 +30,13 @@ async fn permitted(tool: &Tool, args: &Value, call: &ToolCall) -> Decision {
         }
     };
     AssertUnwindSafe(asked).catch_unwind().await.unwrap_or_else(|panic| {
-        // What could not be judged is not permitted.
+        // A panic in the policy denies the call.
         Decision::deny(format!("the policy of the tool panicked: {}", said(&*panic)))
     })
 }
 
 async fn run(tool: &Arc<Tool>, args: Value, call: &ToolCall) -> ToolOutput {
-    // In a task of its own, so that a tool that blocks its thread can still be given up.
+    // In a task of its own, so that a tool that blocks its thread can still time out.
     let task = AbortOnDropHandle::new(tokio::spawn({
         let (tool, call) = (Arc::clone(tool), call.clone());
         async move { tool.start(args, call).await }
@@ -54,7 +54,7 @@ async fn run(tool: &Arc<Tool>, args: Value, call: &ToolCall) -> ToolOutput {
     }
 }
 
-/// What the hook has to say. One that fails says nothing: the tool has done its work all the same.
+/// Returns the note of the `after` hook. A failing hook has no note and does not affect the result.
 async fn note(tool: &Tool, args: Value, call: &ToolCall, output: &ToolOutput) -> Option<String> {
     let hook = async {
         match tool.note(call, args, output) {
@@ -66,7 +66,7 @@ async fn note(tool: &Tool, args: Value, call: &ToolCall, output: &ToolOutput) ->
     timeout(tool.limit(), hook).await.ok()?.ok()?.filter(|note| !note.is_empty())
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 fn said(panic: &(dyn Any + Send)) -> &str {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => text,

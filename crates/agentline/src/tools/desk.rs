@@ -1,4 +1,4 @@
-//! The desk of one run: its tools, the calls that are under way, and what is told of them.
+//! The tools of one run, its calls in progress, and the side lines about them.
 
 use super::{
     call::perform,
@@ -17,16 +17,16 @@ use tokio_util::sync::CancellationToken;
 pub(super) struct Desk {
     pub(super) name: String,
     pub(super) tools: Vec<Arc<Tool>>,
-    /// Arguments that the agent adds for itself.
+    /// Arguments that the agent adds for its own use.
     added: &'static [&'static str],
     side: Side,
     calls: AtomicU64,
     pub(super) under_way: UnderWay,
-    /// The run is over.
+    /// Cancelled when the run ends.
     pub(super) closed: CancellationToken,
 }
 
-/// The agent gave the call up, or the run ended.
+/// The agent cancelled the call, or the run ended.
 pub(super) struct GivenUp;
 
 impl Desk {
@@ -40,13 +40,13 @@ impl Desk {
         Self { name, tools, added, side, calls: AtomicU64::new(0), under_way: UnderWay::default(), closed }
     }
 
-    /// Tells that the agent knows the tools now.
+    /// Reports that the agent listed the tools.
     pub(super) fn listed(&self) {
         let names: Vec<&str> = self.tools.iter().map(|tool| tool.name()).collect();
         self.side.tell(&json!({ "listed": names }));
     }
 
-    /// Performs a call, until the agent `left` or cancels the request.
+    /// Performs a call, until the agent disconnects (`left`) or cancels the request.
     pub(super) async fn call(
         &self,
         request: String,
@@ -85,7 +85,7 @@ impl Desk {
     }
 }
 
-/// The end of a call, whichever it is.
+/// Reports a call as cancelled on drop, unless it was answered.
 struct End<'a> {
     desk: &'a Desk,
     name: &'a str,

@@ -1,6 +1,6 @@
-//! The door: one listener on the loopback address for all runs of a runtime, with a path and a token for each run.
+//! The HTTP listener: one port on the loopback address for all runs of a runtime, with a path and a token for each run.
 //!
-//! It opens with the first run and closes with the last. Hundreds of warm runs share one port.
+//! It opens with the first run and closes with the last, so hundreds of warm runs share one port.
 
 use super::{
     relay::Relay,
@@ -37,15 +37,15 @@ use tokio::{
 
 pub(super) type Answer = Response<BoxBody<Bytes, Infallible>>;
 
-/// So many refused requests of a run are told; a flood of them is not.
+/// The maximum number of refused requests that are reported for a run.
 const REFUSALS_TOLD: u32 = 20;
-/// How long to wait when the system cannot accept: it is out of descriptors, and some will be given back.
+/// The delay before accepting again when the process is out of file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
-/// The doors of this process: one for each runtime, since the tasks of a runtime end with it.
+/// The listeners of this process: one for each runtime, since the tasks of a runtime end with it.
 static DOORS: Mutex<Vec<(Id, Weak<Door>)>> = Mutex::new(Vec::new());
 
-/// An open port. It is closed, with every connection, when nobody holds it any more.
+/// An open port. Dropping the last reference closes it with every connection.
 pub(super) struct Door {
     address: SocketAddr,
     rooms: Arc<Rooms>,
@@ -54,24 +54,24 @@ pub(super) struct Door {
 
 type Rooms = Mutex<HashMap<String, Arc<Room>>>;
 
-/// What one run has behind the door.
+/// The servers of one run.
 pub(super) struct Room {
     pub(super) token: String,
     pub(super) side: Side,
     pub(super) own: Option<Server>,
-    /// By their names as they stand in a path.
+    /// Relayed servers by their name in the path.
     pub(super) foreign: HashMap<String, Arc<Relay>>,
     pub(super) refused: AtomicU32,
 }
 
 impl Door {
-    /// The door of this runtime, opened if it is not open yet.
+    /// Returns the listener of this runtime, and opens it if necessary.
     pub(super) fn open() -> io::Result<Arc<Self>> {
         let runtime = Handle::try_current().map_err(io::Error::other)?.id();
         let mut doors = locked(&DOORS);
         doors.retain(|(_, door)| door.strong_count() > 0);
         let open = doors.iter().filter(|(id, _)| *id == runtime).find_map(|(_, door)| door.upgrade());
-        // The number of a runtime that is gone may be given again, so its door must still have a keeper.
+        // The id of a runtime that ended may be reused, so check that the listener's task is still alive.
         if let Some(door) = open.filter(|door| !door.task.is_finished()) {
             return Ok(door);
         }
@@ -101,7 +101,7 @@ impl Door {
 
 impl Drop for Door {
     fn drop(&mut self) {
-        // The connections are tasks of that task and end with it.
+        // The connections are tasks of this task and end with it.
         self.task.abort();
     }
 }
@@ -112,7 +112,7 @@ async fn keep(listener: TcpListener, address: SocketAddr, rooms: Arc<Rooms>) {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    // Small answers must not wait for each other.
+                    // Small responses must not be delayed.
                     let _ = stream.set_nodelay(true);
                     let rooms = Arc::clone(&rooms);
                     let service = service_fn(move |request| {
@@ -155,7 +155,7 @@ async fn answer(request: Request<Incoming>, address: SocketAddr, rooms: &Rooms) 
     }
 }
 
-/// Whose room a path leads to, and which of its foreign servers is meant: `/r/RUN/mcp` or `/r/RUN/SERVER/mcp`.
+/// Returns the run and relayed server of a path: `/r/RUN/mcp` or `/r/RUN/SERVER/mcp`.
 fn find(path: &str, rooms: &Rooms) -> Option<(Arc<Room>, Option<String>)> {
     let path = path.strip_prefix("/r/")?.strip_suffix("/mcp")?;
     let (run, server) = match path.split_once('/') {
@@ -167,7 +167,7 @@ fn find(path: &str, rooms: &Rooms) -> Option<(Arc<Room>, Option<String>)> {
 
 type Refusal = (&'static str, StatusCode, &'static str);
 
-/// Pages in a browser can send requests to this machine, too: theirs have another host or an origin.
+/// Checks the token, and refuses requests of web pages, which have another `Host` or an `Origin` header.
 fn check(request: &Request<Incoming>, address: SocketAddr, token: &str) -> Result<(), Refusal> {
     let text = |name| request.headers().get(name).map(|value| value.as_bytes());
     let port = address.port();
@@ -197,6 +197,6 @@ pub(super) fn plain(status: StatusCode, message: &str) -> Answer {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it holds one of these.
+    // Nothing panics while it holds one of these locks.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

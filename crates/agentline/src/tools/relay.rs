@@ -1,9 +1,9 @@
-//! Stands between the agent and a foreign MCP server, so that a dead or hanging server is seen and told, and none is
-//! started twice.
+//! Relays messages between the agent and another MCP server, so that a dead or hanging server is detected and reported,
+//! and no server is started twice.
 //!
-//! Messages are handed on as they were written, under ids of our own, rather than by a client library that would have to
-//! know every method and field: what neither of us knows passes as well. Only the introduction is ours, since the server
-//! is started before the agent asks for it; and so are the answers for a server that does not work.
+//! Messages are forwarded as they were written, under new ids, rather than through a client library that would have to
+//! know every method and field. So unknown methods and fields pass unchanged. Only `initialize` is handled here,
+//! because a server is started before the agent asks for it. Requests to a failed server are also answered here.
 
 mod command;
 mod link;
@@ -36,20 +36,20 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 use web::WebLink;
 
-/// The version of the protocol that we ask for; a server answers with its own when it is older.
+/// The protocol version of `initialize`. An older server answers with its own.
 const PROTOCOL: &str = "2025-06-18";
 
-/// Where and how the programs of foreign servers run.
+/// Where and how the programs of relayed servers run.
 pub(super) struct Ground {
     pub(super) cwd: PathBuf,
     pub(super) env: BTreeMap<OsString, OsString>,
     pub(super) supervisor: Supervisor,
     pub(super) isolation: Isolation,
-    /// How long a server may take to introduce itself or to list what it has.
+    /// The maximum time for a server to initialize or to answer a list request.
     pub(super) patience: Duration,
 }
 
-/// One foreign server, as the agent sees it.
+/// One relayed server, as the agent sees it.
 pub(super) struct Relay {
     link: Arc<Link>,
     way: Way,
@@ -61,12 +61,12 @@ pub(super) struct Relay {
 enum Way {
     Command(Arc<CommandLink>),
     Web(Arc<WebLink>),
-    /// What it was to be cannot be.
+    /// The server's configuration is invalid.
     Nowhere,
 }
 
 impl Relay {
-    /// Starts to reach a server; the task ends with the server, or when the run is `closed`.
+    /// Starts or connects to a server. The task ends with the server, or when `closed` is cancelled.
     pub(super) fn start(
         name: String,
         server: &McpServer,
@@ -123,7 +123,7 @@ impl Relay {
         }
     }
 
-    /// Introduces us to the server; one that does not answer in time is given up, and stopped.
+    /// Initializes the server. A server that does not answer in time is marked as dead and stopped.
     async fn introduce(&self, stop: &CancellationToken) {
         let params = message::raw(&json!({
             "protocolVersion": PROTOCOL,
@@ -141,7 +141,7 @@ impl Relay {
                 return self.link.is_ready(introduction);
             }
             Ok(Ok(Reply::Error(error))) => format!("it refused to begin: {error}"),
-            // The one who carries the messages knows more, and tells it.
+            // `command::carry` reports the reason in more detail.
             Ok(Err(Gone(_))) if matches!(self.way, Way::Command(_)) => return,
             Ok(Err(Gone(why))) => why,
             Err(_) => format!("it did not answer within {} s", self.patience.as_secs_f32()),
@@ -150,7 +150,7 @@ impl Relay {
         stop.cancel();
     }
 
-    /// Answers a request of the agent, who has shown that it is one.
+    /// Answers an authenticated request of the agent.
     pub(super) async fn answer(&self, method: &Method, body: &Bytes) -> Answer {
         match *method {
             Method::POST => {}
@@ -161,7 +161,7 @@ impl Relay {
         let Some(Message { id, method: Some(method), params, .. }) = Message::parse(body) else {
             let is_answer = Message::parse(body).is_some_and(|message| message.id.is_some());
             return match is_answer {
-                // To a question that we never hand on.
+                // An answer to a request of the server, which is never forwarded.
                 true => plain(StatusCode::ACCEPTED, ""),
                 false => plain(StatusCode::BAD_REQUEST, "this is no JSON-RPC message"),
             };
@@ -175,7 +175,7 @@ impl Relay {
         }
     }
 
-    /// The agent's request, answered by the server or for it.
+    /// Returns the reply to the agent's request, from the server or on its behalf.
     async fn replied(&self, id: &RawValue, method: &str, params: Option<&RawValue>) -> Reply {
         let visit = self.under_way.begin(id.get(), &self.closed);
         let work = async {
@@ -193,7 +193,7 @@ impl Relay {
     }
 
     async fn forwarded(&self, method: &str, params: Option<&RawValue>) -> Reply {
-        // Agents list before they begin, so a list that never comes would hold up the run.
+        // Agents list tools before they begin, so a missing answer would block the run.
         let patience = if method.ends_with("/list") { self.patience } else { Duration::MAX };
         let why = match timeout(patience, self.request(method, params)).await {
             Ok(Ok(reply)) => {
@@ -209,12 +209,12 @@ impl Relay {
         for_the_dead(&self.link.name, &why, method, params)
     }
 
-    /// The agent's message that wants no answer.
+    /// Handles a notification of the agent.
     fn told(&self, method: &str, params: Option<&RawValue>) {
         match method {
-            // We have said so already.
+            // Already sent by `introduce`.
             "notifications/initialized" => {}
-            // Under our id; and whoever waits for the answer must not wait any more.
+            // Forwarded under the new id when the request is dropped, which also ends the wait for its answer.
             "notifications/cancelled" => {
                 let params = params.and_then(|params| serde_json::from_str::<Value>(params.get()).ok());
                 let id = params.map(|params| params["requestId"].to_string()).unwrap_or_default();
@@ -240,7 +240,7 @@ impl Relay {
         }
     }
 
-    /// What the server says unasked, as a stream that ends with the run.
+    /// Returns the server's own messages as an event stream that ends with the run.
     fn events(&self) -> Answer {
         let hearing = (self.link.listen(), self.closed.clone());
         let events = stream::unfold(hearing, |(mut hear, closed)| async {
@@ -269,8 +269,8 @@ fn spawn(command: &str, args: &[String], env: &BTreeMap<String, String>, ground:
     spawn
 }
 
-/// What an agent is answered for a server that does not work: it has nothing, rather than an error that would end more
-/// than this server.
+/// Returns the reply on behalf of a server that does not work. It has no tools, rather than an error that could make
+/// the agent fail as a whole.
 fn for_the_dead(name: &str, why: &str, method: &str, params: Option<&RawValue>) -> Reply {
     let text = format!("the MCP server `{name}` does not work: {why}");
     match method {
@@ -293,7 +293,7 @@ fn for_the_dead(name: &str, why: &str, method: &str, params: Option<&RawValue>) 
     }
 }
 
-/// The names in a list of tools.
+/// Returns the names in a list of tools.
 fn names(list: &RawValue) -> Vec<String> {
     let list: Value = serde_json::from_str(list.get()).unwrap_or_default();
     let tools = list["tools"].as_array().map(Vec::as_slice).unwrap_or_default();

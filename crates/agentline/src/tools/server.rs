@@ -1,4 +1,4 @@
-//! Speaks MCP for the desk of a run, by rmcp. Nothing else of ours knows that crate: it changes often.
+//! Serves the tools of a run over MCP, using rmcp. No other module uses that crate, because it changes often.
 
 use super::{desk::Desk, tool::ToolOutput};
 use http_body_util::{Full, combinators::BoxBody};
@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::{convert::Infallible, sync::Arc};
 
-/// The longest request that is read.
+/// The maximum size of a request.
 pub(super) const LONGEST_REQUEST: usize = 16 << 20;
 
 /// The MCP server of one run.
@@ -29,7 +29,7 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn new(desk: Arc<Desk>) -> Self {
-        // Without sessions and with plain JSON there is nothing to clear up: each request has one answer.
+        // Without sessions and with plain JSON responses, there is no state to clean up.
         let config = StreamableHttpServerConfig::default()
             .with_cancellation_token(desk.closed.child_token())
             .with_max_request_body_bytes(LONGEST_REQUEST)
@@ -46,13 +46,13 @@ impl Server {
         Self { desk, service }
     }
 
-    /// Answers a request whose sender is known.
+    /// Answers an authenticated request.
     pub(super) async fn answer(
         &self,
         request: Request<Full<Bytes>>,
         body: &Bytes,
     ) -> Response<BoxBody<Bytes, Infallible>> {
-        // rmcp drops notifications when there are no sessions, but a call that was given up must end.
+        // rmcp drops notifications when there are no sessions, but a cancelled call must end.
         if let Ok(Cancelled { method, params: Some(params) }) = serde_json::from_slice(body)
             && method == "notifications/cancelled"
         {
@@ -75,7 +75,7 @@ struct CancelledParams {
     request_id: Value,
 }
 
-/// Answers what rmcp has understood.
+/// The rmcp handler of the server.
 #[derive(Clone)]
 struct Speaker(Arc<Desk>);
 

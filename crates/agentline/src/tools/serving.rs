@@ -1,4 +1,4 @@
-//! What one run offers to its agent, and the handle that keeps it on offer.
+//! The tools and servers that one run offers to its agent, and the handle that keeps them available.
 
 use super::{
     ToolHost,
@@ -28,12 +28,12 @@ use tokio::{sync::mpsc::UnboundedReceiver, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// At most so many side lines are handed out at once.
+/// The maximum number of side lines returned at once.
 const BATCH: usize = 256;
 
 type Validate = dyn Fn(Value) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync;
 
-/// How long a foreign server may take to start when nothing else is said.
+/// The default startup timeout of a relayed server.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What one run offers besides the tools of its host.
@@ -46,7 +46,7 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Nothing besides the host's tools.
+    /// Creates an empty offer.
     pub fn new() -> Self {
         let ground = Ground {
             cwd: ".".into(),
@@ -58,60 +58,64 @@ impl Offer {
         Self { structured: None, servers: BTreeMap::new(), added: &[], ground }
     }
 
-    /// A tool by which the agent hands in its answer as a value.
+    /// Adds a tool with which the agent submits its answer as a value.
     pub fn structured(mut self, structured: Structured) -> Self {
         self.structured = Some(structured);
         self
     }
 
-    /// A foreign MCP server. We start it or connect to it, and the agent reaches it through us; a server on `https://` is
-    /// left to the agent itself.
+    /// Adds another MCP server, which is started or connected to and relayed to the agent.
+    ///
+    /// The agent connects to servers on `https://` directly.
     pub fn server(mut self, name: impl Into<String>, server: McpServer) -> Self {
         self.servers.insert(name.into(), server);
         self
     }
 
-    /// Arguments that the agent adds to every call for itself (see `Agent::added_arguments`): a tool that does not know
-    /// them does not get them.
+    /// Sets the arguments that the agent adds to every call for its own use (see `Agent::added_arguments`).
+    ///
+    /// They are removed from calls of tools that do not declare them.
     pub const fn added_arguments(mut self, names: &'static [&'static str]) -> Self {
         self.added = names;
         self
     }
 
-    /// Where the programs of foreign servers work; without it, where this program does.
+    /// Sets the working directory of relayed servers. The default is that of this process.
     pub fn cwd(mut self, cwd: impl Into<PathBuf>) -> Self {
         self.ground.cwd = cwd.into();
         self
     }
 
-    /// The environment of the programs of foreign servers, to which each server's own variables are added. Without it they
-    /// have no `PATH` either.
+    /// Sets the environment of relayed servers, to which each server's own variables are added.
+    ///
+    /// The default is empty, without a `PATH`.
     pub fn env(mut self, env: BTreeMap<OsString, OsString>) -> Self {
         self.ground.env = env;
         self
     }
 
-    /// Who clears up the programs of foreign servers after the sudden death of this one.
+    /// Sets the supervisor that ends relayed servers if this process is killed.
     pub fn supervisor(mut self, supervisor: Supervisor) -> Self {
         self.ground.supervisor = supervisor;
         self
     }
 
-    /// Sets whether the programs of foreign servers get a pid namespace; [`Isolation::Auto`] by default.
+    /// Sets whether relayed servers get a pid namespace. The default is [`Isolation::Auto`].
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.ground.isolation = isolation;
         self
     }
 
-    /// How long a foreign server may take to start, and to list what it has: ten seconds when nothing is said. After that
-    /// it counts as dead, and the agent is told that it has no tools.
+    /// Sets the maximum time for a relayed server to start, and to list its tools. The default is ten seconds.
+    ///
+    /// After that, the agent sees a server without tools.
     pub const fn startup_timeout(mut self, patience: Duration) -> Self {
         self.ground.patience = patience;
         self
     }
 }
 
-/// The environment is not shown: it holds secrets.
+/// Omits the environment, which contains secrets.
 impl fmt::Debug for Offer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Offer")
@@ -127,7 +131,7 @@ impl Default for Offer {
     }
 }
 
-/// A tool by which the agent hands in its answer as a value. A later good value replaces an earlier one.
+/// A tool with which the agent submits its answer as a value. A later valid value replaces an earlier one.
 pub struct Structured {
     name: String,
     description: String,
@@ -136,8 +140,9 @@ pub struct Structured {
 }
 
 impl Structured {
-    /// A tool `structured_output` that takes values of this schema, which must be of type `object`. What `validate` finds
-    /// wrong goes back to the model.
+    /// Creates a tool `structured_output` for values of this schema, which must be of type `object`.
+    ///
+    /// Errors of `validate` are returned to the model.
     pub fn new<F, Fut>(schema: Value, validate: F) -> Self
     where
         F: Fn(Value) -> Fut + Send + Sync + 'static,
@@ -153,14 +158,14 @@ impl Structured {
         }
     }
 
-    /// Another name than `structured_output`.
+    /// Sets a name other than `structured_output`.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Another description, which the model reads.
+    /// Sets another description, which the model reads.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
@@ -190,26 +195,26 @@ impl fmt::Debug for Structured {
     }
 }
 
-/// What a run has on offer, as long as this lives.
+/// The servers that a run offers, for as long as this value exists.
 ///
-/// Dropping it stops the calls that are under way and takes the run's servers away.
+/// Dropping it stops calls in progress and removes the run's servers.
 pub struct Serving {
     run: String,
     door: Arc<Door>,
     token: String,
     servers: BTreeMap<String, McpServer>,
     lines: UnboundedReceiver<String>,
-    /// Keeps the channel of the lines open, so that whoever waits for the next one waits.
+    /// Keeps the channel open, so that `next` waits while there are no lines.
     _side: Side,
     value: Arc<Mutex<Option<Value>>>,
     closed: CancellationToken,
     own: Option<Arc<Desk>>,
     foreign: Vec<Arc<Relay>>,
-    /// One for each foreign server.
+    /// One task for each relayed server.
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// The token is not shown.
+/// Omits the token.
 impl fmt::Debug for Serving {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Serving")
@@ -219,7 +224,7 @@ impl fmt::Debug for Serving {
     }
 }
 
-/// Offers a host's tools and what else the run has.
+/// Serves a host's tools and the run's offer.
 pub(super) fn serve(host: &ToolHost, offer: Offer) -> Result<Serving, Error> {
     let (side, lines) = Side::new();
     let value = Arc::<Mutex<Option<Value>>>::default();
@@ -268,50 +273,51 @@ pub(super) fn serve(host: &ToolHost, offer: Offer) -> Result<Serving, Error> {
 }
 
 impl Serving {
-    /// The servers that the agent is to be told of, by name, with all that it needs to reach them.
+    /// Returns the servers to configure in the agent, by name, with everything needed to reach them.
     #[must_use]
     pub const fn servers(&self) -> &BTreeMap<String, McpServer> {
         &self.servers
     }
 
-    /// The token that the agent sends with each request: a secret of this run.
+    /// Returns the token that the agent sends with each request, a secret of this run.
     #[must_use]
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// Waits for the next side lines; what they say stands in the [module](super). May be dropped and called again without
-    /// losing anything.
+    /// Waits for the next side lines, which the [module](super) describes.
+    ///
+    /// Cancel safe: no line is lost if the future is dropped.
     pub async fn next(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         self.lines.recv_many(&mut lines, BATCH).await;
         lines
     }
 
-    /// The side lines that nobody has taken yet.
+    /// Returns the side lines that are already available.
     pub fn drain(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.lines.try_recv().ok()).collect()
     }
 
-    /// The last good value that the tool of [`Structured`] got.
+    /// Returns the last valid value that the tool of [`Structured`] received.
     #[must_use]
     pub fn value(&self) -> Option<Value> {
         self.value.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Stops all calls that are under way, of our own tools and of foreign ones. Agents may give calls up without a word:
-    /// Gemini CLI 0.61.0 does when its turn is cancelled.
+    /// Stops all calls in progress, of the host's tools and of relayed servers.
+    ///
+    /// Agents may abandon calls without a notification, as Gemini CLI 0.61.0 does when its turn is cancelled.
     pub fn cancel_calls(&self) {
         self.own.iter().for_each(|desk| desk.under_way.cancel_all());
         self.foreign.iter().for_each(|relay| relay.under_way.cancel_all());
     }
 
-    /// Takes everything away, as a drop does, and waits until the programs of foreign servers have ended: a moment, in
-    /// which they may do so by themselves.
+    /// Removes the run's servers, as a drop does, and waits briefly until the programs of relayed servers have exited.
     pub async fn close(mut self) {
         self.end();
         for task in std::mem::take(&mut self.tasks) {
-            // One that panicked has ended as well.
+            // A task that panicked has ended as well.
             let _ = task.await;
         }
     }
@@ -328,7 +334,7 @@ impl Drop for Serving {
     }
 }
 
-/// Why the agent has to talk to a server without us.
+/// Returns the reason why a server is not relayed.
 fn unrelayed(server: &McpServer) -> Option<&'static str> {
     match server {
         McpServer::Url { url, .. } if !starts_with_http(url) => Some("only `http://` addresses are relayed"),
@@ -340,7 +346,7 @@ fn starts_with_http(url: &str) -> bool {
     url.split_once("://").is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("http"))
 }
 
-/// A name as one part of a path.
+/// Percent-encodes a name as one segment of a path.
 fn in_a_path(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     name.bytes()
@@ -348,7 +354,7 @@ fn in_a_path(name: &str) -> String {
         .collect()
 }
 
-/// 244 random bits.
+/// Returns a token with 244 random bits.
 fn random_token() -> String {
     format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())
 }

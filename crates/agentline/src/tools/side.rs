@@ -1,12 +1,12 @@
-//! Side lines: what happens beside the agent's own streams, told as one JSON object a line.
+//! Side lines: reports of what happens outside the agent's own streams, one JSON object per line.
 
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// Texts longer than this many bytes are cut.
+/// The maximum length of a text in bytes. Longer texts are truncated.
 const LONGEST: usize = 64 << 10;
 
-/// Where side lines are told. Telling never waits, and nobody has to listen.
+/// The sender of side lines. Sending never blocks, and the receiver may be gone.
 #[derive(Debug, Clone)]
 pub(super) struct Side(UnboundedSender<String>);
 
@@ -17,12 +17,12 @@ impl Side {
     }
 
     pub(super) fn tell(&self, line: &Value) {
-        // Whoever listened may be gone; then nobody wants to know.
+        // The receiver may be gone; the line is then not needed.
         let _ = self.0.send(line.to_string());
     }
 }
 
-/// A text for a side line.
+/// Returns a text for a side line, truncated if it is too long.
 pub(super) fn cut_text(text: &str) -> String {
     if text.len() <= LONGEST {
         return text.to_owned();
@@ -31,7 +31,7 @@ pub(super) fn cut_text(text: &str) -> String {
     format!("{}…", &text[..end])
 }
 
-/// A value for a side line: itself, or the beginning of its text.
+/// Returns a value for a side line, or the beginning of its JSON text if it is too long.
 pub(super) fn cut_value(value: &Value) -> Value {
     let text = value.to_string();
     if text.len() <= LONGEST { value.clone() } else { Value::String(cut_text(&text)) }

@@ -1,4 +1,4 @@
-//! One tool: what an agent is told of it, what it does, and what comes before and after.
+//! A tool: its description, its function, its policy and its hook.
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Serialize, de::DeserializeOwned};
@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 use std::{any::Any, fmt, future::Ready, pin::Pin, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// How long a tool may take when nothing else is said.
+/// The default timeout of a tool.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Why a tool failed: any error, or a text by `.into()`. The model reads it.
+/// The error of a tool: any error, or a text by `.into()`. The model reads its message.
 pub type ToolError = Box<dyn std::error::Error + Send + Sync>;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -17,9 +17,9 @@ type Run = dyn Fn(Value, ToolCall) -> Boxed<ToolOutput> + Send + Sync;
 type Policy = dyn Fn(Value, ToolCall) -> Boxed<Decision> + Send + Sync;
 type After = dyn Fn(ToolCall, Value, ToolOutput) -> Boxed<Option<String>> + Send + Sync;
 
-/// An async function that an agent may call.
+/// An async function that an agent can call.
 ///
-/// A panic in it is answered to the agent as an error; the host lives on.
+/// A panic in the function is returned to the agent as an error.
 pub struct Tool {
     name: String,
     description: String,
@@ -31,7 +31,7 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// A tool whose arguments are described by a JSON Schema of type `object`, and come as they were sent.
+    /// Creates a tool whose arguments are described by a JSON Schema of type `object` and are passed on unchecked.
     ///
     /// ```
     /// use agentline::tools::Tool;
@@ -68,8 +68,9 @@ impl Tool {
         }
     }
 
-    /// A tool whose arguments are a Rust type: the schema is made from it, and arguments that do not fit are answered with
-    /// what is wrong with them.
+    /// Creates a tool whose arguments are a Rust type.
+    ///
+    /// The schema is generated from the type. Arguments that do not match are answered with an error for the model.
     pub fn typed<A, R, F, Fut>(name: impl Into<String>, description: impl Into<String>, run: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -88,14 +89,15 @@ impl Tool {
         })
     }
 
-    /// How long it may take; a minute when nothing is said. The policy may take longer: it may have to ask somebody.
+    /// Sets the timeout, which is a minute by default. It does not apply to the policy, which may have to ask a user.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Asked before each call; what it denies is answered to the agent with the reason. It may be async or not.
+    /// Sets a policy that decides about each call. The agent gets the reason of a denial. The policy may be async or
+    /// not.
     ///
     /// ```
     /// use agentline::tools::{Decision, Tool};
@@ -114,7 +116,8 @@ impl Tool {
         self
     }
 
-    /// Told of each call that ran, with its arguments and its result; a text that it returns is appended to the result.
+    /// Sets a hook that runs after each call, with the arguments and the result. A text that it returns is appended to
+    /// the result.
     #[must_use]
     pub fn after<F, Fut>(mut self, after: F) -> Self
     where
@@ -125,7 +128,7 @@ impl Tool {
         self
     }
 
-    /// Its name.
+    /// Returns the name of the tool.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -135,17 +138,17 @@ impl Tool {
         &self.description
     }
 
-    /// The schema of its arguments; [`check`](Self::check) has seen that it is an object.
+    /// Returns the schema of the arguments, which [`check`](Self::check) requires to be an object.
     pub(super) fn schema(&self) -> Map<String, Value> {
         self.schema.as_object().cloned().unwrap_or_default()
     }
 
-    /// Whether its schema names an argument.
+    /// Returns whether the schema declares an argument.
     pub(super) fn knows(&self, argument: &str) -> bool {
         self.schema["properties"].get(argument).is_some()
     }
 
-    /// What is wrong with it.
+    /// Checks the name and the schema.
     pub(super) fn check(&self) -> Result<(), String> {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if self.name.is_empty() || !self.name.chars().all(plain) {
@@ -192,7 +195,7 @@ impl fmt::Debug for Tool {
     }
 }
 
-/// A schema that models understand: in one piece where it can be, without what is only for validators.
+/// Returns a schema for models: inlined where possible, without parts that are only for validators.
 fn schema_of<A: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -209,45 +212,45 @@ fn schema_of<A: JsonSchema>() -> Value {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ToolCall {
-    /// The tool's name.
+    /// The name of the tool.
     pub tool: String,
-    /// Counts the calls of the run, from 1.
+    /// The number of the call in its run, from 1.
     pub number: u64,
     pub(super) stopped: CancellationToken,
 }
 
 impl ToolCall {
-    /// Waits until nobody wants the answer any more: the agent gave the call up, it took too long, or the run ended.
+    /// Waits until the call is cancelled: the agent gave it up, it timed out, or the run ended.
     ///
-    /// The tool's own future is dropped then; this is for what it has started elsewhere.
+    /// The tool's own future is dropped in this case. Use this method to stop work that it has started elsewhere.
     pub async fn cancelled(&self) {
         self.stopped.cancelled().await;
     }
 
-    /// Whether nobody wants the answer any more.
+    /// Returns whether the call is cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.stopped.is_cancelled()
     }
 }
 
-/// What a policy says to a call.
+/// The decision of a policy about a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// It may run.
+    /// The call may run.
     Allow,
-    /// It may not, for this reason, which the model reads.
+    /// The call may not run, for this reason, which the model reads.
     Deny(String),
 }
 
 impl Decision {
-    /// It may not, for this reason.
+    /// Denies the call for this reason.
     pub fn deny(reason: impl Into<String>) -> Self {
         Self::Deny(reason.into())
     }
 }
 
-/// So that a policy need not be async.
+/// Allows a policy to be a plain function.
 impl IntoFuture for Decision {
     type Output = Self;
     type IntoFuture = Ready<Self>;
@@ -257,33 +260,33 @@ impl IntoFuture for Decision {
     }
 }
 
-/// What a tool answers.
+/// The output of a tool.
 ///
-/// A tool may return anything that can be serialized: a text is the answer as it stands, all else is its JSON, and an
-/// object is handed over as structured content as well.
+/// A tool may return anything that can be serialized. A string is returned as it is and any other value as JSON. An
+/// object is also returned as structured content.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ToolOutput {
-    /// What the model reads.
+    /// The text that the model reads.
     pub text: String,
-    /// The same as an object, for agents that want it.
+    /// The output as an object, for agents that support structured content.
     pub structured: Option<Value>,
     /// Whether the tool failed.
     pub is_error: bool,
 }
 
 impl ToolOutput {
-    /// A text.
+    /// Creates a text output.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// A failure that the model reads.
+    /// Creates an error, which the model reads.
     pub fn error(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_error: true, ..Self::default() }
     }
 
-    /// Adds the answer as an object.
+    /// Adds the output as an object.
     #[must_use]
     pub fn structured(mut self, object: Value) -> Self {
         self.structured = Some(object);
@@ -298,7 +301,7 @@ impl ToolOutput {
     }
 
     fn of<R: Serialize + 'static>(value: R) -> Self {
-        // A tool that returns our own type means it as it is.
+        // A `ToolOutput` is returned unchanged.
         let mut value = Some(value);
         if let Some(own) = (&mut value as &mut dyn Any).downcast_mut::<Option<Self>>() {
             return own.take().unwrap_or_default();
@@ -312,7 +315,7 @@ impl ToolOutput {
         }
     }
 
-    /// Appends a text below what is there.
+    /// Appends a paragraph to the text.
     pub(super) fn append(&mut self, note: &str) {
         if !self.text.is_empty() {
             self.text.push_str("\n\n");

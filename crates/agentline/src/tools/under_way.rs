@@ -1,4 +1,4 @@
-//! The agent's requests that are under way, so that it can cancel them by their ids.
+//! The agent's requests in progress, which the agent can cancel by id.
 
 use std::{
     collections::HashMap,
@@ -9,7 +9,7 @@ use std::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Requests by their ids as JSON. Two parts of an agent may use one id; the later request has it then.
+/// Requests by their ids as JSON. If two parts of an agent use the same id, it refers to the later request.
 #[derive(Default)]
 pub(super) struct UnderWay {
     begun: AtomicU64,
@@ -17,7 +17,7 @@ pub(super) struct UnderWay {
 }
 
 impl UnderWay {
-    /// A request that is under way until the visit is dropped; `closed` stops it as well.
+    /// Registers a request until the returned value is dropped. Cancelling `closed` also stops it.
     pub(super) fn begin(&self, id: impl Into<String>, closed: &CancellationToken) -> Visit<'_> {
         let (id, stop) = (id.into(), closed.child_token());
         let number = self.begun.fetch_add(1, Ordering::Relaxed);
@@ -25,14 +25,14 @@ impl UnderWay {
         Visit { all: self, id, number, stop }
     }
 
-    /// The agent does not want this one any more.
+    /// Cancels a request.
     pub(super) fn cancel(&self, id: &str) {
         if let Some((_, stop)) = self.requests().get(id) {
             stop.cancel();
         }
     }
 
-    /// It wants none of those that are under way now.
+    /// Cancels all requests in progress.
     pub(super) fn cancel_all(&self) {
         for (_, stop) in self.requests().values() {
             stop.cancel();
@@ -44,12 +44,12 @@ impl UnderWay {
     }
 }
 
-/// One request.
+/// A registered request.
 pub(super) struct Visit<'a> {
     all: &'a UnderWay,
     id: String,
     number: u64,
-    /// Cancelled when nobody wants the answer any more.
+    /// Cancelled when the answer is no longer needed.
     pub(super) stop: CancellationToken,
 }
 

@@ -1,4 +1,4 @@
-//! Checks that pass, fail, print a lot, hang, and leave things running.
+//! Tests of checks that pass, fail, print a lot, hang, and leave processes running.
 #![cfg(unix)]
 
 use super::*;
@@ -56,7 +56,7 @@ async fn of_much_output_the_end_is_told() {
     assert!(one_line.len() > TAIL && one_line.len() < TAIL + 200, "{}", one_line.len());
 }
 
-/// A command that would leave a mark behind if it were not ended, and a way to see that it runs.
+/// Returns a check whose command creates a file unless it is ended, with its input.
 fn lingering(dir: &TempDir) -> (Checker, CheckInput) {
     let line = "echo $$ > started; (sleep 6; echo late > survived) & wait";
     (command(line), CheckInput::new("", dir.path()))

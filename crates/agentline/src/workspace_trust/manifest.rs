@@ -1,4 +1,4 @@
-//! What there is to trust in a directory: every file with which it could change a setting or run something, by its digest.
+//! The files of a directory that can change a setting or run something, with their digests.
 
 use super::failed;
 use crate::settings;
@@ -11,11 +11,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// No more files, folders and links than this are looked at.
+/// The maximum number of files, directories and links.
 const MAX_ENTRIES: usize = 5_000;
-/// The files of a manifest hold no more bytes than this together.
+/// The maximum total size of the files in bytes.
 const MAX_BYTES: u64 = 64 << 20;
-/// No folder is followed deeper than this, counted from where the search began.
+/// The maximum depth of directories, counted from the start of the search.
 const MAX_DEPTH: usize = 32;
 
 /// The files of a directory that full trust covers, with a digest of each.
@@ -24,34 +24,34 @@ const MAX_DEPTH: usize = 32;
 pub struct Manifest {
     /// The directory, with all links resolved.
     pub directory: PathBuf,
-    /// What stands under each path, relative to the directory (`../.env` for a file above it).
+    /// The type and digest of each file, by its path relative to the directory (`../.env` for a file above it).
     pub files: BTreeMap<String, String>,
 }
 
-/// A file that is not as it was when it was trusted.
+/// A file that has changed since it was trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileChange {
-    /// Its path, relative to the directory.
+    /// The path relative to the directory.
     pub path: String,
-    /// What became of it.
+    /// The kind of change.
     pub change: Change,
 }
 
-/// What became of a file.
+/// The kind of change of a trusted file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
-    /// It is new.
+    /// The file is new.
     Added,
-    /// It is gone.
+    /// The file no longer exists.
     Removed,
-    /// It holds something else, or is a link to something else.
+    /// The file has other content or is a link to another file.
     Modified,
 }
 
 impl Change {
-    /// The word for messages.
+    /// Returns the name for messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -63,10 +63,10 @@ impl Change {
 }
 
 impl Manifest {
-    /// Reads what there is to trust in a directory.
+    /// Reads the files of a directory that full trust covers.
     ///
     /// # Errors
-    /// The directory or one of the files cannot be read, or they are too many or too large.
+    /// Fails if the directory or one of the files cannot be read, or if there are too many or they are too large.
     pub fn read(directory: &Path, home: Option<&Path>) -> Result<Self, Problem> {
         let directory = directory.canonicalize().map_err(|error| failed("find", directory, &error))?;
         if !directory.is_dir() {
@@ -80,7 +80,7 @@ impl Manifest {
         }
         let names: BTreeSet<&str> =
             Roster::default().all().flat_map(|agent| agent.card().project_files).copied().collect();
-        // In the home these are the user's own files, and above it nothing belongs to a project.
+        // In the home directory these are the user's own files, and above it nothing belongs to a project.
         for folder in directory.ancestors().take_while(|folder| home.as_deref() != Some(*folder)) {
             for name in &names {
                 let path = folder.join(name);
@@ -90,18 +90,18 @@ impl Manifest {
         Ok(Self { directory, files: walk.files })
     }
 
-    /// A digest of everything in it.
+    /// Returns a digest of the complete manifest.
     #[must_use]
     pub fn digest(&self) -> String {
         let mut text = Sha256::new();
         for (path, content) in &self.files {
-            // Neither a path nor a digest holds a NUL byte.
+            // Neither a path nor a digest contains a NUL byte.
             text.update(format!("{path}\0{content}\0"));
         }
         hex(&text.finalize())
     }
 
-    /// Compares it with the files that were trusted.
+    /// Returns the changes since these files were trusted.
     #[must_use]
     pub fn changes_since(&self, trusted: &BTreeMap<String, String>) -> Vec<FileChange> {
         let paths: BTreeSet<&String> = self.files.keys().chain(trusted.keys()).collect();
@@ -116,18 +116,18 @@ impl Manifest {
     }
 }
 
-/// Reads files and folders within the limits of a manifest.
+/// Reads files and directories within the limits of a manifest.
 #[derive(Default)]
 struct Walk {
     files: BTreeMap<String, String>,
     entries: usize,
     bytes: u64,
-    /// Folders on the way to where the walk is, so that a link to one of them ends it.
+    /// The directories between the start and the current one, to stop at links that form a cycle.
     open: HashSet<PathBuf>,
 }
 
 impl Walk {
-    /// Takes up whatever stands under a path; nothing if there is nothing.
+    /// Adds the file, link or directory at a path, if it exists.
     fn entry(&mut self, path: &Path, name: &str, depth: usize) -> Result<(), Problem> {
         let about = match fs::symlink_metadata(path) {
             Ok(about) => about,
@@ -159,7 +159,7 @@ impl Walk {
             return self.folder(path, name, depth);
         }
         if !about.is_file() {
-            // A pipe or a device is not read: that could take forever.
+            // A pipe or a device is not read, because that could block forever.
             self.add(name, format!("{label}special"));
             return Ok(());
         }
@@ -200,7 +200,7 @@ impl Walk {
     }
 }
 
-/// Reads a file of at most the size that was counted, without waiting if a pipe was put in its place.
+/// Reads a file that must have exactly this size, without blocking if it was replaced by a pipe.
 fn read_file(path: &Path, size: u64) -> io::Result<Vec<u8>> {
     use io::Read as _;
     let mut options = fs::OpenOptions::new();
@@ -228,7 +228,7 @@ fn too_large(name: &str, what: &str) -> Problem {
         .hint("remove what does not belong there, or pass `--trust full` to each run")
 }
 
-/// A path as seen from the directory, which lies in the same folder or below.
+/// Returns a path relative to the directory, which is in the path's directory or below it.
 fn relative(path: &Path, directory: &Path) -> String {
     let mut up = String::new();
     for folder in directory.ancestors() {
@@ -241,7 +241,7 @@ fn relative(path: &Path, directory: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// A name as text, and no two names as the same text.
+/// Converts a name to text. Different names have different texts.
 fn text(name: &OsStr) -> String {
     name.to_str().map_or_else(|| format!("{name:?}"), str::to_owned)
 }

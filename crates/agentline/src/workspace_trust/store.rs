@@ -1,4 +1,4 @@
-//! The file of trusted directories in the user's own state folder.
+//! The file of trusted directories in the user's state directory.
 
 use super::{
     failed,
@@ -15,31 +15,31 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// The version of the file's form.
+/// The version of the file format.
 const VERSION: u32 = 1;
-/// A file that is longer is not ours.
+/// The maximum number of bytes read from the file.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// The directories that one user trusts in full.
+/// The directories that one user fully trusts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustStore {
     file: PathBuf,
     home: Option<PathBuf>,
 }
 
-/// How far a directory is trusted.
+/// The trust state of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TrustState {
-    /// The user never trusted it.
+    /// The user has not trusted the directory.
     Unknown,
-    /// It is as it was when the user trusted it.
+    /// The directory is unchanged since the user trusted it.
     Trusted,
-    /// The user trusted it, and it has changed since.
+    /// The directory has changed since the user trusted it.
     Changed {
-        /// What it is now.
+        /// The current manifest.
         manifest: Manifest,
-        /// What is different.
+        /// The changed files.
         changes: Vec<FileChange>,
     },
 }
@@ -48,11 +48,11 @@ pub enum TrustState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TrustedDirectory {
-    /// When it was trusted, in seconds since 1970.
+    /// When the directory was trusted, in seconds since 1970.
     pub trusted_at: u64,
     /// A digest of all files.
     pub digest: String,
-    /// What was trusted, by its path relative to the directory.
+    /// The trusted files, by path relative to the directory.
     pub files: BTreeMap<String, String>,
 }
 
@@ -63,7 +63,7 @@ struct Content {
 }
 
 impl TrustStore {
-    /// The store of the user with this home and these variables; `None` where no folder for it is known.
+    /// Returns the store for this home directory and environment, or `None` if no state directory is known.
     #[must_use]
     pub fn find(home: Option<&Path>, variables: &BTreeMap<OsString, OsString>) -> Option<Self> {
         let set = |name: &str| {
@@ -82,23 +82,23 @@ impl TrustStore {
         Some(Self { file, home: home.map(Path::to_owned) })
     }
 
-    /// Where it is, whether or not anything is trusted.
+    /// Returns the path of the file, which may not exist yet.
     #[must_use]
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Tells how far a directory is trusted.
+    /// Returns the trust state of a directory.
     ///
     /// # Errors
-    /// The store or the directory cannot be read.
+    /// Fails if the store or the directory cannot be read.
     pub fn state(&self, directory: &Path) -> Result<TrustState, Problem> {
         if fs::symlink_metadata(&self.file).is_err() {
             return Ok(TrustState::Unknown);
         }
         let directory = match directory.canonicalize() {
             Ok(directory) => directory,
-            // A run there fails by itself, and says why.
+            // A run in a missing directory fails with its own message.
             Err(_) => return Ok(TrustState::Unknown),
         };
         let content = self.read()?;
@@ -110,10 +110,10 @@ impl TrustStore {
         Ok(if changes.is_empty() { TrustState::Trusted } else { TrustState::Changed { manifest, changes } })
     }
 
-    /// Trusts a directory as the manifest found it.
+    /// Trusts a directory in the state of this manifest.
     ///
     /// # Errors
-    /// The store lies inside the directory, or cannot be written.
+    /// Fails if the store is inside the directory or cannot be written.
     pub fn trust(&self, manifest: &Manifest) -> Result<(), Problem> {
         let name = name_of(&manifest.directory)?;
         self.make_folder()?;
@@ -133,12 +133,12 @@ impl TrustStore {
         })
     }
 
-    /// Takes trust in a directory back, and returns whether it was trusted.
+    /// Revokes trust in a directory and returns whether it was trusted.
     ///
     /// # Errors
-    /// The store cannot be read or written.
+    /// Fails if the store cannot be read or written.
     pub fn revoke(&self, directory: &Path) -> Result<bool, Problem> {
-        // A directory that is gone can still be named.
+        // A directory that no longer exists can still be revoked.
         let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
         let name = name_of(&directory)?;
         if fs::symlink_metadata(&self.file).is_err() {
@@ -149,10 +149,10 @@ impl TrustStore {
         Ok(was_trusted)
     }
 
-    /// Lists the trusted directories.
+    /// Returns the trusted directories.
     ///
     /// # Errors
-    /// The store cannot be read.
+    /// Fails if the store cannot be read.
     pub fn list(&self) -> Result<BTreeMap<PathBuf, TrustedDirectory>, Problem> {
         let directories = self.read()?.directories;
         Ok(directories.into_iter().map(|(name, trusted)| (name.into(), trusted)).collect())
@@ -192,7 +192,7 @@ impl TrustStore {
         builder.create(folder).map_err(|error| failed("create", folder, &error))
     }
 
-    /// Changes the list as a whole: a reader sees it before or after, and two writers come one after the other.
+    /// Replaces the file atomically. A lock serializes concurrent writers.
     fn change(&self, edit: impl FnOnce(&mut BTreeMap<String, TrustedDirectory>)) -> Result<(), Problem> {
         let wrong = |error: io::Error| failed("write", &self.file, &error);
         self.make_folder()?;
@@ -205,7 +205,7 @@ impl TrustStore {
         lock.lock().map_err(wrong)?;
         let mut content = self.read()?;
         edit(&mut content.directories);
-        // A temporary file of this kind has mode 0600.
+        // The temporary file has mode 0600.
         let mut new = tempfile::NamedTempFile::new_in(self.folder()).map_err(wrong)?;
         let text = serde_json::to_vec_pretty(&content).map_err(|error| wrong(error.into()))?;
         new.write_all(&text).and_then(|()| new.as_file().sync_all()).map_err(wrong)?;
@@ -214,7 +214,7 @@ impl TrustStore {
     }
 }
 
-/// Reads a file that only its owner may write, and that is this user's or root's.
+/// Reads a file that only its owner can write, and whose owner is root or the owner of its directory.
 fn read_private(file: &Path) -> io::Result<Vec<u8>> {
     use io::Read as _;
     let mut options = fs::OpenOptions::new();

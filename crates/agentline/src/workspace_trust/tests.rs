@@ -1,9 +1,9 @@
-//! What a manifest holds, and what the store says about a directory that changes.
+//! Tests of manifests, and of the trust state of directories that change.
 
 use super::*;
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-/// A home with a project in it.
+/// A home directory with a project in it.
 struct Machine {
     temp: tempfile::TempDir,
 }

@@ -1,4 +1,5 @@
-//! The stage of the demo: a temporary folder with an empty home and a workspace, and a scripted model on loopback.
+//! The environment of the demo: a temporary directory with an empty home and a workspace, and a scripted model on
+//! loopback.
 
 use agentline::{Agent, Agentline, PermissionMode, Program, RunRequest, Trust, detect::Here};
 use agentline_mock::demo::{Demo, MODEL};
@@ -8,10 +9,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Variables of the user that the demo needs: to find Node.js, and to start anything at all on Windows.
+/// The user's variables that the demo needs: to find Node.js, and to start programs on Windows.
 const KEPT: &[&str] = &["PATH", "LANG", "TERM", "SystemRoot", "ComSpec", "PATHEXT", "windir"];
 
-/// Everything that the demo needs; removed with it.
+/// The files and the model of the demo, removed on drop.
 pub(super) struct Stage {
     folder: tempfile::TempDir,
     model: Demo,
@@ -52,14 +53,15 @@ impl Stage {
         &self.here.cwd
     }
 
-    /// What a program needs to run the agent on this stage: its environment, the workspace and a model that has a price.
+    /// Returns what a program needs to run the agent in this environment: variables, workspace and a model with a known
+    /// price.
     pub(super) fn for_programs(&self, agent: &dyn Agent, program: &Program) -> serde_json::Value {
         let mut env = self.here.env.clone();
         env.insert(agent.card().path_variable.to_owned(), named(program).to_string_lossy().into_owned());
         serde_json::json!({"env": env, "workspace": self.workspace(), "model": MODEL, "url": self.model_url()})
     }
 
-    /// The handle that starts the run on this stage.
+    /// Returns the handle that starts runs in this environment.
     pub(super) fn agentline(&self, agent: &dyn Agent, program: &Program) -> Agentline {
         Agentline::new(self.here.clone()).program(agent.card().id, named(program))
     }
@@ -97,12 +99,12 @@ impl Stage {
     }
 }
 
-/// The path that names a program: the script, where an interpreter starts it.
+/// Returns the path that identifies a program: the script, if an interpreter starts it.
 fn named(program: &Program) -> PathBuf {
     program.args.first().map_or_else(|| program.path.clone(), PathBuf::from)
 }
 
-/// The user's PATH, with the folder of the interpreter first where the program needs one.
+/// Returns the user's PATH, with the directory of the interpreter first if the program needs one.
 fn path_with_node(env: &BTreeMap<String, String>, program: &Program) -> String {
     let path = env.get("PATH").cloned().unwrap_or_default();
     let node = program.path.parent().filter(|_| !program.args.is_empty());
@@ -110,12 +112,12 @@ fn path_with_node(env: &BTreeMap<String, String>, program: &Program) -> String {
     std::env::join_paths(folders).map_or(path, |joined| joined.to_string_lossy().into_owned())
 }
 
-/// A path as it stands on a tape.
+/// Returns a path as a JSON string, as it appears on a tape.
 fn json(path: &Path) -> String {
     serde_json::to_string(&path.to_string_lossy()).unwrap_or_default()
 }
 
-/// The same without its quotes.
+/// Removes the quotes of a JSON string.
 fn bare(quoted: &str) -> &str {
     quoted.trim_matches('"')
 }

@@ -1,4 +1,4 @@
-//! Stands in for an agent's program: prints what it printed, in order, and exits as it did.
+//! Stands in for an agent's program: prints its recorded output in order and exits with its code.
 
 use super::{Pace, TapeLines};
 use crate::{exit, stop::Stop, ui::Ui};
@@ -12,10 +12,10 @@ use std::{
     time::Duration,
 };
 
-/// How long standard input may be silent before we take it that nothing more comes.
+/// How long standard input may be silent before its content counts as complete.
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// Prints what the agent printed, line by line of the tape. Returns its exit code.
+/// Prints the agent's output, line by line from the tape. Returns the agent's exit code.
 pub(super) fn perform(ui: &mut Ui, tape: &Path, agent: &str, real_time: bool) -> Result<u8, Stop> {
     let mut lines = open(tape, agent)?;
     swallow_stdin();
@@ -38,7 +38,7 @@ pub(super) fn perform(ui: &mut Ui, tape: &Path, agent: &str, real_time: bool) ->
             }
             Some(Act::Err(at, line)) => {
                 wait(at, ui)?;
-                // Whoever has both streams on one screen sees them in order.
+                // Flush, so that both streams are in order on a terminal.
                 ui.flush()?;
                 ui.line(line);
             }
@@ -55,7 +55,7 @@ pub(super) fn perform(ui: &mut Ui, tape: &Path, agent: &str, real_time: bool) ->
     Ok(code)
 }
 
-/// Writes a small program that does the same, for tools that want the path of a program.
+/// Writes a script that stands in for the agent, for tools that need the path of a program.
 pub(super) fn write_program(ui: &mut Ui, agent: &str, tape: &Path, program: &Path) -> Result<u8, Stop> {
     open(tape, agent)?;
     let absolute = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -75,7 +75,7 @@ pub(super) fn write_program(ui: &mut Ui, agent: &str, tape: &Path, program: &Pat
     Ok(exit::DONE)
 }
 
-/// Opens a tape, which must be one of the agent that is asked for.
+/// Opens a tape, which must be of the requested agent.
 fn open<'a>(tape: &'a Path, agent: &str) -> Result<TapeLines<'a>, Stop> {
     let mut lines = TapeLines::open(tape)?;
     let recorded = TapeHeader::read(&lines.next()?.unwrap_or_default())?.agent;
@@ -86,7 +86,7 @@ fn open<'a>(tape: &'a Path, agent: &str) -> Result<TapeLines<'a>, Stop> {
     Err(problem.hint(format!("pass `--as {recorded}`")).into())
 }
 
-/// Reads what the caller sends, as the agent would, so that it is not cut off while it writes.
+/// Reads standard input, as the agent would, so that the caller's writes do not fail.
 fn swallow_stdin() {
     if io::stdin().is_terminal() {
         return;
@@ -95,7 +95,7 @@ fn swallow_stdin() {
     thread::spawn(move || {
         let mut buffer = vec![0; 64 << 10];
         while io::stdin().lock().read(&mut buffer).is_ok_and(|n| n > 0) {
-            // The other side has gone when nothing more is waited for.
+            // The receiver is gone after the silence.
             let _ = alive.send(());
         }
     });

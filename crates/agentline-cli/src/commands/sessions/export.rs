@@ -1,4 +1,4 @@
-//! `agentline sessions export`: a session as a file to keep or to show to others.
+//! `agentline sessions export`: writes a session to a file.
 
 use super::{
     Desk, Which,
@@ -60,7 +60,7 @@ enum Format {
     Text,
 }
 
-/// Endings of files that tell what is written.
+/// The formats by file extension.
 const ENDINGS: &[(&str, Format)] = &[
     ("html", Format::Html),
     ("htm", Format::Html),
@@ -74,7 +74,7 @@ pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &ExportArgs) -> Result<u8, Sto
     let format = args.wanted()?;
     let is_stdout = args.output == Path::new("-");
     let path = desk.cwd.join(&args.output);
-    // Such as `/dev/stdout`, or a pipe: it is written to, and never replaced.
+    // A device or pipe, such as `/dev/stdout`, is written to and never replaced.
     let is_device =
         !is_stdout && std::fs::metadata(&path).is_ok_and(|there| !there.is_file() && !there.is_dir());
     if !is_stdout && !is_device && !args.force && path.exists() {
@@ -112,19 +112,19 @@ pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &ExportArgs) -> Result<u8, Sto
     Ok(exit::DONE)
 }
 
-/// Writes to what is no file.
+/// Writes to a device or pipe.
 fn write_to(path: &Path, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut out = BufWriter::new(std::fs::OpenOptions::new().write(true).open(path)?);
     write(&mut out)?;
     out.flush()
 }
 
-/// Writes a file whole or not at all, and never over another one unless that is wished.
+/// Writes a file atomically, and replaces an existing one only with `force`.
 fn save(path: &Path, force: bool, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     let mut builder = tempfile::Builder::new();
     builder.prefix(".agentline-export-");
-    // A session is private: a new file gets mode 0600. One that is replaced keeps its mode.
+    // A session is private, so a new file gets mode 0600. A replaced file keeps its mode.
     let replaced = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
     let mut file = BufWriter::new(builder.tempfile_in(folder)?);
     write(&mut file)?;
@@ -142,7 +142,7 @@ fn there_already(path: &Path) -> Problem {
 }
 
 impl ExportArgs {
-    /// What is written: what was asked for, else what the ending says.
+    /// Returns the requested format, or the one of the file extension.
     fn wanted(&self) -> Result<Format, Problem> {
         if self.html {
             return Ok(Format::Html);

@@ -1,4 +1,4 @@
-//! `agentline sessions list`: the sessions of all agents, newest first.
+//! `agentline sessions list`: lists the sessions of all agents, newest first.
 
 use super::{Among, Desk};
 use crate::{
@@ -15,9 +15,9 @@ use agentline::sessions::Summary;
 use clap::Args;
 use serde::Serialize;
 
-/// On a terminal with fewer columns the year is left out.
+/// The terminal width below which the year is omitted.
 const NARROW: usize = 110;
-/// The shortest id that is shown.
+/// The minimum length of a displayed id.
 const SHORTEST_ID: usize = 8;
 
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ pub(crate) struct ListArgs {
     output: ReportOutput,
 }
 
-/// A session in a list, as JSON.
+/// A session in the JSON output.
 #[derive(Serialize)]
 struct Row<'a> {
     #[serde(flatten)]
@@ -79,7 +79,7 @@ pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &ListArgs) -> Result<u8, Stop>
             }
         };
         let at = info.updated.or(info.started).map(minute);
-        // What a program reads is not shortened.
+        // Ids are not shortened in output for programs.
         let id = if width.is_some() { info.id.get(..length).unwrap_or(&info.id) } else { &info.id };
         let tokens =
             Some(&summary.used).filter(|used| !used.is_empty()).map(|used| grouped(used.tokens.sum()));
@@ -110,7 +110,7 @@ fn cost(summary: &Summary) -> String {
     }
 }
 
-/// How much of each id tells it apart from the others.
+/// Returns the length at which each id is unique.
 fn id_lengths(all: &[Summary]) -> Vec<usize> {
     let ids: Vec<&str> = all.iter().map(|summary| summary.info.id.as_str()).collect();
     let mut sorted = ids.clone();

@@ -1,4 +1,4 @@
-//! `agentline sessions search`: words in all sessions, with the lines around them.
+//! `agentline sessions search`: finds words in all sessions and shows the lines around them.
 
 use super::{Among, Desk};
 use crate::{
@@ -90,7 +90,7 @@ pub(super) fn run(ui: &mut Ui, desk: &Desk, args: SearchArgs) -> Result<u8, Stop
     Ok(code)
 }
 
-/// Which session it is.
+/// Writes the title and metadata of a session.
 fn head(ui: &mut Ui, desk: &Desk, result: &SearchResult, width: Option<usize>) -> io::Result<()> {
     let info = &result.info;
     let at = info.updated.or(info.started).map(|at| desk.clock.minute(at)).unwrap_or_default();
@@ -102,7 +102,7 @@ fn head(ui: &mut Ui, desk: &Desk, result: &SearchResult, width: Option<usize>) -
     writeln!(ui.out(), "{title}\n{about}")
 }
 
-/// One hit with the lines around it.
+/// Writes one hit with the lines around it.
 fn hit(ui: &mut Ui, hit: &Hit, width: Option<usize>) -> io::Result<()> {
     let who = match (&hit.tool, hit.role) {
         (Some(tool), _) if hit.place == HitPlace::ToolInput => format!("call of {tool}"),
@@ -142,7 +142,7 @@ fn hit(ui: &mut Ui, hit: &Hit, width: Option<usize>) -> io::Result<()> {
     around(ui, &hit.after)
 }
 
-/// The part of a line around its first hit that fits, and where the hits are in it.
+/// Returns the part of a line around its first match that fits, and the matches in it.
 fn window(hit: &Hit, room: Option<usize>) -> (String, Vec<std::ops::Range<usize>>) {
     let (text, spans) = (&hit.text, &hit.spans);
     let (Some(room), Some(first)) = (room, spans.first()) else { return (text.clone(), spans.clone()) };

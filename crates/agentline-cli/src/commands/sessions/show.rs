@@ -1,4 +1,5 @@
-//! `agentline sessions show`: one session, for people or for programs. Messages are made and written one at a time.
+//! `agentline sessions show`: shows one session, for people or for programs. Messages are created and written one at a
+//! time.
 
 use super::{Desk, Which};
 use crate::{
@@ -86,17 +87,17 @@ pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &ShowArgs) -> Result<u8, Stop>
     Ok(exit::DONE)
 }
 
-/// A session as JSON.
+/// Writes a session as JSON.
 pub(super) struct Told<'a> {
     pub(super) desk: &'a Desk,
     pub(super) found: &'a Found,
     pub(super) session: &'a SavedSession,
     pub(super) children: &'a [SavedSession],
-    /// Also what the agent put there for the model alone.
+    /// Whether to include context that the agent added for the model only.
     pub(super) context: bool,
 }
 
-/// What is said about a session beside its messages.
+/// The JSON object about a session beside its messages.
 #[derive(Serialize)]
 struct Head<'a> {
     #[serde(flatten)]
@@ -107,7 +108,7 @@ struct Head<'a> {
 }
 
 impl Told<'_> {
-    /// In the view `unified`.
+    /// Writes the `unified` view.
     pub(super) fn unified(&self, out: &mut dyn Write, order: Order) -> io::Result<()> {
         let order = match order {
             Order::Grouped => BlockOrder::Grouped,
@@ -116,7 +117,7 @@ impl Told<'_> {
         self.write(out, |info, entry, out| out.add(&unified_message(info, entry, order)))
     }
 
-    /// In the view `claude`.
+    /// Writes the `claude` view.
     pub(super) fn claude(&self, out: &mut dyn Write) -> io::Result<()> {
         self.write(out, |info, entry, out| {
             claude_messages(info, entry).iter().try_for_each(|message| out.add(message))
@@ -143,7 +144,7 @@ impl Told<'_> {
         writeln!(out, "}}")
     }
 
-    /// One session, without the brace that ends it.
+    /// Writes one session without its closing brace.
     fn one(
         &self,
         out: &mut dyn Write,
@@ -164,7 +165,7 @@ impl Told<'_> {
     }
 }
 
-/// A list as JSON, an element a line, each written as it is made.
+/// A JSON array whose elements are written one per line as they are created.
 struct Array<'a> {
     out: &'a mut dyn Write,
     is_empty: bool,
@@ -187,7 +188,7 @@ impl<'a> Array<'a> {
     }
 }
 
-/// Writes a list as JSON, an element a line.
+/// Writes a JSON array with one element per line.
 pub(super) fn array<T: Serialize>(
     out: &mut dyn Write,
     elements: impl IntoIterator<Item = T>,
@@ -197,7 +198,7 @@ pub(super) fn array<T: Serialize>(
     array.end()
 }
 
-/// One message as a line of JSON.
+/// Writes one message as a line of JSON.
 pub(super) fn line(out: &mut dyn Write, message: &Message<'_>) -> io::Result<()> {
     serde_json::to_writer(&mut *out, message)?;
     writeln!(out)

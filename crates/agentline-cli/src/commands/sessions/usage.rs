@@ -1,4 +1,4 @@
-//! `agentline sessions usage`: tokens and costs, by day, agent, model or project.
+//! `agentline sessions usage`: counts tokens and costs by day, agent, model or project.
 
 use super::{Among, Desk};
 use crate::{
@@ -15,9 +15,9 @@ use agentline::sessions::{UsageBy, UsageRow};
 use clap::{Args, ValueEnum};
 use std::io::Write;
 
-/// How wide the longest bar is, and at least is.
+/// The maximum and minimum width of the longest bar.
 const BAR: (usize, usize) = (40, 8);
-/// How wide the bars are where there is no terminal to fit into.
+/// The width of the bars without a terminal.
 const BAR_ON_A_PIPE: usize = 20;
 
 #[derive(Debug, Args)]
@@ -129,7 +129,7 @@ fn numbers(name: String, row: &UsageRow) -> Vec<String> {
     ]
 }
 
-/// How much room the numbers leave for bars.
+/// Returns the width that the numbers leave for bars.
 fn room(width: usize, cells: &[Vec<String>]) -> usize {
     let columns = cells.first().map_or(0, Vec::len);
     let widest = |i: usize| cells.iter().map(|row| row[i].chars().count()).max().unwrap_or(0).max(8);

@@ -1,4 +1,4 @@
-//! `agentline sessions watch`: a session as its agent goes on with it, told like `show`.
+//! `agentline sessions watch`: follows a session while its agent works, in the format of `show`.
 
 use super::{Desk, Which};
 use crate::{
@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often the files are looked at.
+/// The interval at which the files are polled.
 const PAUSE: Duration = Duration::from_millis(150);
 
 #[derive(Debug, Args)]
@@ -75,16 +75,16 @@ pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &WatchArgs) -> Result<u8, Stop
     }
 }
 
-/// What was told so far.
+/// What has been shown so far.
 struct Telling {
     teller: Teller,
-    /// Of every entry, how far it was told.
+    /// How much of each entry has been shown.
     progress: Vec<Progress>,
     info: agentline::SessionInfo,
 }
 
 impl Telling {
-    /// Tells what is new of an entry. What `is_old` is noted as if it were told.
+    /// Shows what is new in an entry. An `is_old` change is only recorded as shown.
     fn text(&mut self, ui: &mut Ui, change: Change, is_old: bool, wish: Wish) -> Result<(), Stop> {
         match change {
             Change::Added { at, entry } | Change::Grown { at, entry } => {

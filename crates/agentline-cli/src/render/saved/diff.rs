@@ -1,60 +1,60 @@
-//! The change of a file as lines that people read: what stayed around it, what went, what came, and which words differ.
+//! The change of a file as lines for people: context, removed and added lines, and the words that differ.
 
 use agentline::SavedDiff;
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 use std::{collections::HashMap, ops::Range};
 
-/// Lines around a change that are shown with it.
+/// The number of context lines around a change.
 const AROUND: usize = 3;
-/// Pieces of two texts are compared line by line if the product of their lengths is no more than this; others are shown as
-/// gone and come. The time of a comparison can grow with that product.
+/// The maximum product of the lengths of two texts that are compared line by line; larger ones are shown as removed and
+/// added. The time of a comparison can grow with this product.
 const MOST_PAIRS: usize = 128 * 128;
-/// Words of two lines are compared if the product of their numbers is no more than this.
+/// The maximum product of the word counts of two lines whose words are compared.
 const MOST_WORD_PAIRS: usize = 96 * 96;
-/// Words of longer lines are not compared.
+/// The maximum length of a line whose words are compared.
 const LONGEST_LINE: usize = 600;
 
-/// What is shown of the change of one file.
+/// The displayed change of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// Which file.
+    /// The path of the file.
     pub(crate) path: String,
-    /// The places of it that changed.
+    /// The changed places, with context.
     pub(crate) hunks: Vec<Vec<Line>>,
-    /// How many lines came.
+    /// The number of added lines.
     pub(crate) added: usize,
-    /// How many lines went.
+    /// The number of removed lines.
     pub(crate) removed: usize,
-    /// The numbers of the lines are known.
+    /// Whether line numbers are known.
     pub(crate) numbered: bool,
 }
 
 /// One line of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
-    /// What became of it.
+    /// Whether the line is unchanged, added or removed.
     pub(crate) sign: Sign,
-    /// Its number before and after, from 1.
+    /// The line number before and after, from 1.
     pub(crate) numbers: (Option<usize>, Option<usize>),
-    /// The line without its end.
+    /// The line without its line ending.
     pub(crate) text: String,
-    /// Which parts of it differ from its counterpart, in bytes.
+    /// The byte ranges that differ from the corresponding line.
     pub(crate) marks: Vec<Range<usize>>,
 }
 
-/// What became of a line.
+/// Whether a line is unchanged, added or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sign {
-    /// It stayed.
+    /// Unchanged.
     Same,
-    /// It came.
+    /// Added.
     Added,
-    /// It went.
+    /// Removed.
     Removed,
 }
 
 impl Sign {
-    /// As a diff writes it.
+    /// Returns the marker of a unified diff.
     pub(crate) fn mark(self) -> char {
         match self {
             Self::Same => ' ',
@@ -65,7 +65,7 @@ impl Sign {
 }
 
 impl Change {
-    /// The change that an agent kept; `None` when there is nothing to see.
+    /// Returns the change that an agent saved, or `None` if it is empty.
     pub(crate) fn of(diff: &SavedDiff) -> Option<Self> {
         let change = match (&diff.old, &diff.new, &diff.unified) {
             (None, None, Some(unified)) => Self::read(unified),
@@ -78,7 +78,7 @@ impl Change {
         (!change.hunks.is_empty()).then_some(change)
     }
 
-    /// The change from one text to another.
+    /// Computes the change from one text to another.
     pub(crate) fn between(old: &str, new: &str) -> Self {
         let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
         let head = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
@@ -115,7 +115,7 @@ impl Change {
         change
     }
 
-    /// The change that a unified diff tells.
+    /// Parses a unified diff.
     fn read(unified: &str) -> Self {
         let mut change = Self::default();
         let (mut old, mut new) = (None, None);
@@ -153,7 +153,7 @@ impl Change {
         change
     }
 
-    /// Takes lines and leaves out those that are far from any change.
+    /// Adds lines as hunks, without those far from any change.
     fn take(&mut self, lines: Vec<Line>) {
         let near: Vec<bool> = {
             let mut near = vec![false; lines.len()];
@@ -179,7 +179,7 @@ impl Change {
     }
 }
 
-/// How one list of lines becomes another. Long lists are divided at lines that both have once, in the same order.
+/// Returns the operations that turn `old` into `new`. Long lists are split at lines that both contain exactly once.
 fn line_ops(old: &[&str], new: &[&str]) -> Vec<DiffOp> {
     let mut ops = Vec::new();
     let (mut old_index, mut new_index) = (0, 0);
@@ -220,7 +220,7 @@ fn moved(op: DiffOp, old: usize, new: usize) -> DiffOp {
     }
 }
 
-/// Lines that both texts have exactly once: the longest row of them that is in order in both.
+/// Returns the longest sequence of lines that both texts contain exactly once, in the same order.
 fn anchors(old: &[&str], new: &[&str]) -> Vec<(usize, usize)> {
     let once = |lines: &[&str]| -> HashMap<String, Option<usize>> {
         let mut places = HashMap::new();
@@ -235,7 +235,7 @@ fn anchors(old: &[&str], new: &[&str]) -> Vec<(usize, usize)> {
         Some((at, news.get(*line).copied().flatten()?))
     });
     let pairs: Vec<(usize, usize)> = pairs.collect();
-    // The last pair of the best row of each length, and for each pair the one before it in its row.
+    // The last pair of the best sequence of each length, and for each pair its predecessor.
     let (mut ends, mut before): (Vec<usize>, Vec<Option<usize>>) = (Vec::new(), Vec::new());
     for (i, (_, new_at)) in pairs.iter().enumerate() {
         let length = ends.partition_point(|end| pairs[*end].1 < *new_at);
@@ -253,7 +253,7 @@ fn anchors(old: &[&str], new: &[&str]) -> Vec<(usize, usize)> {
 }
 
 impl Line {
-    /// A line by its numbers from 0.
+    /// Creates a line from line numbers that start at 0.
     fn new(sign: Sign, numbers: (Option<usize>, Option<usize>), text: &str) -> Self {
         let from_one = |n: Option<usize>| n.map(|n| n + 1);
         let numbers = (from_one(numbers.0), from_one(numbers.1));
@@ -261,7 +261,7 @@ impl Line {
     }
 }
 
-/// Where a hunk starts before and after, from 0: of `@@ -1,4 +1,6 @@`.
+/// Parses the start lines, from 0, of a hunk header like `@@ -1,4 +1,6 @@`.
 fn hunk_start(line: &str) -> Option<(usize, usize)> {
     let rest = line.strip_prefix("@@ -")?;
     let (old, rest) = rest.split_once(" +")?;
@@ -270,7 +270,7 @@ fn hunk_start(line: &str) -> Option<(usize, usize)> {
     Some((start(old)?.saturating_sub(1), start(new)?.saturating_sub(1)))
 }
 
-/// Marks what differs within lines that went and came together.
+/// Marks the differences within adjacent removed and added lines.
 fn mark_runs(lines: &mut [Line]) {
     let mut from = 0;
     while from < lines.len() {
@@ -283,7 +283,7 @@ fn mark_runs(lines: &mut [Line]) {
     }
 }
 
-/// Marks what differs, where as many lines came as went, so that each has its counterpart.
+/// Marks the differences if there are as many added as removed lines, so that each has a counterpart.
 fn mark_all(removed: &mut [Line], added: &mut [Line]) {
     if removed.len() == added.len() {
         removed.iter_mut().zip(added).for_each(|(old, new)| mark(old, new));
@@ -316,13 +316,13 @@ fn mark(old: &mut Line, new: &mut Line) {
             come.extend(b);
         }
     }
-    // Two lines with little in common would be a motley of marks.
+    // Lines with little in common would consist mostly of marks.
     if same * 5 >= old.text.trim().len().max(new.text.trim().len()) * 2 {
         (old.marks, new.marks) = (gone, come);
     }
 }
 
-/// The words of a line, the spaces between them, and single signs.
+/// Splits a line into words, runs of whitespace, and single punctuation characters.
 fn words(line: &str) -> Vec<Range<usize>> {
     let kind = |c: char| match c {
         c if c.is_alphanumeric() || c == '_' => 1,
@@ -346,7 +346,7 @@ fn words(line: &str) -> Vec<Range<usize>> {
 mod tests {
     use super::*;
 
-    /// A change as lines, with what differs in brackets.
+    /// Formats a change as lines, with differences in brackets.
     fn shown(change: &Change) -> Vec<String> {
         let line = |line: &Line| {
             let mut text = line.text.clone();

@@ -1,26 +1,26 @@
-//! What a session comes to in a few numbers, and how numbers are written for people.
+//! Counts about a session, and the formatting of numbers.
 
 use super::Story;
 use crate::render::words;
 use agentline::{Entry, Role, SavedSession};
 
-/// The longest title that is made of a prompt.
+/// The maximum length of a title made from a prompt.
 const LONGEST_TITLE: usize = 120;
 
-/// A session in numbers, its sub-agents included.
+/// Counts about a session, including its sub-agents.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// What the person asked.
+    /// The number of prompts.
     pub(crate) prompts: usize,
-    /// What the model answered.
+    /// The number of answers.
     pub(crate) answers: usize,
-    /// Tools that were called.
+    /// The number of tool calls.
     pub(crate) tools: usize,
-    /// Tools of these that did not give what was wanted.
+    /// The number of tool calls that failed.
     pub(crate) failed: usize,
     /// The models, in the order of their first answer.
     pub(crate) models: Vec<String>,
-    /// Sub-agents.
+    /// The number of sub-agents.
     pub(crate) subagents: usize,
 }
 
@@ -48,7 +48,7 @@ impl Facts {
     }
 }
 
-/// What a session is called: its own title unless that is data and no words, else the beginning of the first prompt.
+/// Returns the title of a session: its own unless it looks like JSON, else the beginning of the first prompt.
 pub(crate) fn title(session: &SavedSession) -> String {
     let own = session
         .info
@@ -62,7 +62,7 @@ pub(crate) fn title(session: &SavedSession) -> String {
     words::cut(&words::plain(line), LONGEST_TITLE)
 }
 
-/// A number with its thousands apart: `12,345`.
+/// Formats a number with thousands separators: `12,345`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -75,7 +75,7 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// US dollars, with as many places as still say something.
+/// Formats US dollars, with more decimals for small amounts.
 pub(crate) fn money(usd: f64) -> String {
     match usd {
         0.0 => "$0".into(),

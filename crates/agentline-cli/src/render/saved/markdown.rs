@@ -1,4 +1,4 @@
-//! A saved session as Markdown, readable on GitHub: whatever is in it can break neither its fences nor its folds.
+//! Renders a saved session as Markdown for GitHub. No content can break its fences or `<details>` blocks.
 
 use super::{
     Facts, Piece, Story, Wish,
@@ -129,7 +129,7 @@ fn tool(out: &mut dyn Write, tool: &SavedTool) -> io::Result<()> {
     writeln!(out, "\n</details>")
 }
 
-/// A change as a diff writes it.
+/// Formats a change as a unified diff.
 fn unified(change: &Change) -> String {
     let hunk = |hunk: &Vec<super::diff::Line>| {
         let lines = hunk.iter().map(|line| format!("{}{}\n", line.sign.mark(), line.text));
@@ -138,7 +138,7 @@ fn unified(change: &Change) -> String {
     change.hunks.iter().map(hunk).collect::<Vec<_>>().join("@@ … @@\n")
 }
 
-/// A text between fences that are longer than any in it.
+/// Writes a text between fences that are longer than any in the text.
 fn fenced(out: &mut dyn Write, language: &str, text: &str) -> io::Result<()> {
     let text = words::plain(text);
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
@@ -146,7 +146,7 @@ fn fenced(out: &mut dyn Write, language: &str, text: &str) -> io::Result<()> {
     writeln!(out, "\n{fence}{language}\n{}\n{fence}", text.trim_end_matches('\n'))
 }
 
-/// Markdown of a model that ends what it begins: an open fence is closed, and no tag of it counts.
+/// Closes an open fence in a model's Markdown and escapes its HTML tags.
 fn closed(text: &str) -> String {
     let text = words::plain(text.trim_end());
     let mut done = String::with_capacity(text.len() + 16);
@@ -177,7 +177,7 @@ fn closed(text: &str) -> String {
     done.trim_end().to_owned()
 }
 
-/// A line in which `<` is a sign and nothing else. Between backticks it is one already.
+/// Appends a line with `<` escaped, except between backticks, where it has no effect.
 fn without_tags(line: &str, done: &mut String) {
     let mut rest = line;
     while let Some(at) = rest.find(['`', '<']) {
@@ -204,13 +204,13 @@ fn one_line(text: &str) -> String {
     words::plain(text).lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
-/// One line of plain text in Markdown.
+/// Escapes plain text as one line of Markdown.
 fn line(text: &str) -> Cow<'_, str> {
     let text = one_line(text);
     text.replace('\\', "\\\\").replace('<', "&lt;").replace('`', "\\`").replace('*', "\\*").into()
 }
 
-/// Text inside of a tag.
+/// Escapes text inside an HTML tag.
 fn tagless(text: &str) -> String {
     one_line(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

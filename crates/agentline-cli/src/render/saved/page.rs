@@ -1,7 +1,7 @@
-//! A saved session as one page that needs nothing else: no network, no other file, no permission.
+//! Renders a saved session as one self-contained HTML page.
 //!
-//! Whatever the session holds is text in it. Should a tag slip through all the same, the page's own policy lets no script
-//! run but ours, and nothing be fetched.
+//! All content of the session is escaped. If a tag slipped through, the page's content security policy would still
+//! block all other scripts and all requests.
 
 mod change;
 mod chart;
@@ -24,9 +24,9 @@ use std::io::{self, Write};
 
 const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: &str = include_str!("page/page.js");
-/// Images that a browser shows without running anything in them.
+/// Image types that a browser displays without running code in them.
 const IMAGES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
-/// Changes of more lines, and outputs, are folded.
+/// The maximum number of lines of a change that is shown unfolded.
 const OPEN_LINES: usize = 60;
 
 /// Writes a session as a page.
@@ -51,11 +51,11 @@ struct Page<'a> {
     out: &'a mut dyn Write,
     wish: Wish,
     clock: &'a Clock,
-    /// How many entries were written.
+    /// The number of entries written.
     entries: usize,
-    /// The day of the last one.
+    /// The day of the last entry.
     day: Option<String>,
-    /// The work of a sub-agent is told, which another agent asked for.
+    /// Whether the current entries are those of a sub-agent.
     is_aside: bool,
 }
 
@@ -77,7 +77,7 @@ impl Page<'_> {
         writeln!(self.out, "</title>\n<style>{STYLE}</style>\n</head>\n<body>")
     }
 
-    /// The bar that stays on top: search, folding, light and dark.
+    /// Writes the toolbar: search, folding, light and dark.
     fn bar(&mut self) -> io::Result<()> {
         writeln!(
             self.out,
@@ -91,7 +91,7 @@ impl Page<'_> {
         )
     }
 
-    /// What the session was about and what it came to.
+    /// Writes the title, metadata and numbers of the session.
     fn cover(&mut self, story: &Story<'_>, entries: &[(usize, &Entry)]) -> io::Result<()> {
         let info = &story.session.info;
         let facts = Facts::of(story);
@@ -170,18 +170,18 @@ impl Page<'_> {
         writeln!(self.out, "</ul></details>")
     }
 
-    /// Whether there is something to tell about an entry.
+    /// Returns whether an entry has anything to show.
     fn tells(&self, entry: &Entry) -> bool {
         let is_told = |part: &Part| self.wish.thinking || !matches!(part, Part::Thinking { .. });
         (self.wish.context || !entry.context) && entry.loaded().parts.iter().any(is_told)
     }
 
-    /// How many entries of a sub-agent are told.
+    /// Returns the number of a sub-agent's entries that are shown.
     fn count(&self, entries: &[Entry]) -> usize {
         entries.iter().filter(|entry| self.tells(entry)).count()
     }
 
-    /// The entries of the session itself, with the numbers by which they will be linked to.
+    /// Returns the entries of the session itself, with their numbers for links.
     fn numbered<'e>(&self, pieces: &[Piece<'e>]) -> Vec<(usize, &'e Entry)> {
         let (mut entries, mut number) = (Vec::new(), 0);
         for piece in pieces {
@@ -198,7 +198,7 @@ impl Page<'_> {
         entries
     }
 
-    /// The prompts, to go to.
+    /// Writes links to the prompts.
     fn contents(&mut self, entries: &[(usize, &Entry)]) -> io::Result<()> {
         writeln!(self.out, "<div class=frame><nav class=contents aria-label=\"Prompts\"><ol>")?;
         for (number, entry) in entries.iter().filter(|(_, entry)| entry.is_prompt()) {
@@ -219,7 +219,7 @@ impl Page<'_> {
         }
     }
 
-    /// The work of a sub-agent, folded.
+    /// Writes the folded work of a sub-agent.
     fn aside(&mut self, name: &str, entries: &[Entry]) -> io::Result<()> {
         let count = counted(self.count(entries), "message");
         write!(self.out, "<details class=sub><summary><b>Sub-agent</b> ")?;
@@ -268,7 +268,7 @@ impl Page<'_> {
         writeln!(self.out, "</article>")
     }
 
-    /// A line between two days.
+    /// Writes a separator when the day changes.
     fn day(&mut self, at: Option<Millis>) -> io::Result<()> {
         let Some(at) = at else { return Ok(()) };
         let day = self.clock.exact(at)[..10].to_owned();
@@ -354,7 +354,7 @@ impl Page<'_> {
         writeln!(self.out, "</details>")
     }
 
-    /// An image of a known kind; of everything else, what it is.
+    /// Writes an image of a known type, or a description of anything else.
     fn media(&mut self, media: &Media) -> io::Result<()> {
         let is_base64 = |data: &&String| {
             !data.is_empty()
@@ -384,7 +384,7 @@ impl Page<'_> {
     }
 }
 
-/// JSON with a line a field, where that is not too much to ask.
+/// Formats JSON with one field per line, unless it is too large.
 fn pretty(input: &str) -> String {
     let parsed = (input.len() < 64 << 10).then(|| serde_json::from_str::<serde_json::Value>(input).ok());
     let pretty = parsed.flatten().and_then(|value| serde_json::to_string_pretty(&value).ok());

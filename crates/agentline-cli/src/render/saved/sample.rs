@@ -1,4 +1,4 @@
-//! A session for tests with everything in it that can be shown, and much that wants to be more than text.
+//! A session for tests with every kind of content, including hostile text.
 #![cfg(test)]
 
 use agentline::{
@@ -6,15 +6,15 @@ use agentline::{
     ToolStatus, ToolUse,
 };
 
-/// What must stay text wherever it stands.
+/// Text that must always be escaped.
 pub(crate) const HOSTILE: &str = "<script>document.title='pwned'</script></script><img src=x onerror=alert(1)> \
     [click](javascript:alert(1)) \u{202e}txt.exe\u{202c} nul:\0 & \"quoted\" <!-- ]]> ";
 
-/// One pixel.
+/// An image of one pixel.
 const PIXEL: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/// A session, and the one of its sub-agent.
+/// Returns a session and the session of its sub-agent.
 pub(crate) fn session() -> (SavedSession, Vec<SavedSession>) {
     let mut session = SavedSession::default();
     let info = &mut session.info;
@@ -51,7 +51,7 @@ pub(crate) fn session() -> (SavedSession, Vec<SavedSession>) {
     (session, vec![child])
 }
 
-/// Compares what is told with what a file beside this one says; `UPDATE_DOCS=1` writes it anew.
+/// Compares a rendering with the stored file; `UPDATE_DOCS=1` updates the file.
 pub(crate) fn same(file: &str, told: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/render/saved").join(file);
     if std::env::var_os("UPDATE_DOCS").is_some() {

@@ -1,4 +1,4 @@
-//! A saved session as readable text: who said what, what the tools did, and what they changed.
+//! Renders a saved session as text: messages, tool calls and changes.
 
 use super::{
     Facts, Piece, Story, Wish,
@@ -14,43 +14,43 @@ use crate::{
 use agentline::{Entry, Media, Part, Role, SavedSession, SavedTool, Tokens, ToolStatus};
 use std::io::{self, Write};
 
-/// Lines of a long output that are shown at its beginning, where it is shortened.
+/// The number of lines at the beginning of a shortened output.
 const HEAD: usize = 8;
-/// Lines of it that are shown at its end.
+/// The number of lines at the end of a shortened output.
 const TAIL: usize = 4;
 
-/// How it is told.
+/// The options of the text format.
 #[derive(Clone, Debug)]
 pub(crate) struct Style {
-    /// With colours.
+    /// Whether to use colours.
     pub(crate) colour: bool,
-    /// Long outputs are shortened.
+    /// Whether to shorten long outputs.
     pub(crate) short: bool,
-    /// The session goes on: a call without a result is not over yet.
+    /// Whether the session is in progress, so that a call without a result is not finished.
     pub(crate) live: bool,
-    /// What is told beside what was said.
+    /// What to show besides prompts and answers.
     pub(crate) wish: Wish,
-    /// How moments are told.
+    /// The clock that formats times.
     pub(crate) clock: Clock,
 }
 
-/// Tells sessions, entry by entry.
+/// Writes sessions entry by entry.
 #[derive(Debug)]
 pub(crate) struct Teller {
     style: Style,
-    /// What every line begins with: the work of a sub-agent stands to the right.
+    /// The prefix of every line, which indents the work of sub-agents.
     margin: String,
 }
 
-/// How far an entry was told: a session that is followed grows.
+/// How much of an entry has been shown, because a followed session grows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
     headed: bool,
-    /// Of every part, how much.
+    /// The size of each part that has been shown.
     parts: Vec<usize>,
 }
 
-/// How much there is of a part; another number when there is more.
+/// Returns the size of a part, which changes when the part grows.
 fn size_of(part: &Part) -> usize {
     match part {
         Part::Text { text } | Part::Thinking { text, .. } => text.len(),
@@ -64,7 +64,7 @@ impl Teller {
         Self { style, margin: String::new() }
     }
 
-    /// All of a session.
+    /// Writes a complete session.
     pub(crate) fn story(&mut self, out: &mut dyn Write, story: &Story<'_>) -> io::Result<()> {
         self.head(out, story)?;
         for piece in story.pieces(self.style.wish) {
@@ -80,7 +80,7 @@ impl Teller {
         self.foot(out, story.session)
     }
 
-    /// Whose session it is and what it comes to.
+    /// Writes the title, metadata and numbers of a session.
     pub(crate) fn head(&self, out: &mut dyn Write, story: &Story<'_>) -> io::Result<()> {
         let info = &story.session.info;
         let facts = Facts::of(story);
@@ -106,7 +106,7 @@ impl Teller {
         self.dim(out, &numbers)
     }
 
-    /// What could not be read.
+    /// Writes the damage of a session.
     fn foot(&self, out: &mut dyn Write, session: &SavedSession) -> io::Result<()> {
         for damage in &session.damage {
             let place = damage.line.map(|line| format!("line {line}: ")).unwrap_or_default();
@@ -120,7 +120,7 @@ impl Teller {
         writeln!(out, "{}", self.paint(Paint::Dim, &words::plain(&parts.join(" · "))))
     }
 
-    /// The work of a sub-agent.
+    /// Writes the work of a sub-agent.
     fn aside(&mut self, out: &mut dyn Write, name: &str, entries: &[Entry]) -> io::Result<()> {
         writeln!(out, "\n{}{}", self.margin, self.paint(Paint::Bold, &format!("┌ {name}")))?;
         let outer = self.margin.len();
@@ -132,12 +132,12 @@ impl Teller {
         told
     }
 
-    /// One entry.
+    /// Writes one entry.
     pub(crate) fn entry(&self, out: &mut dyn Write, entry: &Entry) -> io::Result<()> {
         self.news(out, &entry.loaded(), &mut Progress::default())
     }
 
-    /// What is new of an entry since it was told last.
+    /// Writes what is new in an entry since it was last shown.
     pub(crate) fn news(&self, out: &mut dyn Write, entry: &Entry, told: &mut Progress) -> io::Result<()> {
         told.parts.resize(entry.parts.len(), 0);
         for (part, told_so_far) in entry.parts.iter().zip(&mut told.parts) {
@@ -150,7 +150,7 @@ impl Teller {
                 told.headed = true;
                 self.who(out, entry)?;
             }
-            // Text grows at its end; should it ever be another one, all of it is told again.
+            // Text grows at its end. If it was replaced by a shorter one, it is shown completely.
             let new = |text: &'_ str| text.get(*told_so_far..).map_or(0, |_| *told_so_far);
             match part {
                 Part::Text { text } => self.lines(out, text[new(text)..].trim_end(), None)?,
@@ -166,7 +166,7 @@ impl Teller {
         Ok(())
     }
 
-    /// Who speaks.
+    /// Writes the role, time and tokens of an entry.
     fn who(&self, out: &mut dyn Write, entry: &Entry) -> io::Result<()> {
         let (paint, who) = match entry.role {
             _ if entry.context => (Paint::Dim, "context"),
@@ -183,7 +183,7 @@ impl Teller {
         writeln!(out, "{}\n{}{who}  {about}", self.margin, self.margin)
     }
 
-    /// A text, every line behind the margin.
+    /// Writes a text with the margin before every line.
     fn lines(&self, out: &mut dyn Write, text: &str, paint: Option<Paint>) -> io::Result<()> {
         for line in words::plain(text).lines() {
             match paint {
@@ -219,7 +219,7 @@ impl Teller {
         media.try_for_each(|media| self.lines(out, &format!("  {}", about_media(media)), Some(Paint::Dim)))
     }
 
-    /// What a tool gave back, without its middle where that is asked for.
+    /// Writes the output of a tool, without its middle if outputs are shortened.
     fn output(&self, out: &mut dyn Write, text: &str) -> io::Result<()> {
         let text = words::plain(text.trim_end());
         let count = text.lines().count();
@@ -267,7 +267,7 @@ impl Teller {
     }
 }
 
-/// The tokens of an answer, in a few words.
+/// Formats the tokens of an answer.
 pub(super) fn spent(tokens: &Tokens) -> String {
     let cached = tokens.cached.filter(|n| *n > 0).map(|n| format!(" ({} cached)", grouped(n)));
     let parts = [
@@ -278,14 +278,14 @@ pub(super) fn spent(tokens: &Tokens) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// What a file is, without what is in it.
+/// Describes a media file without its content.
 pub(super) fn about_media(media: &Media) -> String {
     let size = media.data.as_ref().map(|data| format!(", {} bytes", grouped(data.len() as u64 * 3 / 4)));
     let place = media.uri.as_ref().map(|uri| format!(", {uri}"));
     format!("[{}{}{}]", media.mime_type, size.unwrap_or_default(), place.unwrap_or_default())
 }
 
-/// Such as `1 prompt` and `2 prompts`.
+/// Formats a count with its noun, such as `1 prompt` and `2 prompts`.
 pub(super) fn counted(count: usize, what: &str) -> String {
     format!("{} {what}{}", grouped(count as u64), if count == 1 { "" } else { "s" })
 }

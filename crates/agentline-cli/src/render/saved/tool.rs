@@ -1,4 +1,4 @@
-//! What a call of a tool is to a reader: its name, what it was about, what it changed, and what came of it.
+//! Extracts from a tool call what a reader needs: its name, target, change and output.
 
 use super::diff::Change;
 use crate::render::words;
@@ -7,26 +7,26 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::{borrow::Cow, collections::BTreeMap};
 
-/// A call as it is shown.
+/// A tool call as it is shown.
 #[derive(Debug)]
 pub(super) struct Shown<'a> {
     /// The canonical name, or the agent's own.
     pub(super) name: Cow<'a, str>,
-    /// The file, pattern or address that it was about.
+    /// The file, pattern or address of the call.
     pub(super) target: Option<String>,
-    /// The command that it ran.
+    /// The command.
     pub(super) command: Option<String>,
-    /// What it changed.
+    /// The change.
     pub(super) change: Option<Change>,
-    /// What it was given, where nothing of the above tells it.
+    /// The input, if it contains more than the fields above.
     pub(super) input: Option<&'a str>,
-    /// How it ended; `None` when nobody knows.
+    /// The status; `None` if there is no result.
     pub(super) status: Option<ToolStatus>,
-    /// What it gave back.
+    /// The output.
     pub(super) output: Cow<'a, str>,
 }
 
-/// What inputs are about. Everything else of an input is passed over without being kept.
+/// The relevant fields of an input. All other fields are skipped.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Input<'a> {
@@ -76,7 +76,8 @@ impl<'a> Shown<'a> {
         let told = || if failed { None } else { Change::of(&wanted(call.kind, &input)?) };
         let change = tool.diff.as_ref().and_then(Change::of).or_else(told).map(|mut change| {
             if change.path.is_empty() {
-                // It was made of what the call asked for, which tells no lines of the file but for a whole one.
+                // A change derived from the call's input has no line numbers of the file, unless the whole file was
+                // written.
                 change.path = target.clone().unwrap_or_default();
                 change.numbered &= call.kind == ToolKind::Write;
             }
@@ -95,7 +96,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// The name and what it was about, in one line.
+    /// Returns the name and target in one line.
     pub(super) fn line(&self) -> String {
         match self.command.as_ref().or(self.target.as_ref()) {
             Some(about) => {
@@ -107,20 +108,20 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// Whether what it gave back says more than the change that is shown.
+    /// Returns whether the output says more than the displayed change.
     pub(super) fn has_news(&self) -> bool {
         let is_known = self.change.is_some() && self.status == Some(ToolStatus::Ok);
         !is_known && !self.output.trim().is_empty()
     }
 }
 
-/// Whether an input says more than what a call was about. Short ones with one field do not.
+/// Returns whether an input contains more than the target. Short inputs with one field do not.
 fn says_more(raw: &str) -> bool {
     let fields = serde_json::from_str::<BTreeMap<&str, &RawValue>>(raw);
     raw.len() > 200 || !fields.is_ok_and(|fields| fields.len() <= 1)
 }
 
-/// How a call ended, in one word.
+/// Returns the status as a word.
 pub(super) fn word(status: Option<ToolStatus>) -> &'static str {
     match status {
         Some(ToolStatus::Ok) => "ok",
@@ -131,7 +132,7 @@ pub(super) fn word(status: Option<ToolStatus>) -> &'static str {
     }
 }
 
-/// The change that was asked for, where the agent did not keep the one that was made.
+/// Returns the requested change, for agents that do not save the actual one.
 fn wanted(kind: ToolKind, input: &Input<'_>) -> Option<SavedDiff> {
     let mut diff = SavedDiff::default();
     match kind {
@@ -145,7 +146,7 @@ fn wanted(kind: ToolKind, input: &Input<'_>) -> Option<SavedDiff> {
     Some(diff)
 }
 
-/// A string, or the words of a list.
+/// Returns a string, or the joined strings of a list.
 fn text(raw: &RawValue) -> Option<String> {
     let string = serde_json::from_str::<String>(raw.get()).ok();
     string

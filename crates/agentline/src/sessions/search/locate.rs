@@ -1,11 +1,11 @@
-//! Where in a session the hits are: line by line of what was said, thought, given to tools and given back.
+//! Locates matches in a session, line by line, in messages, reasoning, tool inputs and tool results.
 
 use super::{Hit, HitPlace, Query, needle::Needle};
 use agentline_core::{Entry, Part, Role, SavedSession};
 use serde_json::value::RawValue;
 use std::{borrow::Cow, ops::Range};
 
-/// Lines that are longer are cut around their first hit, in bytes.
+/// The maximum length of a line in bytes. Longer lines are shortened around their first match.
 const LONGEST_LINE: usize = 2000;
 
 /// A text of an entry.
@@ -15,7 +15,7 @@ struct Piece<'a> {
     text: Cow<'a, str>,
 }
 
-/// All hits in a session.
+/// Returns all hits in a session.
 pub(super) fn hits(session: &SavedSession, needle: &Needle, query: &Query) -> Vec<Hit> {
     let mut hits = in_title(session, needle);
     for (at, entry) in session.entries.iter().enumerate() {
@@ -34,7 +34,7 @@ pub(super) fn hits(session: &SavedSession, needle: &Needle, query: &Query) -> Ve
     hits
 }
 
-/// Hits in the title that the agent gave the session; what a prompt says is found there.
+/// Returns the hits in the title that the agent gave the session. A title made from a prompt is not searched.
 fn in_title(session: &SavedSession, needle: &Needle) -> Vec<Hit> {
     let mut hits = Vec::new();
     if let Some(title) = &session.info.title
@@ -74,7 +74,7 @@ fn pieces_of(entry: &Entry) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// The texts in a tool's input, each on lines of its own; the names of its fields are no text.
+/// Returns the strings in a tool's input, each on its own lines, without field names.
 fn strings_in(input: &RawValue) -> String {
     fn collect(value: &serde_json::Value, text: &mut String) {
         use serde_json::Value;
@@ -119,7 +119,7 @@ fn in_piece(
     let lines = lines_of(text);
     let mut next = 0;
     for (number, line) in lines.iter().enumerate() {
-        // A match may begin with the end of a line, which is part of no line.
+        // A match may begin with a line ending, which belongs to no line.
         let behind = lines.get(number + 1).map_or(usize::MAX, |line| line.start);
         let begun = spans[next..].iter().take_while(|span| span.start < behind).count();
         if begun == 0 {
@@ -148,7 +148,7 @@ fn in_piece(
     }
 }
 
-/// Spans in order, with what two words share in one.
+/// Merges overlapping spans, which must be sorted.
 fn apart(spans: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
     let mut all: Vec<Range<usize>> = Vec::new();
     for span in spans.filter(|span| !span.is_empty()) {
@@ -160,7 +160,7 @@ fn apart(spans: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
     all
 }
 
-/// The lines of a text without their ends.
+/// Returns the lines of a text without their line endings.
 fn lines_of(text: &str) -> Vec<Range<usize>> {
     let mut start = 0;
     let mut lines = Vec::new();
@@ -172,7 +172,7 @@ fn lines_of(text: &str) -> Vec<Range<usize>> {
     lines
 }
 
-/// A line, or of a very long one the part around a place in it, with where that begins.
+/// Returns a line, or the part of a very long line around a position, with the offset of that part.
 fn shortened(line: &str, around: usize) -> (&str, usize) {
     if line.len() <= LONGEST_LINE {
         return (line, 0);
@@ -182,7 +182,7 @@ fn shortened(line: &str, around: usize) -> (&str, usize) {
     (&line[start..end], start)
 }
 
-/// The nearest place at or before this one that cuts no letter.
+/// Returns the nearest character boundary at or before this position.
 fn boundary(line: &str, mut at: usize) -> usize {
     while !line.is_char_boundary(at) {
         at -= 1;
@@ -194,7 +194,7 @@ fn boundary(line: &str, mut at: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// The number of a line, its text, and where the hits in it begin and end.
+    /// Returns the number of each line, its text, and the start and end of each hit.
     type Line = (usize, String, Vec<(usize, usize)>);
 
     fn found(text: &str, words: &[&str], regex: bool) -> Vec<Line> {

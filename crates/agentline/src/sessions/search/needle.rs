@@ -1,5 +1,5 @@
-//! What is looked for, in two forms: one for the bytes of a file, where JSON may have written it in other letters, and one
-//! for the text itself. The first may only say yes too often.
+//! A compiled query, in two forms: filters for the raw bytes of a file, where JSON may have escaped the text, and
+//! expressions for the text itself. The filters have no false negatives.
 
 use super::{Case, Problem, Query};
 use regex::{Regex, RegexBuilder, bytes};
@@ -9,20 +9,20 @@ use std::{
     io::{self, Read},
 };
 
-/// What is looked for.
+/// A compiled query.
 #[derive(Debug)]
 pub(super) struct Needle {
-    /// One for each word: an entry must hold all of them.
+    /// One expression per word. An entry must match all of them.
     pub(super) words: Vec<Regex>,
-    /// What the bytes of a file must hold, the rarest first.
+    /// Expressions that the bytes of a file must all match, rarest first.
     filters: Vec<bytes::Regex>,
-    /// No filter matches more bytes than this.
+    /// The maximum number of bytes that a filter matches.
     longest: usize,
 }
 
-/// A letter takes no more bytes than this, however it is written: two numbers of a surrogate pair.
+/// The maximum number of bytes of a character: two `\uXXXX` escapes of a surrogate pair.
 const LONGEST_LETTER: usize = 12;
-/// How much of a file is looked at at once. It stays in the processor's cache, which a whole file would not.
+/// The number of bytes scanned at once. A chunk fits in the processor's cache, a complete file may not.
 const CHUNK: usize = 256 * 1024;
 
 impl Needle {
@@ -50,7 +50,7 @@ impl Needle {
             compiled.push(regex.map_err(|error| wrong(word, &error.to_string()))?);
             runs.extend(needed.iter().flat_map(|text| runs_of(text)).map(str::to_owned));
         }
-        // The longest is the rarest, as far as one can tell without counting.
+        // The longest run is assumed to be the rarest.
         runs.sort_by_key(|run| std::cmp::Reverse(run.chars().count()));
         runs.dedup();
         let longest = runs.first().map_or(0, |run| run.chars().count() * LONGEST_LETTER);
@@ -58,12 +58,12 @@ impl Needle {
         Ok(Self { words: compiled, filters, longest })
     }
 
-    /// Whether a row with these bytes may hold a part of it, so that its session may hold all.
+    /// Returns whether a row with these bytes may contain part of a match. Other rows may contain the rest.
     pub(super) fn may_be_partly_in(&self, bytes: &[u8]) -> bool {
         self.filters.first().is_none_or(|filter| filter.is_match(bytes))
     }
 
-    /// Whether a file may hold it. `buffer` may be used again.
+    /// Returns whether a file may contain a match. `buffer` is scratch space that can be reused.
     pub(super) fn may_be_in(&self, mut file: impl Read, buffer: &mut Vec<u8>) -> io::Result<bool> {
         let mut missing: Vec<&bytes::Regex> = self.filters.iter().collect();
         buffer.resize(CHUNK.max(self.longest * 2), 0);
@@ -78,7 +78,7 @@ impl Needle {
             }
             filled += read;
             missing.retain(|filter| !filter.is_match(&buffer[..filled]));
-            // What is cut at the end of this chunk is whole in the next one.
+            // The end of this chunk is scanned again with the next one, so that no match is split.
             let kept = filled.min(self.longest);
             buffer.copy_within(filled - kept..filled, 0);
             filled = kept;
@@ -93,7 +93,7 @@ fn wrong(word: &str, error: &str) -> Problem {
         .hint("leave `--regex` out to look for the text as it is")
 }
 
-/// A capital letter that is meant as one: not the name of a class such as `\S`.
+/// Returns whether a word contains an uppercase letter, other than in a class such as `\S`.
 fn has_capital(word: &str, regex: bool) -> bool {
     let mut escaped = false;
     word.chars().any(|letter| {
@@ -103,13 +103,13 @@ fn has_capital(word: &str, regex: bool) -> bool {
     })
 }
 
-/// Letters and digits that stand together. Everything between may be written in other ways, or be put there by the agent's
+/// Returns the runs of letters and digits in a text. Everything between them may be escaped, or be added by the agent's
 /// reader, such as the colon between the subject and the text of a thought.
 fn runs_of(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !letter.is_alphanumeric()).filter(|run| !run.is_empty())
 }
 
-/// Texts that every match of an expression holds.
+/// Returns texts that every match of an expression contains.
 fn needed_by(pattern: &str) -> Result<Vec<String>, Problem> {
     let hir = regex_syntax::parse(pattern).map_err(|error| wrong(pattern, &error.to_string()))?;
     let mut texts = Vec::new();
@@ -127,8 +127,8 @@ fn collect(hir: &Hir, texts: &mut Vec<String>) {
     }
 }
 
-/// An expression for the bytes of a run as any writer of JSON may have written it: letters beyond ASCII as they are or by
-/// their number. `None` for one that cannot be made, which then filters nothing.
+/// Returns an expression for the bytes of a run in JSON, where non-ASCII letters may be escaped. Returns `None` if the
+/// expression cannot be compiled; the run is then not used as a filter.
 fn as_written(run: &str, insensitive: bool) -> Option<bytes::Regex> {
     let mut pattern = String::new();
     for letter in run.chars() {
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_word_is_found_wherever_a_chunk_is_cut() {
-        /// Gives what it has in pieces of its own choice.
+        /// A reader that returns its content in pieces of chosen sizes.
         struct Pieces<'a>(&'a [u8], usize);
         impl Read for Pieces<'_> {
             fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {

@@ -1,4 +1,4 @@
-//! The ways to open a database so that nothing is written: neither to it nor beside it.
+//! Opens a database without writing to it or to its directory.
 
 use super::table::Tables;
 use crate::{Error, regular_file::open_regular};
@@ -13,27 +13,27 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// How long we wait for a lock that the agent holds.
+/// The maximum time to wait for a lock that the agent holds.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often files are copied again that were changed while they were copied.
+/// The maximum number of copies when the files change while they are copied.
 const COPIES: usize = 5;
 
 /// How a database is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// Nobody writes: there is no log of changes, so the file alone is all there is, and no lock is needed.
+    /// Without locks: there is no write-ahead log, so the file alone is complete.
     Still,
-    /// There is a log with its index: both are read, with the locks of all readers, and none is written.
+    /// With shared locks: the log and its index are read and not written.
     Shared,
-    /// There is a log without its index, or a change that broke off: both must be worked through, which is done on a copy.
+    /// On a copy: there is a log without its index, or an interrupted transaction, and recovering either writes files.
     Copied,
 }
 
-/// A file's size and times.
+/// The size, modification time and inode of a file.
 type Seen = Option<(u64, Option<SystemTime>, u64)>;
 
-/// The files of a database as they are now.
+/// The current state of a database's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Files {
     database: Seen,
@@ -47,11 +47,11 @@ pub(super) struct Files {
 pub(super) struct Opened {
     pub(super) connection: Connection,
     pub(super) tables: Tables,
-    /// What is known to be wrong with the file.
+    /// The known damage of the file.
     pub(super) damage: Option<Damage>,
     way: Way,
     files: Files,
-    /// Removed when it is dropped, after the connection.
+    /// The directory of the copy, removed on drop after the connection is closed.
     _copy: Option<TempDir>,
 }
 
@@ -64,7 +64,7 @@ impl Files {
         Self { database: seen(""), log: seen("-wal"), index: seen("-shm"), journal: seen("-journal") }
     }
 
-    /// Another when anything that was said may be another. The index tells nothing of its own.
+    /// Returns a number that changes when the content may have changed. The index of the log has no content of its own.
     pub(super) fn stamp(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.database, self.log, self.journal).hash(&mut hasher);
@@ -80,7 +80,7 @@ impl Files {
         }
     }
 
-    /// Whether these are the same files, whatever is in them.
+    /// Returns whether these are the same files, regardless of their content.
     fn are_same_as(&self, other: &Self) -> bool {
         let identity = |seen: Seen| seen.map(|(_, _, identity)| identity);
         self.way() == other.way()
@@ -99,7 +99,7 @@ impl Opened {
         };
         let (connection, tables, way, copy) = match opened {
             Ok((connection, tables)) => (connection, tables, way, None),
-            // The index may be of no use, or may not be read by us.
+            // The index may be invalid or unreadable for this user.
             Err(_) if way != Way::Still => {
                 let folder = copy(path)?;
                 let (connection, tables) = open_copy(&folder).map_err(|e| unreadable(path, &e))?;
@@ -111,7 +111,7 @@ impl Opened {
         Ok(Self { connection, tables, damage, way, files, _copy: copy })
     }
 
-    /// Whether it must be opened again to see what is there now.
+    /// Returns whether the database must be reopened to see its current content.
     pub(super) fn is_outdated(&self, path: &Path) -> bool {
         let now = Files::look(path);
         match self.way {
@@ -120,17 +120,17 @@ impl Opened {
         }
     }
 
-    /// Whether what was just read may be half old and half new: only where no lock kept writers away.
+    /// Returns whether the last read may be inconsistent, which is possible only without locks.
     pub(super) fn was_changed(&self, path: &Path) -> bool {
         self.way == Way::Still && Files::look(path).stamp() != self.files.stamp()
     }
 
-    /// Several reads that see the same moment.
+    /// Runs several reads in one transaction.
     pub(super) fn as_of_one_moment<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
         let began = self.connection.execute_batch("BEGIN").is_ok();
         let read = work(self);
         if began {
-            // Nothing was changed, so nothing can be lost.
+            // The transaction only reads, so a failure to end it loses nothing.
             self.connection
                 .execute_batch("COMMIT")
                 .or_else(|_| self.connection.execute_batch("ROLLBACK"))
@@ -143,7 +143,7 @@ impl Opened {
 fn connect(path: &Path, way: Way) -> rusqlite::Result<Connection> {
     let options = match way {
         Way::Still => "immutable=1",
-        // The index is mapped for reading alone, and never made.
+        // The index is mapped read-only and never created.
         Way::Shared => "mode=ro&readonly_shm=1",
         Way::Copied => "mode=rw",
     };
@@ -154,7 +154,7 @@ fn connect(path: &Path, way: Way) -> rusqlite::Result<Connection> {
     let flags = flags | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(format!("{}?{options}", uri(path)), flags)?;
     connection.busy_timeout(PATIENCE)?;
-    // With the second, a file that is shorter than it says can be read as far as it goes.
+    // With `writable_schema`, SQLite reads a truncated file as far as possible.
     connection.execute_batch("PRAGMA query_only=1; PRAGMA writable_schema=1; PRAGMA cache_size=-16000;")?;
     Ok(connection)
 }
@@ -167,7 +167,7 @@ fn open_copy(folder: &TempDir) -> rusqlite::Result<(Connection, Tables)> {
 
 const COPY: &str = "copy.db";
 
-/// Copies the database and its log to a folder of ours. They are copied again when they were changed meanwhile.
+/// Copies the database and its log to a temporary directory, and retries if they change meanwhile.
 fn copy(path: &Path) -> Result<TempDir, Error> {
     let folder = TempDir::new().map_err(Error::io("create a folder for a copy of", path))?;
     for _ in 0..COPIES {
@@ -189,12 +189,12 @@ fn copy(path: &Path) -> Result<TempDir, Error> {
     Ok(folder)
 }
 
-/// The content alone: the copy of a file that may not be written may be.
+/// Copies the content only, so that the copy of a read-only file is writable.
 fn copy_content(from: &Path, to: &Path) -> io::Result<()> {
     io::copy(&mut open_regular(from, u64::MAX)?, &mut crate::private_dir::create_file(to)?).map(drop)
 }
 
-/// Whether the file is shorter than it says.
+/// Returns the damage of a file that is shorter than its header says.
 fn cut(path: &Path) -> Option<Damage> {
     let mut head = [0; 100];
     let mut file = open_regular(path, u64::MAX).ok()?;
@@ -206,7 +206,7 @@ fn cut(path: &Path) -> Option<Damage> {
         1 => 65_536,
         page => page,
     };
-    // The count of pages holds only if it was written with the last change.
+    // The page count is valid only if it was written with the last change.
     let said = if word(24) == word(92) { word(28).saturating_mul(page) } else { 0 };
     (size < said).then(|| Damage::new(None, format!("the database is cut: {size} of {said} bytes are there")))
 }
@@ -221,7 +221,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// A path as SQLite takes it with options.
+/// Returns a path as an SQLite URI.
 fn uri(path: &Path) -> String {
     let text = path.to_string_lossy();
     let text = text.strip_prefix(r"\\?\").unwrap_or(&text).replace('\\', "/");

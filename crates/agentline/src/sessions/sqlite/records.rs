@@ -1,4 +1,4 @@
-//! What the rows of OpenCode's tables say, in the form of its exports.
+//! Converts the rows of OpenCode's tables to the form of its exports.
 
 use super::{ById, Readable, SessionRow, opening::Opened, table::Values};
 use agentline_core::{Agent as _, Damage, RawJson, SavedForm, SessionInfo, Tokens, agents::opencode};
@@ -6,7 +6,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is read of a session's own row.
+/// The columns read from a session's row.
 const SESSION: &[&str] = &[
     "id",
     "parent_id",
@@ -25,7 +25,7 @@ const SESSION: &[&str] = &[
     "tokens_cache_write",
 ];
 
-/// Every session with what its tables tell without its content.
+/// Returns every session with its metadata, without its content.
 pub(super) fn sessions(opened: &Opened) -> Readable<Vec<SessionRow>> {
     let (connection, tables) = (&opened.connection, &opened.tables);
     let mut all: ById<SessionRow> = ById::new();
@@ -42,7 +42,7 @@ pub(super) fn sessions(opened: &Opened) -> Readable<Vec<SessionRow>> {
     }));
     let columns = ["session_id", "time_updated", "octet_length(data)"];
     for table in ["message", "part"] {
-        // A name is looked up once for the many rows that follow each other.
+        // Consecutive rows mostly have the same id, so the id is copied only for the first.
         let mut sums: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
         damage.extend(tables.all(connection, table, &columns, |row| {
             let id = row.text(0);
@@ -65,12 +65,12 @@ pub(super) fn sessions(opened: &Opened) -> Readable<Vec<SessionRow>> {
     Readable { value: all.into_values().collect(), damage }
 }
 
-/// A session whose own row is lost.
+/// Returns a session whose own row is missing.
 fn orphan(id: &str) -> SessionRow {
     SessionRow { info: info(&json!({"id": id})), ..SessionRow::default() }
 }
 
-/// The records of one session.
+/// Returns the records of one session.
 pub(super) fn of_session(opened: &Opened, id: &str) -> Readable<Vec<RawJson>> {
     let (connection, tables) = (&opened.connection, &opened.tables);
     let mut damage: Vec<Damage> = opened.damage.iter().cloned().collect();
@@ -103,7 +103,7 @@ pub(super) fn of_session(opened: &Opened, id: &str) -> Readable<Vec<RawJson>> {
             None => broken += 1,
         }
     }));
-    // Parts whose message is lost still tell what was said.
+    // Parts whose message is missing still have content.
     for message in
         parts.keys().filter(|message| !messages.contains_key(*message)).cloned().collect::<Vec<_>>()
     {
@@ -129,7 +129,7 @@ pub(super) fn of_session(opened: &Opened, id: &str) -> Readable<Vec<RawJson>> {
     Readable { value: records, damage }
 }
 
-/// The sessions of which a row passes a test.
+/// Returns the sessions with a row that passes a test.
 pub(super) fn holding(opened: &Opened, test: &mut dyn FnMut(&[u8]) -> bool) -> Readable<BTreeSet<String>> {
     let mut found: BTreeSet<String> = BTreeSet::new();
     let mut damage: Vec<Damage> = opened.damage.iter().cloned().collect();
@@ -145,7 +145,7 @@ pub(super) fn holding(opened: &Opened, test: &mut dyn FnMut(&[u8]) -> bool) -> R
     Readable { value: found, damage }
 }
 
-/// The session's own row as an export has it.
+/// Returns the session's row in the form of an export.
 fn head(row: &Values<'_>) -> Value {
     let text = |at: usize| Some(row.text(at).into_owned()).filter(|text| !text.is_empty());
     let json = |at: usize| serde_json::from_str::<Value>(&row.text(at)).unwrap_or_default();
@@ -164,7 +164,7 @@ fn head(row: &Values<'_>) -> Value {
     Value::Object(told.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())
 }
 
-/// What the agent's own reader makes of a session's row.
+/// Returns the metadata that the agent's reader derives from a session's row.
 fn info(head: &Value) -> SessionInfo {
     let Some(mut fold) = opencode::OpenCode.session_fold(SavedForm::Database) else {
         return SessionInfo::default();
@@ -173,7 +173,7 @@ fn info(head: &Value) -> SessionInfo {
     fold.finish().info
 }
 
-/// The sums of a session, which older versions do not keep.
+/// Returns the token sums of a session, which older versions do not store.
 fn tokens(row: &Values<'_>) -> Option<Tokens> {
     let [input, output, thoughts, read, write] = [10, 11, 12, 13, 14].map(|at| row.count(at));
     let input = input?.saturating_add(read.unwrap_or(0)).saturating_add(write.unwrap_or(0));
@@ -189,7 +189,7 @@ fn tokens(row: &Values<'_>) -> Option<Tokens> {
     })
 }
 
-/// An object with the ids that its row holds beside it; `None` when it is no object.
+/// Adds the ids stored in other columns to a JSON object. Returns `None` if `data` is not an object.
 fn completed(data: &str, ids: &[(&str, std::borrow::Cow<'_, str>)]) -> Option<String> {
     let body = data.trim().strip_prefix('{')?.strip_suffix('}')?;
     serde_json::from_str::<IgnoredAny>(data).ok()?;

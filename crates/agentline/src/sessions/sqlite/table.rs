@@ -1,24 +1,24 @@
-//! Tables whose columns depend on the version that made them, read as far as they are readable.
+//! Reads tables whose columns depend on the version of the agent, skipping damaged places.
 
 use agentline_core::Damage;
 use rusqlite::{Connection, Row, Statement, types::ValueRef};
 use std::{borrow::Cow, collections::BTreeSet};
 
-/// After so many looks for a readable row they are made twice as far apart.
+/// After this many failed probes for a readable row, the distance between probes doubles.
 const LOOKS: u32 = 16;
 
-/// With more broken places than this, the rest of a table is given up.
+/// The maximum number of damaged places, after which the rest of a table is skipped.
 const MOST_BREAKS: usize = 10_000;
 
-/// Which columns of which tables there are.
+/// The existing columns of each table.
 #[derive(Debug, Default)]
 pub(super) struct Tables(BTreeSet<(String, String)>);
 
-/// A row; its values are numbered as the columns that were asked for.
+/// A row, with its values in the order of the selected columns.
 pub(super) struct Values<'a>(&'a Row<'a>);
 
 impl Values<'_> {
-    /// The bytes of a text; empty for anything else.
+    /// Returns the bytes of a text or blob, or nothing for another type.
     pub(super) fn bytes(&self, at: usize) -> &[u8] {
         match self.0.get_ref(at + 1) {
             Ok(ValueRef::Text(bytes) | ValueRef::Blob(bytes)) => bytes,
@@ -30,7 +30,7 @@ impl Values<'_> {
         String::from_utf8_lossy(self.bytes(at))
     }
 
-    /// A number that is not negative.
+    /// Returns a non-negative number.
     pub(super) fn count(&self, at: usize) -> Option<u64> {
         match self.0.get_ref(at + 1) {
             Ok(ValueRef::Integer(n)) => u64::try_from(n).ok(),
@@ -49,8 +49,10 @@ impl Values<'_> {
 }
 
 impl Tables {
+    /// Reads the columns of the known tables.
+    ///
     /// # Errors
-    /// It is no database.
+    /// Fails if the file is not a database.
     pub(super) fn look(connection: &Connection) -> rusqlite::Result<Self> {
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).or_else(cut_is_fine)?;
         let mut all = BTreeSet::new();
@@ -68,13 +70,13 @@ impl Tables {
         self.0.contains(&(table.to_owned(), column.to_owned()))
     }
 
-    /// What is wrong when a table is not there.
+    /// Returns the damage if a table does not exist.
     fn missing(&self, table: &str) -> Option<Damage> {
         let is_there = self.0.iter().any(|(name, _)| name == table);
         (!is_there).then(|| Damage::new(None, format!("the database has no table `{table}`")))
     }
 
-    /// What to select; columns that this version does not have are null.
+    /// Returns the select list, with `NULL` for columns that this version does not have.
     fn selected(&self, table: &str, columns: &[&str]) -> String {
         let inner = |c: &str| {
             c.strip_prefix("octet_length(").and_then(|c| c.strip_suffix(')')).unwrap_or(c).to_owned()
@@ -83,7 +85,8 @@ impl Tables {
         format!("rowid,{}", named.collect::<Vec<_>>().join(","))
     }
 
-    /// The rows in which a column is this, by an index. Should that be damaged, rows may come again, and others with them.
+    /// Reads the rows in which a column has this value, by an index. If the index is damaged, reads all rows, so `each`
+    /// may see a row twice and may see rows with another value.
     pub(super) fn matching(
         &self,
         connection: &Connection,
@@ -113,7 +116,7 @@ impl Tables {
         }
     }
 
-    /// Every row, in the order of the table's pages. Behind places that cannot be read, reading goes on.
+    /// Reads every row in the order of `rowid`, and continues after unreadable places.
     pub(super) fn all(
         &self,
         connection: &Connection,
@@ -139,7 +142,7 @@ impl Tables {
                 if read(&mut behind, last, &mut last, &mut each).is_ok() {
                     break;
                 }
-                // Rows of a broken page may be in any order, and each look must lead on.
+                // The rows of a damaged page may be in any order, so make sure that each iteration advances.
                 last = last.max(found);
             }
             Ok(vec![unreadable(table, &first)])
@@ -148,8 +151,8 @@ impl Tables {
     }
 }
 
-/// Where reading can go on when the rows behind this one cannot be read; `None` where there are no more. The longer nothing
-/// is found the wider the steps become, and the last one is gone over again in halves.
+/// Returns the first readable row id after a damaged place, or `None` if there are no more rows. The probes move
+/// further apart the longer none succeeds; a bisection then finds the exact row.
 fn behind_the_break(next_one: &mut Statement<'_>, last: i64) -> Option<i64> {
     let mut look = |at: i64| read(next_one, at, &mut 0, &mut |_| {});
     let (mut broken, mut step) = (last, 1);
@@ -174,7 +177,7 @@ fn behind_the_break(next_one: &mut Statement<'_>, last: i64) -> Option<i64> {
     None
 }
 
-/// Hands over the rows from a place on, and keeps the last one's number. Says whether there was any.
+/// Passes the rows from `from` on to `each` and stores the last row id. Returns whether there was a row.
 fn read(
     select: &mut Statement<'_>,
     from: i64,
@@ -191,7 +194,7 @@ fn read(
     Ok(any)
 }
 
-/// A table of tables that breaks off is read as far as it goes.
+/// Accepts a truncated schema table, which is read as far as possible.
 fn cut_is_fine(error: rusqlite::Error) -> rusqlite::Result<()> {
     match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::DatabaseCorrupt) => Ok(()),

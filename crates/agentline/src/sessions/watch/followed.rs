@@ -1,4 +1,4 @@
-//! One file that is read as it grows, or again when it was written anew.
+//! Reads one file as it grows, or again when it was rewritten.
 
 use crate::{
     Error,
@@ -21,31 +21,31 @@ use std::{
 pub(super) struct Followed {
     agent: &'static dyn Agent,
     path: PathBuf,
-    /// `None` where the beginning of the file must tell.
+    /// `None` until the form is detected from the beginning of the file.
     form: Option<SavedForm>,
     stamp: Option<Stamp>,
     state: State,
-    /// Where its rows are, for a session of a database.
+    /// The database rows, for a session in a database.
     rows: Option<Rows>,
 }
 
 struct Rows {
     database: Database,
     session: String,
-    /// What the database was at the last look.
+    /// The stamp of the database when it was last read.
     stamp: Option<u64>,
 }
 
 #[derive(Default)]
 struct State {
-    /// How far it was read.
+    /// The number of bytes read.
     position: u64,
-    /// What was read and is not a whole line yet.
+    /// Bytes of an incomplete last line.
     rest: Vec<u8>,
     lines: u64,
     fold: Option<Box<dyn SessionFold>>,
     damage: Vec<Damage>,
-    /// The session, where it is written as a whole.
+    /// The session, for forms that are read as a whole.
     whole: SavedSession,
 }
 
@@ -65,11 +65,11 @@ impl Followed {
         Ok(Self { agent, path, form: part.form, stamp: None, state: State::default(), rows })
     }
 
-    /// Reads what is new. Whether there was anything.
+    /// Reads new content and returns whether there was any.
     pub(super) fn look(&mut self) -> bool {
         if let Some(rows) = &mut self.rows {
             let stamp = rows.database.stamp();
-            // What cannot be read now is read at the next look.
+            // A failed read is repeated at the next call.
             if rows.stamp != Some(stamp)
                 && let Ok(Some(session)) = rows.database.load(&rows.session)
             {
@@ -90,7 +90,7 @@ impl Followed {
         if other_file || was_cut {
             self.state = State::default();
         }
-        // What cannot be read now is read at the next look.
+        // A failed read is repeated at the next call.
         self.read().unwrap_or(false)
     }
 
@@ -114,7 +114,7 @@ impl Followed {
                 file.seek(SeekFrom::Start(0))?;
                 file.read_to_end(&mut bytes)?;
                 let session = fold_bytes(self.agent, Some(form), bytes);
-                // A file that is just being written anew is not whole: the next look will show what it is.
+                // A file that is being rewritten may be incomplete; keep the previous state until the next call.
                 let half = session.entries.is_empty() && !session.damage.is_empty();
                 if !half || self.state.whole.entries.is_empty() {
                     self.state.whole = session;
@@ -152,12 +152,12 @@ impl Followed {
         }
     }
 
-    /// The session so far.
+    /// Returns the session as read so far.
     pub(super) fn session(&self) -> &SavedSession {
         self.state.fold.as_ref().map_or(&self.state.whole, |fold| fold.session())
     }
 
-    /// The session with all that is there now.
+    /// Reads the remaining content, including an incomplete last line, and returns the session.
     pub(super) fn finish(&mut self) -> SavedSession {
         self.look();
         let rest = std::mem::take(&mut self.state.rest);

@@ -1,4 +1,4 @@
-//! A foreign server that is a program: started once, spoken to on its standard streams, killed with the run.
+//! A relayed server that is a program: started once, connected by its standard streams, killed with the run.
 
 use super::{
     link::{Gone, Link},
@@ -21,19 +21,19 @@ use tokio::sync::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Lines longer than this are not answers.
+/// The maximum length of a line. Longer lines are ignored.
 const LONGEST_LINE: usize = 64 << 20;
-/// So much of what a server said on stderr is kept, for the error message.
+/// The number of bytes at the end of stderr that are kept for the error message.
 const LAST_WORDS: usize = 2 << 10;
-/// How long a server may take to end by itself when its stdin is closed.
+/// How long a server may take to exit after its stdin is closed.
 const GRACE: Duration = Duration::from_millis(200);
 
 type Waiting = HashMap<u64, oneshot::Sender<Reply>>;
 
-/// The way to a server's process.
+/// The connection to a server's process.
 pub(super) struct CommandLink {
     outbox: UnboundedSender<Vec<u8>>,
-    /// Who waits for which answer; `Err` is why nobody can any more.
+    /// Pending requests, or `Err` with the reason why the connection is closed.
     waiting: Mutex<Result<Waiting, String>>,
     next: AtomicU64,
 }
@@ -62,7 +62,7 @@ impl CommandLink {
 
     fn send(&self, mut frame: Vec<u8>) {
         frame.push(b'\n');
-        // Without a process nobody waits for an answer either.
+        // Without a process, there are no pending requests either.
         let _ = self.outbox.send(frame);
     }
 
@@ -78,9 +78,9 @@ impl CommandLink {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one line of the server.
+    /// Handles one line of the server.
     fn line(&self, text: &str, link: &Link) {
-        // What is no message is noise: servers print banners.
+        // Lines that are not messages are ignored, because servers print banners.
         let Some(message) = Message::parse(text.as_bytes()) else { return };
         if let Some((id, reply)) = message.reply() {
             let asker = self.waiting().as_mut().ok().and_then(|waiting| waiting.remove(&id));
@@ -97,7 +97,7 @@ impl CommandLink {
     }
 }
 
-/// What a server may ask of us. We have said that we can do nothing, so it is `ping` or a mistake.
+/// Returns the reply to a request of the server. The client declares no capabilities, so only `ping` is valid.
 pub(super) fn answer_of_ours(method: &str) -> Reply {
     match method {
         "ping" => Reply::result(&json!({})),
@@ -105,7 +105,7 @@ pub(super) fn answer_of_ours(method: &str) -> Reply {
     }
 }
 
-/// Somebody waits for an answer. Who stops waiting gives the request up, and the server is told.
+/// A pending request. Dropping it before the answer cancels the request on the server.
 struct Place<'a> {
     link: &'a CommandLink,
     id: u64,
@@ -121,7 +121,8 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Starts the program and carries messages until it ends or the run does; says why it ended, unless we ended it.
+/// Starts the program and exchanges messages until it exits or the run ends. Returns why it exited, unless the run
+/// ended.
 pub(super) async fn carry(
     spawn: Spawn,
     way: Arc<CommandLink>,

@@ -1,4 +1,4 @@
-//! What a relayed server and its way have in common: whether it lives, and who hears what it says unasked.
+//! The state of a relayed server, shared by all kinds of connections: its health, and the listeners of its messages.
 
 use super::super::side::Side;
 use hyper::body::Bytes;
@@ -9,17 +9,17 @@ use tokio::sync::{
     watch,
 };
 
-/// Why a server does not answer any more; fits after "the server NAME does not work: ".
+/// Why a server does not answer, worded to follow "the server NAME does not work: ".
 pub(super) struct Gone(pub(super) String);
 
-/// How a server is: it has introduced itself with this, or is dead for that reason.
+/// The health of a server: its `initialize` result, or the reason why it is dead.
 type Health = Result<Arc<RawValue>, String>;
 
-/// One server's life.
+/// The state of one server.
 pub(super) struct Link {
     pub(super) name: String,
     side: Side,
-    /// `None` while it starts.
+    /// `None` while the server starts.
     health: watch::Sender<Option<Health>>,
     listeners: Mutex<Vec<UnboundedSender<Bytes>>>,
     told: Mutex<Option<String>>,
@@ -31,7 +31,7 @@ impl Link {
         Arc::new(Self { name, side, health, listeners: Mutex::default(), told: Mutex::default() })
     }
 
-    /// Waits until it is known how the server is.
+    /// Waits until the server has started or failed.
     pub(super) async fn health(&self) -> Health {
         let mut health = self.health.subscribe();
         let known = health.wait_for(Option::is_some).await;
@@ -42,7 +42,7 @@ impl Link {
         self.health.send_replace(Some(Ok(introduction.into())));
     }
 
-    /// It works no longer, and will not again.
+    /// Marks the server as dead, permanently.
     pub(super) fn died(&self, why: &str) {
         let dies = self.health.send_if_modified(|health| {
             let lived = !matches!(health, Some(Err(_)));
@@ -56,7 +56,7 @@ impl Link {
         }
     }
 
-    /// Something does not work; the same thing is told once.
+    /// Reports an error. The same error is reported only once in a row.
     pub(super) fn complain(&self, why: &str) {
         let mut told = locked(&self.told);
         if told.as_deref() != Some(why) {
@@ -65,15 +65,15 @@ impl Link {
         }
     }
 
-    /// The agent knows these tools now.
+    /// Reports that the agent listed these tools.
     pub(super) fn listed(&self, tools: &[String]) {
         self.side.tell(&json!({"server": self.name, "tools": tools}));
     }
 
-    /// The server said something unasked, such as that its tools have changed: an event for all that listen.
+    /// Sends a notification of the server, such as a changed tool list, to all listeners as an event.
     pub(super) fn heard(&self, message: &[u8]) {
         let mut event = b"event: message\ndata: ".to_vec();
-        // A line break within JSON is a blank, but would end the event's data.
+        // A line break between JSON tokens is whitespace, but would end the event's data.
         event.extend(message.trim_ascii().iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }));
         event.extend_from_slice(b"\n\n");
         let event = Bytes::from(event);

@@ -1,12 +1,12 @@
-//! JSON-RPC messages, with everything that is not ours to understand left as it was written.
+//! JSON-RPC messages, whose parameters and results are kept as they were written.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 use std::borrow::Cow;
 
-/// "Method not found", as JSON-RPC numbers it.
+/// The JSON-RPC error code for "method not found".
 pub(super) const NO_METHOD: i64 = -32601;
-/// The first of the numbers that are free for servers.
+/// The first JSON-RPC error code that is reserved for servers.
 pub(super) const SERVER_ERROR: i64 = -32000;
 
 /// A message of either side.
@@ -26,14 +26,14 @@ pub(super) struct Message<'a> {
 
 impl<'a> Message<'a> {
     pub(super) fn parse(text: &'a [u8]) -> Option<Self> {
-        // An array would pass for an object whose fields stand in order.
+        // Serde would accept an array as a struct with its fields in order.
         if text.trim_ascii_start().first() != Some(&b'{') {
             return None;
         }
         serde_json::from_slice(text).ok()
     }
 
-    /// What it answers, and how, when it answers one of our requests.
+    /// Returns the request id and the reply, if the message is a reply to a request of this client.
     pub(super) fn reply(&self) -> Option<(u64, Reply)> {
         if self.method.is_some() {
             return None;
@@ -47,7 +47,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// How a request was answered.
+/// The reply to a request.
 #[derive(Debug)]
 pub(super) enum Reply {
     Result(Box<RawValue>),
@@ -63,7 +63,7 @@ impl Reply {
         Self::Error(raw(&serde_json::json!({"code": code, "message": message})))
     }
 
-    /// The answer to the request of this id.
+    /// Serializes the reply to the request with this id.
     pub(super) fn frame(&self, id: &RawValue) -> Vec<u8> {
         let (result, error) = match self {
             Self::Result(result) => (Some(&**result), None),
@@ -73,13 +73,13 @@ impl Reply {
     }
 }
 
-/// A request of ours.
+/// Serializes a request of this client.
 pub(super) fn request(id: u64, method: &str, params: Option<&RawValue>) -> Vec<u8> {
     let id = raw(&Value::from(id));
     frame(&Frame { id: Some(&id), method: Some(method), params, ..Frame::default() })
 }
 
-/// A message that wants no answer.
+/// Serializes a notification.
 pub(super) fn notification(method: &str, params: Option<&RawValue>) -> Vec<u8> {
     frame(&Frame { method: Some(method), params, ..Frame::default() })
 }

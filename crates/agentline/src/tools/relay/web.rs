@@ -1,8 +1,7 @@
-//! A foreign server that is reached over plain HTTP: each message is a request of its own, and the answer is JSON or a
-//! stream of events that brings it.
+//! A relayed server on plain HTTP: each message is a request of its own, and the answer is JSON or an event stream.
 //!
-//! Only `http://`: for `https://` we would need a whole TLS stack for what an agent does as well itself. What a server
-//! sends outside the answer to a request (its own event stream) is not asked for.
+//! `https://` is not supported, because it would need a TLS stack for something that agents do themselves. The server's
+//! own event stream, outside the answer to a request, is not opened.
 
 use super::{
     link::{Gone, Link},
@@ -28,25 +27,27 @@ use std::{
 use tokio::{net::TcpStream, time::timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-/// The longest answer that is read.
+/// The maximum size of an answer.
 const LONGEST_ANSWER: usize = 64 << 20;
-/// How long messages that nobody waits for may take.
+/// The timeout of messages whose answer is not needed.
 const ASIDE: Duration = Duration::from_secs(5);
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
-/// The way to a server on the web.
+/// The connection to a server on HTTP.
 pub(super) struct WebLink {
     uri: Uri,
     headers: HeaderMap,
-    /// Given by the server with its first answer, if it wants one.
+    /// The session id that the server sends with its first answer, if it uses sessions.
     session: Mutex<Option<HeaderValue>>,
     next: AtomicU64,
     link: Arc<Link>,
 }
 
 impl WebLink {
+    /// Creates a connection without contacting the server.
+    ///
     /// # Errors
-    /// What is wrong with the address or a header, without its value.
+    /// Returns what is wrong with the address or a header, without the header's value.
     pub(super) fn new(
         url: &str,
         headers: &BTreeMap<String, String>,
@@ -78,7 +79,7 @@ impl WebLink {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let mut place = Place { way: Arc::clone(self), id: Some(id) };
         let answer = self.ask(id, message::request(id, method, params)).await;
-        // Answered one way or the other: there is nothing to give up any more.
+        // The request is complete, so there is nothing to cancel.
         place.id = None;
         answer.map_err(Gone)
     }
@@ -87,14 +88,14 @@ impl WebLink {
         self.aside(Method::POST, message::notification(method, params));
     }
 
-    /// Tells the server that its session is over.
+    /// Ends the session on the server.
     pub(super) async fn close(&self) {
         if self.session().is_some() {
             let _ = timeout(ASIDE, self.send(Method::DELETE, Vec::new())).await;
         }
     }
 
-    /// Sends something whose answer nobody needs.
+    /// Sends a message whose answer is not needed.
     fn aside(self: &Arc<Self>, method: Method, body: Vec<u8>) {
         let way = Arc::clone(self);
         tokio::spawn(async move {
@@ -118,7 +119,7 @@ impl WebLink {
         let body = Limited::new(answer.into_body(), LONGEST_ANSWER).collect().await;
         let body = body.map_err(|why| format!("its answer broke off: {why}"))?.to_bytes();
         match Message::parse(&body).and_then(|message| message.reply()) {
-            // Some servers answer errors with a status as well.
+            // Some servers answer errors with an HTTP error status as well.
             Some((to, reply)) if to == id => Ok(reply),
             _ if status == StatusCode::OK => Err("its answer was not the one to our request".into()),
             _ => Err(format!("it answered with status {status}")),
@@ -145,7 +146,7 @@ impl WebLink {
         Err("it ended its answer before it had answered".into())
     }
 
-    /// The head of the answer, and the connection that brings the rest.
+    /// Sends a request. Returns the head of the answer, and the task of the connection that its body needs.
     async fn send(
         &self,
         method: Method,
@@ -158,7 +159,7 @@ impl WebLink {
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|why| unreachable(&why))?;
         let connection = AbortOnDropHandle::new(tokio::spawn(async move {
-            // What goes wrong is told to whoever waits for the answer.
+            // Errors are reported to the pending request.
             let _ = connection.await;
         }));
         let path = self.uri.path_and_query().map_or("/", |path| path.as_str());
@@ -178,7 +179,7 @@ impl WebLink {
     }
 }
 
-/// A request that may still be given up.
+/// A pending request. Dropping it before it is complete cancels it on the server.
 struct Place {
     way: Arc<WebLink>,
     id: Option<u64>,
@@ -195,7 +196,7 @@ impl Drop for Place {
     }
 }
 
-/// Puts the data of server-sent events together.
+/// Assembles the data of server-sent events.
 #[derive(Default)]
 struct Events {
     line: Vec<u8>,
@@ -203,7 +204,7 @@ struct Events {
 }
 
 impl Events {
-    /// The data of the events that are complete now.
+    /// Returns the data of the events that are now complete.
     fn push(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut complete = Vec::new();
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -219,7 +220,7 @@ impl Events {
                 }
             } else if let Some(data) = line.strip_prefix(b"data:") {
                 self.data.extend_from_slice(data.trim_ascii_start());
-                // Data of several lines is one text; in JSON a line break is a blank.
+                // Data of several lines is one text; in JSON, a line break between tokens is whitespace.
                 self.data.push(b'\n');
             }
         }

@@ -1,4 +1,4 @@
-//! The change of a file as part of a page, with the words that differ marked and the colours of its language.
+//! Writes the change of a file as HTML, with differing words marked and syntax highlighting.
 
 use super::{
     code::{Language, Token, tokens},
@@ -7,7 +7,7 @@ use super::{
 use crate::render::saved::diff::{Change, Line, Sign};
 use std::io::{self, Write};
 
-/// Writes a change as part of a page.
+/// Writes a change as HTML.
 pub(super) fn change(out: &mut dyn Write, change: &Change) -> io::Result<()> {
     let language = Language::of(&change.path);
     write!(out, "<div class=diff tabindex=0 role=region aria-label=\"Change of ")?;
@@ -36,7 +36,7 @@ fn row(out: &mut dyn Write, line: &Line, numbered: bool, language: Option<Langua
     writeln!(out, "</tr>")
 }
 
-/// A line in pieces: each has one colour, and is marked or not.
+/// Writes a line in pieces, each with one colour and either marked or not.
 fn text(out: &mut dyn Write, line: &Line, tokens: &[Token]) -> io::Result<()> {
     let mut edges: Vec<usize> = vec![0, line.text.len()];
     edges.extend(tokens.iter().flat_map(|(range, _)| [range.start, range.end]));

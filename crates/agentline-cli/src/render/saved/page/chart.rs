@@ -1,25 +1,25 @@
-//! Tokens of every answer as a chart: what went in stands above the line, what came out hangs below it.
+//! A chart of the tokens of every answer, with input above the line and output below it.
 
 use super::escape;
 use crate::render::saved::{facts::grouped, text::spent};
 use agentline::Tokens;
 use std::io::{self, Write};
 
-/// More bars than this cannot be told apart; then one stands for several answers.
+/// The maximum number of bars. With more answers, a bar stands for several.
 const MOST_BARS: usize = 120;
-/// The height of what went in, in the chart's own units.
+/// The height of the input part, in the chart's own units.
 const ABOVE: f64 = 78.0;
-/// The height of what came out.
+/// The height of the output part.
 const BELOW: f64 = 40.0;
-/// The width of a bar and the space beside it.
+/// The width of a bar with its gap.
 const STEP: f64 = 10.0;
 
-/// One answer: where it stands on the page, and its tokens.
+/// The position and tokens of one answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
-    /// The number of its entry.
+    /// The number of the entry.
     pub(super) entry: usize,
-    /// Its tokens.
+    /// The tokens of the answer.
     pub(super) tokens: Tokens,
 }
 
@@ -31,7 +31,7 @@ struct Bar {
     tokens: Tokens,
 }
 
-/// Writes the chart; nothing where there is nothing to compare.
+/// Writes the chart, unless there are fewer than two answers.
 pub(super) fn chart(out: &mut dyn Write, turns: &[Turn]) -> io::Result<()> {
     if turns.len() < 2 {
         return Ok(());
@@ -88,7 +88,7 @@ fn rect(out: &mut dyn Write, class: &str, x: f64, y: f64, height: f64) -> io::Re
     write!(out, "<rect class={class} x=\"{x:.1}\" y=\"{y:.2}\" width=\"{width}\" height=\"{height:.2}\"/>")
 }
 
-/// As many bars as can be told apart.
+/// Groups answers into at most `MOST_BARS` bars.
 fn bars(turns: &[Turn]) -> Vec<Bar> {
     let each = turns.len().div_ceil(MOST_BARS);
     let chunks = turns.chunks(each).enumerate();

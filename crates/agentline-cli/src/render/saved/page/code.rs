@@ -1,5 +1,4 @@
-//! Colours for code: comments, strings, numbers and words that most languages keep for themselves. Not a parser, and it
-//! need not be one.
+//! Simple syntax highlighting without a parser: comments, strings, numbers, function calls and common keywords.
 
 use super::escape;
 use std::{
@@ -7,7 +6,7 @@ use std::{
     ops::Range,
 };
 
-/// Words that languages keep for themselves, in order.
+/// Keywords of common languages, sorted.
 const KEYWORDS: &[&str] = &[
     "False",
     "None",
@@ -103,7 +102,7 @@ const KEYWORDS: &[&str] = &[
     "yield",
 ];
 
-/// How comments of a language begin, and whether a `'` begins a string in it.
+/// The comment syntax of a language, and whether `'` starts a string.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Language {
     comment: &'static str,
@@ -111,7 +110,7 @@ pub(super) struct Language {
     single: bool,
 }
 
-/// Languages by the name behind a fence, or the ending of a file's name.
+/// Languages by fence name or file extension.
 const LANGUAGES: &[(&[&str], Language)] = &[
     (&["rs", "rust"], Language { comment: "//", has_blocks: true, single: false }),
     (
@@ -177,17 +176,17 @@ const LANGUAGES: &[(&[&str], Language)] = &[
 ];
 
 impl Language {
-    /// By the name behind a fence, or a path.
+    /// Returns the language of a fence name or a path.
     pub(super) fn of(name: &str) -> Option<Self> {
         let ending = name.rsplit(['.', '/']).next()?.trim().to_ascii_lowercase();
         LANGUAGES.iter().find(|(names, _)| names.contains(&ending.as_str())).map(|(_, language)| *language)
     }
 }
 
-/// One piece of code: which bytes, and what they are.
+/// A byte range of code and its CSS class.
 pub(super) type Token = (Range<usize>, &'static str);
 
-/// Writes code with colours.
+/// Writes highlighted code.
 pub(super) fn code(out: &mut dyn Write, text: &str, language: Option<Language>) -> io::Result<()> {
     let Some(language) = language else { return escape::text(out, text) };
     let mut from = 0;
@@ -201,7 +200,7 @@ pub(super) fn code(out: &mut dyn Write, text: &str, language: Option<Language>) 
     escape::text(out, &text[from..])
 }
 
-/// The pieces of code that have a colour.
+/// Returns the highlighted tokens of a text.
 pub(super) fn tokens(text: &str, language: Language) -> Vec<Token> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
@@ -239,7 +238,7 @@ pub(super) fn tokens(text: &str, language: Language) -> Vec<Token> {
     found
 }
 
-/// How long a string is; one that is not closed ends with its line.
+/// Returns the length of a string. An unclosed string ends with its line.
 fn string(rest: &[u8]) -> usize {
     let quote = rest[0];
     let mut at = 1;

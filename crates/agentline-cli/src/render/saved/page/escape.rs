@@ -1,12 +1,12 @@
-//! Text inside of a page: it can never be more than text, and what would hide or turn it around is seen.
+//! Escapes text for a page, and makes invisible and bidirectional control characters visible.
 
 use std::io::{self, Write};
 
-/// What stands for a character in a page.
+/// The replacement of a character.
 enum Sign {
-    /// A name that the browser reads as the character.
+    /// An HTML entity.
     Name(&'static str),
-    /// The number of a character that is not seen, or turns text around.
+    /// The code point of a control character, which is shown as `U+XXXX`.
     Number(u32),
 }
 
@@ -18,7 +18,7 @@ pub(super) fn text(out: &mut dyn Write, text: &str) -> io::Result<()> {
     })
 }
 
-/// Writes text inside of a quoted attribute, or where no tag may stand.
+/// Writes text inside a quoted attribute, or where no tag is allowed.
 pub(super) fn attribute(out: &mut dyn Write, text: &str) -> io::Result<()> {
     escape(out, text, |out, sign| match sign {
         Sign::Name(name) => out.write_all(name.as_bytes()),
@@ -53,7 +53,7 @@ fn escape(
     out.write_all(&bytes[from..])
 }
 
-/// Bytes at which a character may begin that is not written as it is.
+/// The first bytes of characters that may need a replacement.
 const SPECIAL: [bool; 256] = {
     let mut special = [false; 256];
     let mut byte = 0;
@@ -70,7 +70,7 @@ const SPECIAL: [bool; 256] = {
     special
 };
 
-/// What stands for the first character, and how long that is.
+/// Returns the replacement of the first character, and the length of the character.
 fn sign(rest: &str) -> (Option<Sign>, usize) {
     let Some(c) = rest.chars().next() else { return (None, 1) };
     let sign = match c {
@@ -79,7 +79,7 @@ fn sign(rest: &str) -> (Option<Sign>, usize) {
         '>' => Some(Sign::Name("&gt;")),
         '"' => Some(Sign::Name("&quot;")),
         '\'' => Some(Sign::Name("&#39;")),
-        // The end of a line as Windows writes it is no news.
+        // The carriage return of a Windows line ending is dropped.
         '\r' if rest[1..].starts_with('\n') => Some(Sign::Name("")),
         '\n' | '\t' => None,
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => Some(Sign::Number(c.into())),

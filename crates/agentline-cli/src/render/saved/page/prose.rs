@@ -1,5 +1,5 @@
-//! Markdown of an answer as part of a page: paragraphs, headings, lists, quotes, tables, code, bold and italic. Everything else is
-//! text, and a link is its words and its address, never something to click on.
+//! Renders the Markdown of an answer as HTML: paragraphs, headings, lists, quotes, tables, code, bold and italic.
+//! Everything else is text. A link is shown as its text and its address and cannot be clicked.
 
 use super::{
     code::{Language, code},
@@ -7,10 +7,10 @@ use super::{
 };
 use std::io::{self, Write};
 
-/// More backquotes in a row do not open code.
+/// The maximum number of backticks that open inline code.
 const MOST_TICKS: usize = 8;
 
-/// Writes Markdown as part of a page.
+/// Writes Markdown as HTML.
 pub(super) fn prose(out: &mut dyn Write, text: &str) -> io::Result<()> {
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
@@ -61,7 +61,7 @@ pub(super) fn prose(out: &mut dyn Write, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes code in a frame.
+/// Writes a code block.
 pub(super) fn fenced(out: &mut dyn Write, name: &str, body: &str) -> io::Result<()> {
     write!(out, "<pre class=code tabindex=0")?;
     if !name.is_empty() {
@@ -74,7 +74,7 @@ pub(super) fn fenced(out: &mut dyn Write, name: &str, body: &str) -> io::Result<
     writeln!(out, "</code></pre>")
 }
 
-/// The fence that a line opens and the name behind it.
+/// Returns the fence that a line opens and the name after it.
 fn opening(line: &str) -> Option<(&str, &str)> {
     let mark = line.chars().next().filter(|c| matches!(c, '`' | '~'))?;
     let rest = line.trim_start_matches(mark);
@@ -93,7 +93,7 @@ fn unindented(line: &str, indent: usize) -> &str {
     &line[indent.min(spaces)..]
 }
 
-/// The level of a heading, below those of the page, and its words.
+/// Returns the level of a heading, below the levels of the page, and its text.
 fn heading(line: &str) -> Option<(usize, &str)> {
     let rest = line.trim_start_matches('#');
     let level = line.len() - rest.len();
@@ -110,7 +110,7 @@ fn is_table_rule(line: &str) -> bool {
     line.contains('-') && line.contains('|') && line.chars().all(|c| matches!(c, '-' | '|' | ':' | ' '))
 }
 
-/// An item of a list: how far it is indented, its mark, its words.
+/// Parses a list item: its indentation, marker and text.
 fn item(line: &str) -> Option<(usize, &str, &str)> {
     let start = line.trim_start();
     let indent = line.len() - start.len();
@@ -121,7 +121,7 @@ fn item(line: &str) -> Option<(usize, &str, &str)> {
     (matches!(mark, "-" | "*" | "+") || numbered).then_some((indent, mark, rest))
 }
 
-/// Whether a line belongs to the paragraph before it.
+/// Returns whether a line continues the previous paragraph.
 fn goes_on(line: &str) -> bool {
     let start = line.trim_start();
     !start.is_empty()
@@ -138,7 +138,7 @@ fn paragraph(out: &mut dyn Write, lines: &[&str]) -> io::Result<()> {
     writeln!(out, "</p>")
 }
 
-/// A list; how deep an item stands is a matter of its looks.
+/// Writes a list. Nesting is shown by a CSS class only.
 fn list(out: &mut dyn Write, rows: &[&str]) -> io::Result<()> {
     write!(out, "<ul>")?;
     let mut is_open = false;
@@ -188,10 +188,10 @@ fn row(out: &mut dyn Write, line: &str, tag: &str) -> io::Result<()> {
     writeln!(out, "</tr>")
 }
 
-/// Writes a line with code, bold, italic and links in it.
+/// Writes a line with inline code, bold, italic and links.
 fn inline(out: &mut dyn Write, text: &str) -> io::Result<()> {
     let mut rest = text;
-    // What was looked for in vain is not looked for again, so that no text takes longer than its length.
+    // A delimiter that was not found is not searched for again, so that the time stays linear.
     let mut missing = Vec::new();
     while let Some(at) = rest.find(['`', '*', '[']) {
         let (before, from) = rest.split_at(at);
@@ -224,7 +224,7 @@ fn inline(out: &mut dyn Write, text: &str) -> io::Result<()> {
                 after
             }
             None => {
-                // A run of the same sign opens nothing, however it is cut.
+                // A run of the same character that opens nothing is written as it is.
                 let run = from.len() - from.trim_start_matches(&from[..1]).len();
                 escape::text(out, &from[..run])?;
                 &from[run..]
@@ -241,8 +241,8 @@ enum Span<'a> {
     Link(&'a str, &'a str),
 }
 
-/// The span that a text begins with, and what is behind it. Bold holds no bold and italic no italic, so spans do not nest
-/// deeper than three.
+/// Returns the span at the beginning of a text, and the rest. Bold cannot contain bold, nor italic italic, so spans
+/// nest at most three levels deep.
 fn span<'a>(from: &'a str, missing: &mut Vec<&'a str>) -> Option<(Span<'a>, &'a str)> {
     let mut find = |inner: &str, end: &'a str| {
         let found = (!missing.contains(&end)).then(|| inner.find(end))?;
@@ -255,7 +255,7 @@ fn span<'a>(from: &'a str, missing: &mut Vec<&'a str>) -> Option<(Span<'a>, &'a 
         b'`' => {
             let ticks = &from[..from.len() - from.trim_start_matches('`').len()];
             let inner = &from[ticks.len()..];
-            // Each number of ticks is looked for once; so the numbers are bounded.
+            // Each number of backticks is searched for once, so the number is limited.
             let end = (ticks.len() <= MOST_TICKS).then(|| find(inner, ticks))??;
             Some((Span::Code(inner[..end].trim()), inner[end..].trim_start_matches('`')))
         }
