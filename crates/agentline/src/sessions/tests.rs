@@ -252,6 +252,17 @@ fn copies_are_counted_once() {
 }
 
 #[test]
+fn a_followed_session_is_redacted_like_a_loaded_one() {
+    let home = Home::new();
+    home.claude(ID, &[user(&home, ID, 1, "my key is plum-tree-4711"), answer(ID, 2, "m", "Hello")]);
+    let store = home.store().redact(agentline_core::Veil::new(["plum-tree-4711"]));
+    let mut watch = store.watch(&store.find(ID, &home.path()).unwrap()).unwrap();
+    assert!(!format!("{:?}", watch.look()).contains("plum-tree"));
+    let shown = [watch.session(), watch.finish()].map(|session| format!("{:?}", session.entries));
+    assert!(shown.iter().all(|shown| shown.contains("[redacted]") && !shown.contains("plum-tree")));
+}
+
+#[test]
 fn a_session_that_grows_is_followed_to_the_same_end() {
     let home = Home::new();
     let whole = [

@@ -113,7 +113,7 @@ impl Watch {
             let session = only.session();
             tell(session, session.info.clone(), &self.found, (&mut self.info, &mut self.told), &mut changes);
         } else {
-            let session = self.session();
+            let session = self.read();
             let info = session.info.clone();
             tell(&session, info, &self.found, (&mut self.info, &mut self.told), &mut changes);
         }
@@ -163,9 +163,20 @@ impl Watch {
         }
     }
 
-    /// Returns the session as reported so far, without redaction.
+    /// Returns the session as reported so far.
     #[must_use]
     pub fn session(&self) -> SavedSession {
+        self.redacted(self.read())
+    }
+
+    fn redacted(&self, mut session: SavedSession) -> SavedSession {
+        if let Some(veil) = &self.store.veil {
+            veil.session(&mut session);
+        }
+        session
+    }
+
+    fn read(&self) -> SavedSession {
         let parts = || self.files.iter().map(|file| file.session().clone()).collect();
         let mut session = self.read_on().unwrap_or_else(|| fold_together(parts()));
         self.found.complete(&mut session.info);
@@ -181,14 +192,14 @@ impl Watch {
         Some(session)
     }
 
-    /// Returns the session in its current state, including an incomplete last line, without redaction.
+    /// Returns the session in its current state, including an incomplete last line.
     #[must_use]
     pub fn finish(mut self) -> SavedSession {
         self.find_more();
         let parts = self.files.iter_mut().map(Followed::finish).collect();
         let mut session = self.read_on().unwrap_or_else(|| fold_together(parts));
         self.found.complete(&mut session.info);
-        session
+        self.redacted(session)
     }
 }
 
