@@ -10,6 +10,7 @@ mod arguments;
 mod arithmetic;
 mod data;
 mod guard;
+mod messages;
 mod plain;
 mod runners;
 mod walk;

@@ -4,7 +4,7 @@ use super::{
     Analysis, Invocation, Script,
     arguments::is_followed,
     data::{self, is_special, takes_data},
-    guard,
+    guard, messages,
     plain::{as_written, plain_commands},
     program_name,
     runners::Runner,
@@ -85,7 +85,7 @@ pub(super) fn analyze(text: &str, paths: &dyn Fn(&str) -> Vec<String>) -> Script
     let mut walk = new();
     let unclear = text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\t'))
         || (cfg!(windows) && text.contains(['^', '%', '`', '$', '@', '&', '{', '(']));
-    let text = &*guard::without_messages(text);
+    let text = &*messages::without_messages(text);
     let program = if unclear { None } else { guard::parse(text) };
     let Some(program) = program else {
         walk.found.undeterminable = true;
@@ -140,7 +140,7 @@ impl Walk<'_> {
             return self.undeterminable();
         }
         self.nesting += 1;
-        let text = &*guard::without_messages(text);
+        let text = &*messages::without_messages(text);
         match guard::parse(text) {
             Some(program) => self.program(&program, text),
             None => self.undeterminable(),

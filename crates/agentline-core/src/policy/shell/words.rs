@@ -70,6 +70,8 @@ pub(super) struct Scanned {
     pub(super) prompt: bool,
     /// Variables that it assigns: `${NAME:=value}`.
     pub(super) assigns: Vec<String>,
+    /// The scan is inside of double quotes, where a double quote is a sign that their end was not found.
+    in_quotes: bool,
 }
 
 /// Scans a word. `quoted` is the inside of double quotes, or a here-document.
@@ -80,6 +82,7 @@ pub(super) fn scan(text: &str, quoted: bool) -> Option<Scanned> {
         arithmetic: Vec::new(),
         prompt: false,
         assigns: Vec::new(),
+        in_quotes: false,
     };
     scan_into(text, quoted, &mut scanned)?;
     if !quoted && text.starts_with('~') && !scanned.word.text.contains('/') {
@@ -114,9 +117,12 @@ fn scan_into(text: &str, quoted: bool, out: &mut Scanned) -> Option<()> {
             }
             '"' if !quoted => {
                 let end = end_of_double_quote(text, after)?;
+                out.in_quotes = true;
                 scan_into(&text[after..end], true, out)?;
+                out.in_quotes = false;
                 end + 1
             }
+            '"' if out.in_quotes => return None,
             '`' => {
                 let end = end_of_quote(text, after, '`')?;
                 // What a backslash means in there depends on what is around it.
@@ -380,6 +386,7 @@ fn skip_dollar(text: &str, at: usize, quoted: bool) -> Option<usize> {
             None => Some(end_of_parentheses(text, after)? + 1),
         },
         Some('{') => Some(end_of_brace(text, after + 1)? + 1),
+        Some('$') => Some(after + 1),
         Some('\'') if !quoted => Some(end_of_quote(text, after + 1, '\'')? + 1),
         _ => Some(after),
     }
@@ -455,6 +462,8 @@ mod tests {
             "${x:-$\\\n(a)}",
             "`a \\`b\\``",
             "$[1]",
+            "\"$$(\" ; a ; echo \")\"",
+            "\"$${\" ; a ; echo \"}\"",
             "a\u{b}b",
             "\"open",
             "$(a",
