@@ -1,32 +1,32 @@
-//! Rejects text that would take the parser too long or too deep, before and after it is cut into tokens.
+//! Rejects text that would take the parser too long or nest too deeply, before and after tokenizing.
 //!
-//! The parser recurses once for each level of nesting. A command of a hostile model must not exhaust the stack, so the
-//! depth is estimated here in a way that never counts less than the parser descends.
+//! The parser recurses once per nesting level, and the command of a hostile model must not exhaust the stack. The
+//! estimated depth is never less than the real recursion depth.
 
 use brush_parser::{ParserOptions, SourceInfo, Token, ast::Program, parse_tokens, uncached_tokenize_str};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The longest command that is parsed, in bytes.
 pub(super) const MAX_LENGTH: usize = 64 << 10;
-/// How many expansions a command may hold that may nest.
+/// The maximum number of expansions in a command that may contain others.
 const MAX_EXPANSIONS: usize = 48;
-/// How many signs between commands a command may hold.
+/// The maximum number of separator characters in a command.
 const MAX_SEPARATORS: usize = 4096;
-/// How deep compound commands may nest.
+/// The maximum nesting depth of compound commands.
 const MAX_DEPTH: usize = 20;
 
-/// Words that open a compound command, and how many levels each may add.
+/// Words that open a compound command, with the number of levels that each may add.
 const OPENERS: &[(&str, usize)] =
     &[("{", 1), ("if", 1), ("for", 1), ("while", 1), ("until", 1), ("case", 2), ("[[", 1), ("select", 1)];
-/// Words that close one, and how many levels each takes away.
+/// Words that close a compound command, with the number of levels that each removes.
 const CLOSERS: &[(&str, usize)] = &[("}", 1), ("fi", 1), ("done", 1), ("esac", 2), ("]]", 1)];
-/// Operators and words behind which a closing word is a closing word, and not an argument.
+/// Operators and words after which a closing word is a keyword and not an argument.
 const COMMAND_STARTS: &[&str] = &[
     ";", "&", "\n", "(", ")", ";;", ";&", ";;&", "&&", "||", "then", "else", "do", "in", "{", "}", "fi",
     "done", "esac", "]]",
 ];
 
-/// Parses a command; `None` where it is too long, too deep, or not a command in this grammar.
+/// Parses a command. Returns `None` if it is too long, nests too deeply, or is not valid in this grammar.
 pub(super) fn parse(text: &str) -> Option<Program> {
     let options = ParserOptions::default();
     let tokens = tokens(text)?;
@@ -36,7 +36,8 @@ pub(super) fn parse(text: &str) -> Option<Program> {
     caught(|| parse_tokens(&tokens, &options, &SourceInfo::default()).ok())
 }
 
-/// The tokens of a text; `None` where it is too long, has too many commands, nests too many expansions, or ends inside of a quote.
+/// Tokenizes a text. Returns `None` if the text is too long, has too many commands or expansions, or ends inside a
+/// quote.
 pub(super) fn tokens(text: &str) -> Option<Vec<Token>> {
     let is_too_large = text.len() > MAX_LENGTH || separators(text) > MAX_SEPARATORS;
     if is_too_large || expansions(text) > MAX_EXPANSIONS || has_nested_document(text) {
@@ -61,7 +62,7 @@ fn has_unclear_process_id(tokens: &[Token]) -> bool {
     })
 }
 
-/// What the parser found; `None` also where it panics.
+/// Runs the parser. Returns `None` if it fails or panics.
 fn caught<T>(parse: impl FnOnce() -> Option<T>) -> Option<T> {
     catch_unwind(AssertUnwindSafe(parse)).ok().flatten()
 }
@@ -70,14 +71,14 @@ fn separators(text: &str) -> usize {
     text.bytes().filter(|byte| matches!(byte, b';' | b'&' | b'|')).count()
 }
 
-/// Counts expansions that may hold another one: all but `${NAME}` and a `$(…)` of plain words.
+/// Counts expansions that may contain others: all but `${NAME}` and `$(…)` with plain words.
 fn expansions(text: &str) -> usize {
     let bytes = text.as_bytes();
     (0..bytes.len()).filter(|at| opens_expansion(bytes, *at) && !is_plain_expansion(bytes, *at)).count()
 }
 
-/// Whether a here-document may stand inside of an expansion, whose end the parser then takes to be elsewhere than a
-/// shell does.
+/// Returns whether a here-document may be inside an expansion. The parser and shells disagree about the end of such an
+/// expansion.
 fn has_nested_document(text: &str) -> bool {
     let bytes = text.as_bytes();
     let opens =
@@ -85,7 +86,7 @@ fn has_nested_document(text: &str) -> bool {
     let here = |text: &str| text.replace("<<<", "   ").find("<<");
     let Some(document) = here(text) else { return false };
     let Some(first) = (0..bytes.len()).find(opens) else { return false };
-    // Behind a parenthesis, the parser is wrong about documents that hold substitutions.
+    // After a parenthesis, the parser misreads here-documents that contain substitutions.
     here(&text[first..]).is_some() || text[..document].contains('(')
 }
 
@@ -93,14 +94,14 @@ fn opens_expansion(bytes: &[u8], at: usize) -> bool {
     matches!(bytes.get(at..at + 2), Some(b"$(" | b"${" | b"<(" | b">(" | b"$["))
 }
 
-/// Whether an expansion holds plain words alone.
+/// Returns whether an expansion contains only plain words.
 fn is_plain_expansion(bytes: &[u8], at: usize) -> bool {
     let close = if bytes[at + 1] == b'{' { b'}' } else { b')' };
     let end = bytes[at + 2..].iter().position(|b| b"$`(){}<>\"'\\#\n".contains(b));
     end.is_some_and(|end| bytes[at + 2 + end] == close)
 }
 
-/// An upper bound of how deep compound commands nest.
+/// Returns an upper bound of the nesting depth of compound commands.
 fn depth(tokens: &[Token]) -> usize {
     let (mut depth, mut deepest, mut negations, mut cases) = (0_usize, 0, 0, 0_usize);
     let mut before = ";";
@@ -136,7 +137,7 @@ fn depth(tokens: &[Token]) -> usize {
 mod tests {
     use super::*;
 
-    /// Runs on as little stack as the smallest thread on which a policy decides.
+    /// Runs `act` on the smallest stack of any thread on which a policy decides.
     fn on_a_small_stack(act: impl FnOnce() + Send) {
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().stack_size(1 << 20).spawn_scoped(scope, act).unwrap();
