@@ -1,15 +1,15 @@
-//! Which commands a rule about a program refuses, and which it leaves alone.
+//! Tests which commands a rule about a program denies, and which it does not affect.
 
 use super::*;
 
-/// Spellings of one refused command, collected by attacking it.
+/// Spellings of one denied command, collected from attacks on the rules.
 const SPELLINGS: &str = include_str!("../../../tests/data/spellings.json");
 
 #[derive(serde::Deserialize)]
 struct Spelling {
     name: String,
     command: String,
-    /// Whether it runs `rm` at all. What deletes by other means is not covered by a rule about `rm`.
+    /// Whether it runs `rm`. A rule about `rm` does not cover other ways to delete files.
     runs_rm: bool,
 }
 
@@ -27,7 +27,7 @@ fn no_spelling_of_a_refused_command_is_permitted() {
     }
 }
 
-/// Commands that a rule about `rm` refuses: by the program that they start, or because it cannot be told.
+/// Commands that a rule about `rm` denies, because they start `rm` or because the program cannot be determined.
 const REFUSED: &[(&str, &[&str])] = &[
     (
         "rule",
@@ -192,7 +192,7 @@ const REFUSED: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Commands that it leaves alone, however much they look like it.
+/// Commands that the rule does not affect, although they look similar.
 const PERMITTED: &[&str] = &[
     "ls",
     "rmdir x",
