@@ -40,7 +40,7 @@ fn answer(outcome: &Outcome) -> Value {
 ///
 /// - `<type>: <message>` for an error that the agent reported
 /// - `<agent> error: Exit code N: …` if only the exit code is known
-/// - `<agent> error: …` if the agent did not start or agentline ended the run
+/// - `<agent> error: …` if the agent did not start, has no exit code, or was stopped by agentline
 fn promptfoo_error(outcome: &Outcome) -> String {
     let Some(error) = &outcome.error else { return String::new() };
     let title = agents::find(&outcome.agent).map_or("agent", |agent| agent.card().title);

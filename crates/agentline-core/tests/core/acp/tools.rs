@@ -211,7 +211,7 @@ fn an_agent_that_tells_of_a_refusal_closes_its_tool_itself() {
     assert_eq!(count(&desk), 0, "the agent may still say it");
     let content = json!([{"type": "content", "content": {"type": "text", "text": "User refused"}}]);
     desk.update("s", &json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed", "content": content}));
-    // There are no further updates about this call.
+    // The second call gets no further updates.
     let call = json!({"toolCallId": "d", "title": "t", "kind": "edit"});
     ask(&mut desk, &json!(2), &call, &json!([{"optionId": "n", "kind": "reject_once"}]));
     rule(&mut desk, false);
