@@ -47,8 +47,10 @@ pub(super) fn tokens(text: &str) -> Option<Vec<Token>> {
     (!has_unclear_process_id(&tokens)).then_some(tokens)
 }
 
-/// Whether `$$` is followed by something that the parser, but not every shell, reads as an expansion of the second `$`.
-/// The text of a here-document with a quoted delimiter is not expanded.
+/// Returns whether `$$` is followed by text that the parser, but not every shell, parses as an expansion of the second
+/// `$`.
+///
+/// The text of a here-document with a quoted delimiter is not expanded, so it does not count.
 fn has_unclear_process_id(tokens: &[Token]) -> bool {
     let is_unclear = |text: &str| ["$$(", "$${", "$$[", "$$'", "$$`"].iter().any(|form| text.contains(form));
     let is_quoted_document = |at: usize| {

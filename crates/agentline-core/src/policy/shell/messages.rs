@@ -1,18 +1,18 @@
-//! Leaves out the long messages that agents pass to `git commit` and `gh` by a here-document.
+//! Leaves out the long messages that agents pass to `git commit` and `gh` in a here-document.
 //!
-//! What is left out is not analyzed, so the text before it must consist of plain words whose quotes every shell reads in
-//! the same way. Any other here-document in a substitution stays, and the parser does not receive it.
+//! The omitted text is not analyzed, so the text before it must consist of plain words whose quotes every shell parses
+//! in the same way. Any other here-document in a substitution stays, and is not parsed.
 
 use std::borrow::Cow;
 
 const OPENING: &str = "$(cat <<'";
-/// Characters outside of quotes that may change how the quotes behind them are read.
+/// Characters outside quotes that may change how the following quotes are parsed.
 const UNCLEAR: &str = "$`\\#<(){}";
 const UNCLEAR_IN_QUOTES: &str = "$`\\";
 /// Characters that end a simple command.
 const SEPARATORS: &str = ";&|\n";
 
-/// Replaces `"$(cat <<'TAG' … TAG)"` by `"$(cat)"` where it is an argument of a program that takes messages.
+/// Replaces `"$(cat <<'TAG' … TAG)"` with `"$(cat)"` if it is an argument of a program that takes messages.
 pub(super) fn without_messages(text: &str) -> Cow<'_, str> {
     fold(text).map_or(Cow::Borrowed(text), Cow::Owned)
 }
@@ -27,14 +27,14 @@ fn fold(text: &str) -> Option<String> {
         folded.push_str("$(cat)");
         rest = behind_message(&rest[at + OPENING.len()..])?;
         folded.push('"');
-        // The message is a word without blanks to what follows.
+        // A quote stands in for the message in the command.
         command.push('"');
     }
     folded.push_str(rest);
     Some(folded)
 }
 
-/// Reads plain words up to the place where a quoted word begins, and keeps the last simple command as it is written.
+/// Reads plain words up to the start of a quoted word, and stores the last simple command in `command` as written.
 fn read_plain(text: &str, command: &mut String) -> Option<()> {
     let mut quote = None;
     for c in text.chars() {
@@ -55,7 +55,7 @@ fn read_plain(text: &str, command: &mut String) -> Option<()> {
     (quote.is_none() && text.ends_with([' ', '='])).then_some(())
 }
 
-/// Whether a simple command is one of a program that takes the word behind it as a message.
+/// Returns whether a simple command takes the following word as a message.
 fn takes_message(command: &str) -> bool {
     let words: Vec<&str> = command.split_whitespace().take(4).collect();
     match words[..] {
@@ -65,14 +65,14 @@ fn takes_message(command: &str) -> bool {
     }
 }
 
-/// What follows the closing quote of a message, from its delimiter on.
+/// Returns the text after the closing quote of a message. `text` starts at the delimiter.
 fn behind_message(text: &str) -> Option<&str> {
     let (tag, body) = text.split_once("'\n")?;
     let is_name = !tag.is_empty() && tag.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     let line = format!("\n{tag}\n");
     let end = if body.starts_with(&line[1..]) { 0 } else { body.find(&line)? + 1 };
     let behind = body[end + tag.len()..].trim_start_matches('\n').strip_prefix(")\"")?;
-    // Older shells also end it at a line that only begins with the delimiter.
+    // Older shells also end the document at a line that only starts with the delimiter.
     let ends_early = body[..end].lines().any(|line| line.trim_start().starts_with(tag));
     (is_name && !ends_early).then_some(behind)
 }
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn what_may_run_is_not_left_out() {
         for same in [
-            // The quotes belong to the words here, so that what looks like a message is code.
+            // Here the quotes belong to the words, so the apparent message is code.
             "git commit '$(cat <<'E'\n' ; rm x ; echo '\nE\n)'",
             "git commit \"$$(cat <<'E'\n\" ; rm x ; echo \"\nE\n)\"",
             "git commit a \\\n# '\necho '$(cat <<'E'\n'\nrm x\necho '\nE\n)'",

@@ -70,7 +70,7 @@ pub(super) struct Scanned {
     pub(super) prompt: bool,
     /// Variables that it assigns: `${NAME:=value}`.
     pub(super) assigns: Vec<String>,
-    /// The scan is inside of double quotes, where a double quote is a sign that their end was not found.
+    /// Whether the scan is inside double quotes, where another double quote means that their end was not found.
     in_quotes: bool,
 }
 
