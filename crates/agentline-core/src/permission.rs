@@ -1,8 +1,8 @@
-//! Reads the rules of `--allow` and `--deny`: a tool, and sometimes what it may be used on.
+//! Parses permission rules: the name of a tool and an optional pattern for its uses.
 
 use crate::Problem;
 
-/// One rule as it was written: `Write(src/**)`, `Bash(git *)`, `WebFetch`, `mcp__server__tool`.
+/// A permission rule as written: `Write(src/**)`, `Bash(git *)`, `WebFetch`, `mcp__server__tool`.
 ///
 /// ```
 /// use agentline_core::Rule;
@@ -13,17 +13,18 @@ use crate::Problem;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rule {
-    /// The tool, as it was written: a canonical name or one of the agent's own.
+    /// The tool as written: a canonical name or the agent's own name for it.
     pub tool: String,
-    /// What stands in the brackets; `None` is every use of the tool.
+    /// The pattern in the parentheses. `None` matches every use of the tool.
     pub pattern: Option<String>,
 }
 
 impl Rule {
-    /// Reads a rule. `key` is `allow` or `deny`, for the message.
+    /// Parses a rule. `key` is the configuration key that the error message names, such as `allow`.
     ///
     /// # Errors
-    /// The text is not a rule.
+    ///
+    /// Returns a [`Problem`] if the text is not a valid rule.
     pub fn parse(key: &str, text: &str) -> Result<Self, Problem> {
         let wrong = |what: &str| {
             Err(Problem::new(key, format!("`{text}` is not a rule: {what}"))
@@ -48,7 +49,7 @@ impl Rule {
         if pattern.is_some_and(|p| p.contains('\0')) {
             return wrong("its pattern holds a NUL byte");
         }
-        // `Bash()`, `Bash(*)` and `Write(**)` say no more than the tool alone.
+        // `Bash()`, `Bash(*)` and `Write(**)` are equivalent to the bare tool name.
         let pattern = pattern.filter(|p| !matches!(*p, "" | "*" | "**"));
         Ok(Self { tool: tool.to_owned(), pattern: pattern.map(str::to_owned) })
     }

@@ -1,9 +1,9 @@
-//! Checks a request at the door, so that everything behind it can rely on it.
+//! Validates a request before a run starts, so that later code can rely on it.
 
 use crate::{Agent, Plan, Problem, Problems, RunRequest};
 use std::time::Duration;
 
-/// Checks what can be checked without knowing the agent.
+/// Checks everything that does not depend on the agent.
 pub(crate) fn check(request: &RunRequest) -> Result<(), Problems> {
     let mut problems = Vec::new();
     if request.prompt.contains('\0') {
@@ -18,7 +18,7 @@ pub(crate) fn check(request: &RunRequest) -> Result<(), Problems> {
     for (key, value) in
         [("model", &request.model), ("resume", &request.resume), ("session_id", &request.session_id)]
     {
-        // An agent would read it as a flag of its own, and there are flags that permit everything.
+        // An agent would parse the value as a flag, and some flags permit everything.
         if let Some(value) = value.as_ref().filter(|value| value.starts_with('-')) {
             problems.push(
                 Problem::new(key, format!("{key} must not begin with `-`"))
@@ -68,10 +68,11 @@ pub(crate) fn check(request: &RunRequest) -> Result<(), Problems> {
 }
 
 impl Plan {
-    /// Checks a request for one agent and settles on a surface.
+    /// Checks a request for one agent and chooses a surface.
     ///
     /// # Errors
-    /// All problems together, with their keys.
+    ///
+    /// Returns all problems together, each with its key.
     pub fn of(mut request: RunRequest, agent: &dyn Agent) -> Result<Self, Problems> {
         let mut problems = check(&request).err().unwrap_or_default().0;
         let card = agent.card();

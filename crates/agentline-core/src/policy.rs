@@ -1,7 +1,7 @@
-//! Decides what an agent may do when it asks: first the rules, the most specific one before all others, then the mode.
+//! Decides whether an agent may use a tool: the most specific rule decides, and the mode decides where no rule matches.
 //!
-//! Each thing that a use of a tool touches is judged for itself: every file, every part of a command, every host. What
-//! one rule refuses is refused as a whole, and only what rules permit in all its parts is permitted by rules.
+//! Everything that a tool use touches is checked separately: each file, each part of a command, each host. If a rule
+//! denies one of them, the whole use is denied. Rules allow a use only if they allow all of its parts.
 
 mod command;
 mod explain;
@@ -23,37 +23,37 @@ use rule::{Compiled, Met, Target};
 pub(crate) use rule::{Rank, Says};
 use std::{collections::BTreeSet, path::Path};
 
-/// The reason of a refusal of a file outside the workspace and the included folders.
+/// The reason for denying access to a file outside the workspace and the included directories.
 pub const OUTSIDE_WORKSPACE: &str = "outside_workspace";
-/// The reason of a refusal of a command that starts a program which its text does not name.
+/// The reason for denying a command that starts a program which its text does not name.
 pub const UNDETERMINABLE_COMMAND: &str = "undeterminable_command";
 
-/// What an agent may do in one run.
+/// What an agent may do in one run: a permission mode and rules.
 #[derive(Clone, Debug)]
 pub struct Policy {
     mode: PermissionMode,
     rules: Vec<Compiled>,
     places: Places,
-    /// Servers whose tools are the host's own.
+    /// MCP servers whose tools belong to the host.
     own: Vec<String>,
-    /// Servers of others.
+    /// All other MCP servers.
     foreign: Vec<String>,
 }
 
-/// What a policy says about one use of a tool.
+/// The decision of a policy about one tool use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Decision {
-    /// It may run.
+    /// The tool may run.
     Allow(Ruling),
-    /// It may not, whoever is asked.
+    /// The tool must not run.
     Deny(Ruling),
-    /// Somebody is to be asked; where nobody is there, this refusal stands.
+    /// The user must be asked. The ruling is the denial that applies if no user can be asked.
     Ask(Ruling),
 }
 
 impl Decision {
-    /// The ruling, for `Ask` the one that stands where nobody is there.
+    /// Returns the ruling. For `Ask`, this is the denial that applies if no user can be asked.
     #[must_use]
     pub fn ruling(&self) -> &Ruling {
         match self {
@@ -61,7 +61,7 @@ impl Decision {
         }
     }
 
-    /// `allow`, `deny` or `ask`.
+    /// Returns `allow`, `deny` or `ask`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -73,10 +73,11 @@ impl Decision {
 }
 
 impl Policy {
-    /// The policy of a request whose workspace is `cwd`.
+    /// Creates the policy of a request whose workspace is `cwd`.
     ///
     /// # Errors
-    /// Every rule that is none.
+    ///
+    /// Returns a problem for each invalid rule.
     pub fn new(request: &RunRequest, cwd: &Path) -> Result<Self, Problems> {
         let spelled = |path: &Path| place::absolute("", &path.to_string_lossy());
         let places = Places {
@@ -86,13 +87,13 @@ impl Policy {
         Self::with_places(request, places)
     }
 
-    /// Adds another spelling of the workspace, such as the one behind a link.
+    /// Adds another path of the workspace, such as the target of a symbolic link.
     #[must_use]
     pub fn also_at(mut self, cwd: &Path) -> Self {
         let spelling = place::absolute("", &cwd.to_string_lossy());
         if !self.places.workspace.contains(&spelling) {
             self.places.workspace.push(spelling);
-            // Absolute paths in rules may be meant from there. Each was read before, so none can fail now.
+            // Absolute paths in rules may refer to the new path. Each rule was parsed before, so none can fail here.
             for rule in &mut self.rules {
                 if let Ok(again) = Compiled::read(rule.says, "", &rule.text, &self.places) {
                     *rule = again;
@@ -102,7 +103,7 @@ impl Policy {
         self
     }
 
-    /// Names a server whose tools are the host's own: they need no permission in any mode.
+    /// Registers a server whose tools belong to the host. They need no permission in any mode.
     #[must_use]
     pub fn own_server(mut self, name: impl Into<String>) -> Self {
         let name = name.into();
@@ -111,31 +112,31 @@ impl Policy {
         self
     }
 
-    /// The mode behind the rules.
+    /// Returns the mode that applies where no rule matches.
     #[must_use]
     pub fn mode(&self) -> PermissionMode {
         self.mode
     }
 
-    /// Whether there are rules for some paths and not for others.
+    /// Returns whether any rule applies only to certain paths.
     #[must_use]
     pub fn has_path_patterns(&self) -> bool {
         self.rules.iter().any(Compiled::has_path_pattern)
     }
 
-    /// Where a path leads if there were no links: for whoever cannot see the disk.
+    /// Resolves a path without following links, for callers without access to the file system.
     #[must_use]
     pub fn resolve(&self, path: &str) -> Resolved {
         self.places.resolve(path)
     }
 
-    /// The files that a use of a tool would change, as the agent spells them; empty where it changes none.
+    /// Returns the files that a tool use would change, as the agent wrote them, or nothing if it changes none.
     #[must_use]
     pub fn changed_files(ask: &PermissionAsk) -> Vec<&str> {
         if changes_files(ask) { files(ask) } else { Vec::new() }
     }
 
-    /// Decides on one use of a tool. `resolve` finds out where a path really leads.
+    /// Decides on one tool use. `resolve` returns the real location of a path.
     #[must_use]
     pub fn decide(&self, ask: &PermissionAsk, resolve: &dyn Fn(&str) -> Resolved) -> Decision {
         if self.is_own(ask) && !self.refuses_own(ask) {
@@ -144,7 +145,7 @@ impl Policy {
         let paths = |path: &str| vec![resolve(path).program(), self.places.resolve(path).program()];
         let command = ask.command.as_deref().map(|text| Command::read(text, &paths));
         let targets = self.targets(ask, command.as_ref(), resolve);
-        // Which rules are about the tool is the same for every target.
+        // Which rules match the tool is the same for every target.
         let rules: Vec<_> =
             self.rules.iter().filter_map(|rule| Some((rule, rule.meets_tool(ask)?))).collect();
         let best = |target: &Target<'_>| {
@@ -181,7 +182,7 @@ impl Policy {
         self.by_mode(changes && targets.iter().all(|t| matches!(t, Target::Path { .. })))
     }
 
-    /// What the mode says where no rule does. `edits` is a change of files that are known and inside.
+    /// Returns the mode's decision, for uses that no rule decides. `edits` means that the use only changes known files.
     fn by_mode(&self, edits: bool) -> Decision {
         let refusal = Ruling::deny("mode", "mode");
         let permission = || Ruling { reason: Some(self.mode.name().into()), ..Ruling::allow("mode") };
@@ -196,7 +197,7 @@ impl Policy {
         }
     }
 
-    /// All that a use touches; never empty.
+    /// Returns everything that a tool use touches. The list is never empty.
     fn targets<'a>(
         &self,
         ask: &'a PermissionAsk,
@@ -227,7 +228,7 @@ impl Policy {
         self.own.iter().any(is_of) && !self.foreign.iter().any(is_of)
     }
 
-    /// A refusal that means the host's own tool by its name.
+    /// Returns whether a rule denies a tool of the host by name.
     fn refuses_own(&self, ask: &PermissionAsk) -> bool {
         let refuses = |rule: &&Compiled| rule.says == Says::Deny && rule.is_by_name();
         self.rules.iter().filter(refuses).any(|rule| rule.meets(ask, &Target::Unknown).is_some())
@@ -256,7 +257,7 @@ impl Policy {
     }
 }
 
-/// How specific a rule is, in the order in which [`Policy::decide`] prefers rules; the list is known by its key.
+/// Returns how specific a rule is, in the order that [`Policy::decide`] uses. `key` is the list that the rule is in.
 pub(crate) fn rank(key: &str, text: &str, workspace: &[&str], is_command: bool) -> Result<Rank, Problem> {
     let says = match key {
         "allow" => Says::Allow,
@@ -268,18 +269,19 @@ pub(crate) fn rank(key: &str, text: &str, workspace: &[&str], is_command: bool) 
     Ok(Compiled::read(says, key, text, &places)?.rank(is_command))
 }
 
-/// The rules that permit or ask, by which a rule for a whole tool or server that refuses may be outranked. An agent that is
-/// told of such a refusal beforehand would refuse too much.
+/// The `allow` and `ask` rules that can outrank a `deny` rule for a whole tool or server.
+///
+/// An agent that enforced such a `deny` rule by itself would deny too much.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Exceptions {
     /// Tools with rules that have a pattern.
     patterned: BTreeSet<String>,
-    /// All that rules name.
+    /// All tools and servers that rules name.
     named: BTreeSet<String>,
 }
 
 impl Exceptions {
-    /// The rules of a request that permit or ask.
+    /// Collects the `allow` and `ask` rules of a request.
     pub(crate) fn of(request: &RunRequest) -> Self {
         let mut found = Self::default();
         let rules = request.allow.iter().chain(&request.ask).filter_map(|text| Rule::parse("", text).ok());
@@ -292,7 +294,7 @@ impl Exceptions {
         found
     }
 
-    /// Whether one of them outranks a rule.
+    /// Returns whether one of these rules outranks `rule`.
     pub(crate) fn outrank(&self, rule: &Rule) -> bool {
         let below = format!("{}__", rule.tool);
         let of_server =
@@ -301,14 +303,14 @@ impl Exceptions {
     }
 }
 
-/// The files that a use names. Those beside a command only say where it runs.
+/// Returns the files that a tool use names. Paths next to a command are left out: they only say where it runs.
 fn files(ask: &PermissionAsk) -> Vec<&str> {
     let mut files: Vec<&str> = Vec::new();
     if ask.command.is_none() {
         files.extend(ask.paths.iter().map(String::as_str));
     }
     for diff in &ask.diffs {
-        // Some agents give a change the bare name of the file whose path they tell beside it.
+        // Some agents put only the file name into a diff and report the full path separately.
         let behind_slash = format!("/{}", slashes(&diff.path));
         if !files.iter().any(|path| *path == diff.path || slashes(path).ends_with(&behind_slash)) {
             files.push(&diff.path);
@@ -317,13 +319,13 @@ fn files(ask: &PermissionAsk) -> Vec<&str> {
     files
 }
 
-/// Whether a use changes files, as far as can be known: what a command changes cannot.
+/// Returns whether a tool use is known to change files. What a command changes is not known.
 fn changes_files(ask: &PermissionAsk) -> bool {
     let by_name = matches!(ask.tool.as_str(), "Write" | "Edit" | "MultiEdit" | "NotebookEdit");
     by_name || matches!(ask.kind, ToolKind::Write | ToolKind::Edit) || !ask.diffs.is_empty()
 }
 
-/// Whether a use neither changes nor runs anything.
+/// Returns whether a tool use neither changes nor runs anything.
 fn only_looks(ask: &PermissionAsk) -> bool {
     let looks = matches!(ask.kind, ToolKind::Read | ToolKind::Search | ToolKind::Web);
     looks && ask.command.is_none() && !changes_files(ask)

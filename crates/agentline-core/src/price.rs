@@ -1,4 +1,4 @@
-//! What tokens cost: a dated table that a configuration can override, and its rules.
+//! Token prices: a dated table that the configuration can override, and the rules for applying it.
 
 use crate::Tokens;
 use serde::{Deserialize, Serialize};
@@ -7,67 +7,68 @@ use std::{
     sync::OnceLock,
 };
 
-/// The table that comes with this version.
+/// The price table of this version.
 const BUILT_IN: &str = include_str!("prices.toml");
 
-/// What agents put before a model's own id, where the model is its maker's and costs the maker's price.
+/// Prefixes that agents put before a model id without changing the price.
 const PREFIXES: &[&str] = &["models/", "google/", "gemini/", "anthropic/", "openai/"];
 
-/// US dollars for a million tokens of one model.
+/// The price of a model in US dollars per million tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
     /// Prompt tokens that were not cached.
     pub input: f64,
-    /// Answer and thoughts.
+    /// Answer and thought tokens.
     pub output: f64,
-    /// Prompt tokens that were cached; without it they cost as much as the others.
+    /// Cached prompt tokens. Defaults to `input`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached: Option<f64>,
-    /// Prompt tokens that were written to the cache for minutes; without it they cost as much as the others.
+    /// Prompt tokens written to the short-lived cache (minutes). Defaults to `input`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<f64>,
-    /// Prompt tokens that were written to the cache for an hour; without it they cost as much as those for minutes.
+    /// Prompt tokens written to the one-hour cache. Defaults to `cache_write`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write_long: Option<f64>,
-    /// What a request costs whose prompt is long: all of it, not only what is beyond.
+    /// The price of a request with a long prompt. It applies to the whole request, not only to the excess.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub long: Option<LongPrice>,
 }
 
-/// US dollars for a million tokens of a request with a long prompt.
+/// The price of requests with a long prompt, in US dollars per million tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LongPrice {
-    /// It holds for prompts of more tokens than this, cached ones included.
+    /// The price applies to prompts with more tokens than this, including cached ones.
     pub above: u64,
-    /// As [`Price::input`].
+    /// See [`Price::input`].
     pub input: f64,
-    /// As [`Price::output`].
+    /// See [`Price::output`].
     pub output: f64,
-    /// As [`Price::cached`].
+    /// See [`Price::cached`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached: Option<f64>,
-    /// As [`Price::cache_write`].
+    /// See [`Price::cache_write`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<f64>,
-    /// As [`Price::cache_write_long`].
+    /// See [`Price::cache_write_long`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write_long: Option<f64>,
 }
 
-/// What tokens cost.
+/// The cost of a number of tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Charge {
-    /// US dollars.
+    /// The cost in US dollars.
     pub usd: f64,
-    /// Several requests are known only as a sum, and how long each prompt was decides the price: it may be another.
+    /// Whether the cost is an estimate: only the sum of several requests is known, but the price depends on the length
+    /// of each prompt.
     pub estimated: bool,
 }
 
 impl Charge {
-    /// A sum of money that somebody named.
+    /// Creates a charge from a reported amount.
     #[must_use]
     pub fn of(usd: f64) -> Self {
         Self { usd, estimated: false }
@@ -75,9 +76,10 @@ impl Charge {
 }
 
 impl Price {
-    /// What tokens of so many requests cost; `None` where too little is known of them. The price of long prompts is a
-    /// rule for single requests: of several, their mean decides, and where their number is not known the lower price
-    /// holds; both are estimates.
+    /// Returns the cost of the tokens of some requests, or `None` if too little is known about them.
+    ///
+    /// The price of long prompts applies to single requests. For several requests, their mean prompt length decides. If
+    /// their number is not known, the lower price applies. Both are estimates.
     #[must_use]
     pub fn charge(&self, tokens: &Tokens, requests: Option<u64>) -> Option<Charge> {
         let (input, _) = (tokens.input?, tokens.output?);
@@ -87,14 +89,14 @@ impl Price {
         };
         let could_be_long = self.long.is_some_and(|long| input > long.above);
         let rates = self.long.filter(|long| prompt > long.above).map_or(*self, LongPrice::rates);
-        // Cached and written tokens are parts of the prompt, and never the same ones.
+        // Cached and written tokens are disjoint parts of the prompt.
         let cached = tokens.cached.unwrap_or(0).min(input);
         let written = tokens.cache_write.unwrap_or(0).min(input - cached);
         let kept_long = tokens.cache_write_long.unwrap_or(0).min(written);
         let fresh = input - cached - written;
         let write_price = rates.cache_write.unwrap_or(rates.input);
         let rows = [
-            // What tools brought in counts as prompt, beside the prompt.
+            // Tokens from tools are billed as prompt tokens, in addition to the prompt.
             (fresh.saturating_add(tokens.tool.unwrap_or(0)), rates.input),
             (cached, rates.cached.unwrap_or(rates.input)),
             (written - kept_long, write_price),
@@ -113,16 +115,16 @@ impl LongPrice {
     }
 }
 
-/// Where rows of the table come from.
+/// The origin of rows of the price table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct PriceSource {
-    /// Who makes the models.
+    /// The maker of the models.
     pub maker: String,
-    /// The day that the prices are of.
+    /// The date of the prices.
     pub as_of: String,
-    /// Where they were read.
+    /// Where the prices were published.
     pub source: String,
     /// The models.
     pub models: BTreeSet<String>,
@@ -132,18 +134,18 @@ pub struct PriceSource {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PriceTable {
-    /// The day that the oldest of them is of.
+    /// The date of the oldest prices.
     #[serde(default)]
     pub as_of: String,
-    /// By model id.
+    /// The prices by model id.
     #[serde(default)]
     pub models: BTreeMap<String, Price>,
-    /// Where they come from; a row that no source has was set by you.
+    /// The origin of the prices. A row without a source was set by the user.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<PriceSource>,
 }
 
-/// The built-in table as it is written.
+/// The file format of the built-in table.
 #[derive(Deserialize)]
 struct Sheet {
     maker: Vec<MakerSheet>,
@@ -176,14 +178,14 @@ impl From<Sheet> for PriceTable {
 }
 
 impl PriceTable {
-    /// The table that comes with this version.
+    /// Returns the price table of this version.
     #[must_use]
     pub fn built_in() -> Self {
         static TABLE: OnceLock<PriceTable> = OnceLock::new();
         TABLE.get_or_init(|| toml::from_str::<Sheet>(BUILT_IN).map(Self::from).unwrap_or_default()).clone()
     }
 
-    /// This table with rows of yours on top.
+    /// Returns this table with the user's rows, which override existing ones.
     #[must_use]
     pub fn with(mut self, models: BTreeMap<String, Price>) -> Self {
         for source in &mut self.sources {
@@ -193,14 +195,14 @@ impl PriceTable {
         self
     }
 
-    /// The price of a model: by its id, or by the longest known id of which it is a release
+    /// Returns the price of a model: by its id, or by the longest known id of which it is a release
     /// (`gemini-2.5-pro-preview-05-06`).
     #[must_use]
     pub fn of(&self, model: &str) -> Option<Price> {
         self.row(model).map(|(_, price)| *price)
     }
 
-    /// The row that a model's price is read from.
+    /// Returns the row that contains a model's price.
     #[must_use]
     pub fn row(&self, model: &str) -> Option<(&str, &Price)> {
         let exact = |model: &str| self.models.get_key_value(model);
@@ -208,7 +210,7 @@ impl PriceTable {
             return Some((id, price));
         }
         let bare = PREFIXES.iter().fold(model, |model, prefix| model.strip_prefix(prefix).unwrap_or(model));
-        // Some agents mark the size of the window, which is no other model.
+        // Some agents append the size of the context window, which does not make it another model.
         let bare = bare.split_once('[').map_or(bare, |(bare, _)| bare);
         let is_release = |known: &str| {
             bare.strip_prefix(known).is_some_and(|rest| is_release_suffix(rest, known.ends_with("-preview")))
@@ -218,19 +220,21 @@ impl PriceTable {
         Some((found.0, found.1))
     }
 
-    /// Where a row comes from; `None` for one of yours.
+    /// Returns the origin of a row, or `None` if the user set it.
     #[must_use]
     pub fn source(&self, row: &str) -> Option<&PriceSource> {
         self.sources.iter().find(|source| source.models.contains(row))
     }
 
-    /// Whether you set the price of this model yourself.
+    /// Returns whether the user set the price of this model.
     #[must_use]
     pub fn is_yours(&self, model: &str) -> bool {
         self.row(model).is_some_and(|(row, _)| self.source(row).is_none())
     }
 
-    /// What tokens of a model cost, as [`Price::charge`]; `None` when its price is not known. No tokens cost nothing.
+    /// Returns the cost of a model's tokens, as [`Price::charge`] does, or `None` if its price is not known.
+    ///
+    /// Zero tokens cost nothing, even if the price is not known.
     #[must_use]
     pub fn charge(&self, model: &str, tokens: &Tokens, requests: Option<u64>) -> Option<Charge> {
         if *tokens != Tokens::default() && tokens.sum() == 0 {
@@ -239,7 +243,7 @@ impl PriceTable {
         self.row(model)?.1.charge(tokens, requests)
     }
 
-    /// What a run cost, or `None` when the price of one of its models is not known.
+    /// Returns the cost of a run, or `None` if the price of one of its models is not known.
     #[must_use]
     pub fn cost(&self, by_model: &BTreeMap<String, Tokens>) -> Option<f64> {
         if by_model.is_empty() {
@@ -251,8 +255,9 @@ impl PriceTable {
     }
 }
 
-/// `-preview-05-06`, `-001`, `-20250514`, `-latest`: another release of the same model, not another model such as `-lite`
-/// or the next version `-5`.
+/// Returns whether a suffix names another release of the same model: `-preview-05-06`, `-001`, `-20250514`, `-latest`.
+///
+/// Other models (`-lite`) and the next version (`-5`) do not count.
 fn is_release_suffix(rest: &str, mut dated: bool) -> bool {
     let Some(parts) = rest.strip_prefix('-') else { return false };
     parts.split('-').all(|part| {

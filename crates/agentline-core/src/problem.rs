@@ -1,33 +1,33 @@
-//! What is wrong with what somebody asked for: the key, what is wrong with it, and the way out.
+//! Problems with a request or configuration: the key, what is wrong, and how to fix it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// One thing that is wrong with a request or a setting. Nothing was started because of it.
+/// A problem with a request or a setting, found before anything was started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Problem {
     /// The key or flag, as the user would write it.
     pub key: String,
-    /// What is wrong, with the value where it is short.
+    /// What is wrong, with the value if it is short.
     pub message: String,
-    /// The value, where the message does not hold it; never a secret.
+    /// The value, if it is not in the message. Never a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// What to type instead.
+    /// What to write instead.
     pub hint: Option<String>,
-    /// Where the value came from: a file, `environment`, `flag`.
+    /// The origin of the value: a file, `environment`, `flag`.
     pub source: Option<String>,
 }
 
 impl Problem {
-    /// Something is wrong with this key.
+    /// Creates a problem with this key.
     #[must_use]
     pub fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
         Self { key: key.into(), message: message.into(), value: None, hint: None, source: None }
     }
 
-    /// Adds the way out.
+    /// Adds a hint about how to fix the problem.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -41,7 +41,7 @@ impl Problem {
         self
     }
 
-    /// Adds where the value came from.
+    /// Adds the origin of the value.
     #[must_use]
     pub fn source(mut self, source: impl Into<String>) -> Self {
         self.source = Some(source.into());
@@ -67,7 +67,7 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// The known word that is nearest to `word`, when it is near enough to be what was meant.
+/// Returns the known word that is most similar to `word`, if it is similar enough to be a likely correction.
 ///
 /// ```
 /// use agentline_core::nearest;
@@ -82,18 +82,18 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     known.into_iter().filter_map(|k| Some((distance(&word, k, allowed)?, k))).min().map(|(_, k)| k)
 }
 
-/// How many letters must be changed, added, removed or swapped with the next; `None` where that is more than `most`.
+/// Returns the edit distance (substitutions, insertions, deletions and transpositions), or `None` if it exceeds `most`.
 fn distance(a: &[char], b: &str, most: usize) -> Option<usize> {
     let b: Vec<char> = b.chars().collect();
     if a.len().abs_diff(b.len()) > most {
         return None;
     }
-    // How they begin and end alike costs nothing.
+    // Common prefixes and suffixes do not change the distance.
     let alike = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
     let (a, b) = (&a[alike..], &b[alike..]);
     let alike = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();
     let (a, b) = (&a[..a.len() - alike], &b[..b.len() - alike]);
-    // The rows of the table are needed for three letters only, and in each no more than what is that near its middle.
+    // Only three rows of the table are kept, and in each only the cells at most `most` from the diagonal are computed.
     let far = most + 1;
     let mut before = vec![far; b.len() + 1];
     let mut last: Vec<usize> = (0..=b.len()).map(|j| j.min(far)).collect();
@@ -115,16 +115,17 @@ fn distance(a: &[char], b: &str, most: usize) -> Option<usize> {
     Some(last[b.len()]).filter(|distance| *distance <= most)
 }
 
-/// Everything that is wrong, told at once.
+/// All problems with a request or configuration, reported together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Problems(pub Vec<Problem>);
 
 impl Problems {
-    /// `Ok` when nothing is wrong.
+    /// Returns `Ok` if there are no problems.
     ///
     /// # Errors
-    /// The problems, when there are any.
+    ///
+    /// Returns the problems, if there are any.
     pub fn into_result(self) -> Result<(), Self> {
         if self.0.is_empty() { Ok(()) } else { Err(self) }
     }

@@ -1,9 +1,9 @@
-//! The outcome in the shape that a provider of promptfoo gives back.
+//! Converts an outcome to the result of a promptfoo provider.
 
 use crate::{Kind, Outcome, Verdict, agents};
 use serde_json::{Value, json};
 
-/// What a provider of promptfoo gives back: an answer or an error, with everything that is known.
+/// Returns the result of a promptfoo provider: the answer or an error, with usage, cost and metadata.
 #[must_use]
 pub fn promptfoo_view(outcome: &Outcome) -> Value {
     let tokens = &outcome.usage.tokens;
@@ -36,8 +36,11 @@ fn answer(outcome: &Outcome) -> Value {
     }
 }
 
-/// `<type>: <message>` for an error that the agent reported, `<agent> error: Exit code N: …` where only its exit code
-/// tells, and `<agent> error: …` for what we ourselves ended.
+/// Formats the error of an outcome.
+///
+/// - `<type>: <message>` for an error that the agent reported
+/// - `<agent> error: Exit code N: …` if only the exit code is known
+/// - `<agent> error: …` if the agent did not start, has no exit code, or was stopped by agentline
 fn promptfoo_error(outcome: &Outcome) -> String {
     let Some(error) = &outcome.error else { return String::new() };
     let title = agents::find(&outcome.agent).map_or("agent", |agent| agent.card().title);

@@ -1,10 +1,10 @@
-//! A piece of JSON exactly as an agent wrote it, which shares the text that it was read from.
+//! A slice of JSON text exactly as an agent wrote it, which shares its buffer.
 
 use serde::{Serialize, Serializer, ser::Error as _};
 use serde_json::value::RawValue;
 use std::{fmt, ops::Range, sync::Arc};
 
-/// Part of a text, without a copy of it: a session of fifty megabytes is held once, however many messages point into it.
+/// A slice of a shared text. The messages of a large session all point into the same buffer.
 #[derive(Clone)]
 pub struct RawJson {
     text: Arc<String>,
@@ -12,17 +12,18 @@ pub struct RawJson {
 }
 
 impl RawJson {
-    /// The whole of a text, which is taken over and not copied.
+    /// Takes ownership of a text without copying it.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         let text = Arc::new(text.into());
         Self { range: 0..text.len(), text }
     }
 
-    /// Part of this text.
+    /// Returns a part of this text.
     ///
     /// # Panics
-    /// The range does not lie in this text, or cuts a character.
+    ///
+    /// Panics if the range is not in this text or splits a character.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Self {
         let range = self.range.start + range.start..self.range.start + range.end;
@@ -30,14 +31,14 @@ impl RawJson {
         Self { text: Arc::clone(&self.text), range }
     }
 
-    /// The part of this text that a slice of it is; `None` for a slice of something else.
+    /// Returns the part of this text that `slice` points to, or `None` if `slice` is from another text.
     #[must_use]
     pub fn part_of(&self, slice: &str) -> Option<Self> {
         let start = (slice.as_ptr() as usize).checked_sub(self.as_str().as_ptr() as usize)?;
         (start + slice.len() <= self.as_str().len()).then(|| self.part(start..start + slice.len()))
     }
 
-    /// As it was written.
+    /// Returns the text as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text[self.range.clone()]

@@ -1,8 +1,8 @@
-//! Finds secrets in a text in one pass: known values in any of their spellings, and keys that are known by their shape alone.
+//! Finds secrets in a text in one pass: known values in any encoding, and keys recognizable by their format.
 //!
-//! The text is decoded byte by byte (`decode.rs`) into an automaton over all spellings of all secrets (`automaton.rs`,
-//! `spellings.rs`) and a scanner for shapes (`shapes.rs`). Each byte is read once, whatever the text holds, also when the text
-//! comes in pieces (`stream.rs`).
+//! The text is decoded byte by byte (`decode.rs`) and passed to an automaton for all spellings of all secrets
+//! (`automaton.rs`, `spellings.rs`) and to a scanner for key formats (`shapes.rs`). Each byte is read once, also when
+//! the text arrives in pieces (`stream.rs`).
 
 mod automaton;
 mod decode;
@@ -19,7 +19,7 @@ use decode::{Percent, Unescape, Unit, fold};
 use shapes::{Found, ShapeScanner};
 use std::{ops::Range, sync::Arc};
 
-/// The secrets to look for, in all their spellings.
+/// The secrets to search for, in all their spellings.
 #[derive(Clone)]
 pub(crate) struct Patterns(Arc<Automaton>);
 
@@ -29,12 +29,12 @@ impl Patterns {
         Self(Arc::new(Automaton::new(&words)))
     }
 
-    /// How many bytes the longest spelling has.
+    /// Returns the length of the longest spelling in bytes.
     pub(crate) fn longest(&self) -> usize {
         self.0.deepest()
     }
 
-    /// The places of all secrets in a text, in order, none inside another.
+    /// Returns the positions of all secrets in a text, in order and without overlaps.
     pub(crate) fn find(&self, text: &str) -> Vec<Range<usize>> {
         let mut scanner = Scanner::default();
         scanner.scan(self, text.as_bytes(), 0);
@@ -42,7 +42,9 @@ impl Patterns {
         scanner.take_found(usize::MAX)
     }
 
-    /// The same for a text that may have been cut: its end counts if this many letters of a secret stand there.
+    /// Returns the positions of all secrets in a text that may be truncated.
+    ///
+    /// An incomplete secret at the end counts if at least `letters` bytes of it are present.
     pub(crate) fn find_in_cut(&self, text: &str, letters: usize) -> Vec<Range<usize>> {
         let mut scanner = Scanner::default();
         scanner.scan(self, text.as_bytes(), 0);
@@ -56,8 +58,9 @@ impl Patterns {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The part of a word that a whole piece of text is: goes on from `state` and gives the state at its end, or the place
-    /// where the longest word is complete.
+    /// Continues a word from `state` through a piece of text.
+    ///
+    /// Returns the end of the longest complete word, or the state at the end if the whole piece belongs to a word.
     pub(crate) fn follow(&self, state: u32, piece: &Folded) -> Option<Followed> {
         let (mut state, mut whole) = (state, None);
         for (byte, end) in &piece.bytes {
@@ -70,12 +73,12 @@ impl Patterns {
         whole.or_else(|| (piece.is_all && !piece.bytes.is_empty()).then_some(Followed::Part(state)))
     }
 
-    /// How many bytes of a word were seen in this state.
+    /// Returns how many bytes of a word lead to this state.
     pub(crate) fn seen(&self, state: u32) -> usize {
         self.0.depth(state)
     }
 
-    /// The beginning of a piece of text, decoded once for all that may go on there.
+    /// Decodes the start of a piece of text, once for all words that may continue there.
     pub(crate) fn fold_beginning(&self, piece: &str) -> Folded {
         let (mut unescape, mut percent) = (Unescape::default(), Percent::default());
         let mut folded = Folded { bytes: Vec::new(), is_all: true };
@@ -93,24 +96,24 @@ impl Patterns {
     }
 }
 
-/// The beginning of a piece of text, decoded: bytes, and where each one ends.
+/// The decoded start of a piece of text: bytes with their end positions.
 pub(crate) struct Folded {
     bytes: Vec<(u8, usize)>,
     is_all: bool,
 }
 
-/// How a word goes on in a piece of text.
+/// How a word continues in a piece of text.
 pub(crate) enum Followed {
-    /// It is complete here.
+    /// The word is complete at this position.
     Whole(usize),
-    /// The whole piece belongs to it.
+    /// The whole piece belongs to the word.
     Part(u32),
 }
 
-/// So many bytes without an escape are read by one scanner before the next one reads them.
+/// The number of bytes without escapes that each scanner reads before the next scanner reads them.
 const CHUNK: usize = 1024;
 
-/// Reads a text once, in as many pieces as it comes.
+/// Scans a text once, in any number of pieces.
 #[derive(Clone, Default)]
 pub(crate) struct Scanner {
     unescape: Unescape,
@@ -119,21 +122,21 @@ pub(crate) struct Scanner {
     literal: Literal,
     shapes: ShapeScanner,
     found: Vec<Range<usize>>,
-    /// Keys that were found by their shape.
+    /// Keys found by their format.
     keys: Vec<Found>,
 }
 
-/// The automaton on its way.
+/// The running state of the automaton on the decoded text.
 #[derive(Clone, Debug, Default)]
 struct Known {
     state: u32,
     /// The number of the next decoded byte.
     next: usize,
-    /// What is added to the number of a byte to get its place in the text.
+    /// The offset from the number of a byte to its position in the text.
     shift: usize,
-    /// The same for bytes before the first of `shifts`.
+    /// The offset of bytes before the first entry of `shifts`.
     first_shift: usize,
-    /// From which byte on the shift is another, because an escape or a line break came before it.
+    /// The bytes at which the offset changes, because of an escape or a line break before them.
     shifts: Vec<(usize, usize)>,
 }
 
@@ -151,7 +154,7 @@ impl Known {
         }
     }
 
-    /// Takes bytes without escapes.
+    /// Processes bytes without escapes.
     fn push_plain(
         &mut self,
         patterns: &Automaton,
@@ -189,7 +192,7 @@ impl Known {
         self.shifts.push((self.next, shift));
     }
 
-    /// Where the last so many bytes begin.
+    /// Returns the position at which the last `length` bytes start.
     fn start(&self, length: usize) -> usize {
         let byte = self.next - length;
         let before = self.shifts.partition_point(|(from, _)| *from <= byte);
@@ -203,8 +206,9 @@ impl Known {
     }
 }
 
-/// The automaton on the text as it stands, from an escape on: what looks like an escape can be cut off from another text, and
-/// its last digits are then the first letters of a word.
+/// The running state of the automaton on the raw text, starting at an escape.
+///
+/// What looks like an escape may be the end of another text, so that its last digits are the first letters of a word.
 #[derive(Clone, Debug, Default)]
 struct Literal {
     state: u32,
@@ -213,7 +217,7 @@ struct Literal {
 }
 
 impl Literal {
-    /// Takes the bytes of an escape.
+    /// Processes the bytes of an escape.
     fn push(&mut self, patterns: &Automaton, bytes: &[u8], start: usize) {
         for (at, byte) in (start..).zip(bytes) {
             self.state = fold(*byte).map_or(ROOT, |byte| patterns.next(self.state, byte));
@@ -224,7 +228,7 @@ impl Literal {
         }
     }
 
-    /// Takes bytes without escapes, as long as a word that began in an escape may go on.
+    /// Processes bytes without escapes while a word that started in an escape may continue.
     fn push_plain(&mut self, patterns: &Automaton, bytes: &[u8], start: usize) {
         for at in 0..bytes.len() {
             if self.state == ROOT {
@@ -240,7 +244,7 @@ impl Literal {
 }
 
 impl Scanner {
-    /// Reads a piece of text that begins at this place.
+    /// Scans a piece of text that starts at position `base`.
     pub(crate) fn scan(&mut self, patterns: &Patterns, text: &[u8], base: usize) {
         let mut at = 0;
         while at < text.len() {
@@ -266,7 +270,7 @@ impl Scanner {
         }
     }
 
-    /// Reads escapes that are whole, and returns the place after them.
+    /// Scans complete escapes and returns the position after them.
     fn scan_escapes(&mut self, patterns: &Automaton, text: &[u8], base: usize, from: usize) -> usize {
         let Self { known, literal, shapes, found, keys, .. } = self;
         let mut at = from;
@@ -277,7 +281,7 @@ impl Scanner {
             let Some(escaped) = encoded.or_else(|| decode::json_escape(rest)) else { return at };
             let (start, end) = (base + at + escaped.start, base + at + escaped.length);
             let unit = escaped.byte.map(|byte| Unit { byte, start, end });
-            // A key that is known by its shape is not looked for in percent-encoding.
+            // Keys are not recognized by format inside percent-encoding.
             if is_encoded {
                 shapes.push_plain(&rest[..escaped.length], base + at, keys);
             } else {
@@ -289,7 +293,7 @@ impl Scanner {
         }
     }
 
-    /// Reads up to the next byte that begins an escape, and returns its place.
+    /// Scans up to the next escape and returns its position.
     fn scan_plain(&mut self, patterns: &Automaton, text: &[u8], base: usize, from: usize) -> usize {
         let mut at = from;
         loop {
@@ -307,7 +311,7 @@ impl Scanner {
         }
     }
 
-    /// The text ends.
+    /// Handles the end of the text.
     pub(crate) fn finish(&mut self, patterns: &Patterns) {
         let Self { unescape, percent, known, shapes, found, keys, .. } = self;
         let known = &mut |unit| known.push(&patterns.0, unit, found);
@@ -319,12 +323,12 @@ impl Scanner {
         shapes.finish(keys);
     }
 
-    /// Something comes in between here; what has begun may go on after it.
+    /// Marks an interruption of the text, after which a secret may continue.
     pub(crate) fn interrupt(&mut self, at: usize) {
         self.shapes.interrupt(at, &mut self.keys);
     }
 
-    /// Where the beginning of a secret stands that is long enough to tell something about it.
+    /// Returns the start of an incomplete secret of which at least `letters` bytes were seen.
     pub(crate) fn telling_from(&self, patterns: &Patterns, letters: usize) -> Option<usize> {
         let known =
             (patterns.0.depth(self.known.state) >= letters).then(|| self.known.open_from(&patterns.0));
@@ -334,7 +338,7 @@ impl Scanner {
         known.into_iter().chain(literal).chain(shape).flatten().min()
     }
 
-    /// Every state of a known secret that may have begun, and where it did, longest first.
+    /// Returns every state of a known secret that may have started, with its start, longest first.
     pub(crate) fn begun(&self, patterns: &Patterns) -> Vec<(u32, usize)> {
         let automaton = &patterns.0;
         let states = std::iter::successors(Some(self.known.state), |state| Some(automaton.fallback(*state)));
@@ -342,7 +346,7 @@ impl Scanner {
         states.map(|state| (state, self.known.start(automaton.depth(state)))).collect()
     }
 
-    /// The places of all secrets that are complete before this place, in order; those that overlap are one.
+    /// Returns the positions of all secrets that start before `before`, in order. Overlapping ones are merged.
     pub(crate) fn take_found(&mut self, before: usize) -> Vec<Range<usize>> {
         self.found.append(&mut self.literal.found);
         if self.found.is_empty() && self.keys.is_empty() {
@@ -365,7 +369,7 @@ impl Scanner {
         merged
     }
 
-    /// Where the earliest secret begins that was found and goes beyond this place.
+    /// Returns the earliest start of a secret that was found and extends beyond this position.
     fn found_across(&self, at: usize) -> Option<usize> {
         let keys = self.keys.iter().map(|key| &key.place);
         self.found
@@ -378,7 +382,7 @@ impl Scanner {
     }
 }
 
-/// Adds a place; those that overlap are one, so that a secret that overlaps with itself has few.
+/// Adds a position and merges overlaps, so that a secret that overlaps with itself adds few entries.
 fn join(found: &mut Vec<Range<usize>>, mut place: Range<usize>) {
     if let Some(last) = found.last_mut().filter(|last| last.contains(&place.start)) {
         last.end = last.end.max(place.end);
@@ -390,7 +394,7 @@ fn join(found: &mut Vec<Range<usize>>, mut place: Range<usize>) {
     found.push(place);
 }
 
-/// The places, widened to whole characters of this text.
+/// Extends a position to whole characters of this text.
 pub(crate) fn whole_characters(text: &str, place: Range<usize>) -> Range<usize> {
     let (mut start, mut end) = (place.start.min(text.len()), place.end.min(text.len()));
     while !text.is_char_boundary(start) {

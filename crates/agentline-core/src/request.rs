@@ -1,10 +1,10 @@
-//! What a caller wants of a run: the keys of the contract, typed. Whether an agent can do it is asked later, in `plan`.
+//! A typed run request. `plan` checks later whether an agent supports it.
 
 use crate::{CacheWish, Notice, Problems, Surface, config::redacted};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
-/// One prompt for one agent, with everything that the contract lets a caller say about it.
+/// A typed run request: everything a caller can configure for one run.
 ///
 /// ```
 /// use agentline_core::{PermissionMode, RunRequest, Surface};
@@ -18,35 +18,35 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 #[serde(default)]
 #[non_exhaustive]
 pub struct RunRequest {
-    /// What the agent is asked to do.
+    /// The prompt for the agent.
     pub prompt: String,
-    /// Agent id or one of its aliases.
+    /// The id of the agent or one of its aliases.
     pub agent: String,
-    /// `None`: the best surface that can do what was asked.
+    /// The surface. `None` selects the best one that supports the request.
     pub surface: Option<Surface>,
-    /// Model id, as the agent spells it.
+    /// The model id, as the agent spells it.
     pub model: Option<String>,
-    /// The workspace; `None` is the current directory of the caller.
+    /// The workspace. `None` is the caller's current directory.
     pub working_dir: Option<PathBuf>,
-    /// The agent is told to read this file.
+    /// A file with the prompt, which the agent is instructed to read.
     pub prompt_file: Option<PathBuf>,
-    /// Files sent with the prompt, where the surface can.
+    /// Files sent with the prompt, if the surface supports it.
     pub attachments: Vec<PathBuf>,
-    /// Instructions of the caller.
+    /// The caller's system prompt.
     pub system_prompt: Option<String>,
-    /// Whether `system_prompt` comes on top of the agent's own or replaces it.
+    /// Whether `system_prompt` extends the agent's own or replaces it.
     pub system_mode: SystemMode,
-    /// The caller's name for this prompt, echoed in events, errors and outcome.
+    /// The caller's name for this prompt, repeated in events, errors and outcome.
     pub name: Option<String>,
     /// What the agent may do without asking.
     pub permission_mode: PermissionMode,
-    /// Rules that permit, on top of the mode.
+    /// Rules that allow tool uses. They take precedence over the mode.
     pub allow: Vec<String>,
-    /// Rules that refuse, on top of the mode.
+    /// Rules that deny tool uses. They take precedence over the mode.
     pub deny: Vec<String>,
-    /// Rules for what is asked of the host, on top of the mode.
+    /// Rules for tool uses that need the host's permission. They take precedence over the mode.
     pub ask: Vec<String>,
-    /// Folders outside the workspace that tools may use.
+    /// Directories outside the workspace that tools may use.
     pub include_directories: Vec<PathBuf>,
     /// The agent's own sandbox.
     pub sandbox: Sandbox,
@@ -54,95 +54,95 @@ pub struct RunRequest {
     pub mcp_servers: BTreeMap<String, McpServer>,
     /// A settings file of the agent whose MCP servers are added.
     pub mcp_settings_path: Option<PathBuf>,
-    /// JSON Schema file: the answer must be a value of it.
+    /// A JSON Schema file that the answer must match.
     pub output_schema: Option<PathBuf>,
-    /// A session id or `latest`.
+    /// The session to resume: an id or `latest`.
     pub resume: Option<String>,
-    /// The id that a new session shall have.
+    /// The id for a new session.
     pub session_id: Option<String>,
-    /// Whole run.
+    /// The time limit of the whole run.
     pub timeout: Duration,
-    /// Silence with nothing pending.
+    /// The maximum silence while nothing is pending.
     pub idle_timeout: Duration,
-    /// Silence while a tool runs.
+    /// The maximum silence while a tool runs.
     pub tool_timeout: Duration,
-    /// Until the agent first answers.
+    /// The maximum time until the agent's first response.
     pub startup_timeout: Duration,
-    /// How long an agent may go on retrying a refused request.
+    /// The maximum time for which an agent may retry a failed request.
     pub retry_patience: Duration,
-    /// Silence after the answer before a turn is over, over ACP; `None`: what suits the agent.
+    /// The silence after the answer that ends a turn over ACP. `None` uses the agent's default.
     pub quiet_period: Option<Duration>,
-    /// Hard limits.
+    /// Limits on turns, tool calls, tokens and cost.
     pub limits: Limits,
     /// Variables added to the agent's environment.
     pub env: BTreeMap<String, String>,
-    /// Names of the caller's variables that the agent sees too; `*` is all.
+    /// Names of the caller's variables that are passed to the agent. `*` passes all.
     pub pass_env: Vec<String>,
     /// How far the workspace is trusted.
     pub trust: Trust,
-    /// Words like `@file` in the prompt are resolved by the agent instead of being sent as they stand.
+    /// Whether the agent resolves references such as `@file` in the prompt, instead of receiving them as literal text.
     pub file_references: bool,
-    /// Which of the agent's extensions are loaded; `None`: as the user set up.
+    /// The agent's extensions to load. `None` uses the user's settings.
     pub extensions: Option<Vec<String>>,
-    /// Key for the agent's service; redacted everywhere.
+    /// The API key for the agent's service. It is redacted everywhere.
     pub api_key: Option<String>,
-    /// Cloud project for sign-in by Vertex AI.
+    /// The Google Cloud project for sign-in through Vertex AI.
     pub google_cloud_project: Option<String>,
-    /// Sign in by Vertex AI.
+    /// Whether to sign in through Vertex AI.
     pub use_vertex_ai: Option<bool>,
-    /// Whether a model outside the agent's own list is a warning or an error.
+    /// Whether a model that the agent does not list is a warning or an error.
     pub model_validation: ModelValidation,
-    /// Seconds since 1970, with fractions, at which the run must be over whatever it waits for.
+    /// The time at which the run must be over, in seconds since 1970 with fractions.
     pub deadline: Option<f64>,
-    /// A command that must succeed before the run is over; while it fails the agent is sent on.
+    /// A command that decides whether the task is complete. The agent is re-prompted until it succeeds.
     pub until: Option<String>,
-    /// How often the agent is sent on at most.
+    /// The maximum number of times that the agent is re-prompted.
     pub max_rounds: u32,
-    /// How often the agent may mend a value that does not fit the schema.
+    /// How often the agent may repair a value that does not match the schema.
     pub repair_turns: u32,
-    /// The JSON value in the answer is what the run is for: it is found, and an answer without one is invalid.
+    /// Whether to extract a JSON value from the answer. An answer without one is invalid.
     pub extract_json: bool,
-    /// Arguments of the agent's program over ACP, instead of those that we know.
+    /// Arguments for the agent's program over ACP, which replace the built-in ones.
     pub agent_args: Option<Vec<String>>,
     /// The agent's own mode, set when a session is opened over ACP.
     pub mode_id: Option<String>,
-    /// Reasoning is shown beside the answer.
+    /// Whether reasoning is shown next to the answer.
     pub emit_thoughts: bool,
-    /// The agent may ask us to read files in the workspace, over ACP.
+    /// Whether the agent may request to read files in the workspace over ACP.
     pub allow_file_reads: bool,
-    /// The agent may ask us to write files in the workspace, over ACP.
+    /// Whether the agent may request to write files in the workspace over ACP.
     pub allow_file_writes: bool,
-    /// The agent's way of signing in that is asked for over ACP; it may change the user's settings.
+    /// The agent's sign-in method to request over ACP. It may change the user's settings.
     pub authenticate: Option<String>,
     /// The profile of the agent's sandbox on macOS.
     pub sandbox_profile: Option<String>,
-    /// What the caller wants needs an agent that stays alive: hosted tools, somebody to be asked, several prompts.
+    /// Whether the request needs a live agent, for hosted tools, permission callbacks or several prompts.
     #[serde(skip)]
     pub needs_live: bool,
-    /// Tools of the calling program, as `mcp__server__tool`; they need no permission in any mode.
+    /// Tools of the calling program, as `mcp__server__tool`. They need no permission in any mode.
     #[serde(skip)]
     pub own_tools: Vec<String>,
-    /// The run gets an empty workspace of its own, which is removed afterwards.
+    /// Whether the run gets an empty workspace of its own, which is removed afterwards.
     pub temporary_workspace: bool,
-    /// The tape of the run is written here.
+    /// The file to which the tape of the run is written.
     pub record: Option<PathBuf>,
-    /// Lines longer than this many bytes are reported as unreadable.
+    /// The maximum length of a line in bytes. Longer lines are reported as unreadable.
     pub max_line_bytes: usize,
-    /// Whether an outcome that is known already does as well.
+    /// Whether the result of an identical earlier run may be reused.
     pub cache: CacheWish,
-    /// Warnings about the settings that this request came from; the outcome repeats them.
+    /// Warnings about the settings behind this request. The outcome repeats them.
     #[serde(skip)]
     pub notices: Vec<Notice>,
 }
 
 impl RunRequest {
-    /// A run of the default agent with the defaults of the contract.
+    /// Creates a request for the default agent with default settings.
     #[must_use]
     pub fn new(prompt: impl Into<String>) -> Self {
         Self { prompt: prompt.into(), ..Self::default() }
     }
 
-    /// A run with the defaults that a name such as `gemini_acp` stands for.
+    /// Creates a request with the defaults of a preset name such as `gemini_acp`.
     ///
     /// ```
     /// use agentline_core::{PermissionMode, RunRequest, Surface};
@@ -152,17 +152,19 @@ impl RunRequest {
     /// ```
     ///
     /// # Errors
-    /// The name is not that of an agent.
+    ///
+    /// Returns a problem if no agent has this name.
     pub fn preset(name: &str, prompt: impl Into<String>) -> Result<Self, Problems> {
         crate::agents::find(name)?;
         let map = serde_json::Map::from_iter([("agent".to_owned(), name.into())]);
         Ok(Self { prompt: prompt.into(), ..crate::Config::from_map(map)?.request })
     }
 
-    /// Checks what can be checked without knowing the agent.
+    /// Checks everything that does not depend on the agent.
     ///
     /// # Errors
-    /// All problems together: an empty prompt, one with NUL, clocks of zero, a prompt and a prompt file at once.
+    ///
+    /// Returns all problems together, such as an empty prompt, a NUL byte in it, or a timeout of zero.
     pub fn check(&self) -> Result<(), Problems> {
         crate::plan::check(self)
     }
@@ -231,104 +233,104 @@ impl Default for RunRequest {
     }
 }
 
-/// Setters that take what is set; each returns the request, so that calls chain.
+/// Defines setters that return the request, so that calls can be chained.
 macro_rules! setters {
     ($($(#[$doc:meta])* $name:ident : $from:ty => |$value:ident| $into:expr;)*) => {
         impl RunRequest { $($(#[$doc])* #[must_use] pub fn $name(mut self, $value: $from) -> Self { self.$name = $into; self })* }
     };
 }
 setters! {
-    /// Which agent, by id or alias.
+    /// Sets the agent, by id or alias.
     agent: impl Into<String> => |v| v.into();
-    /// Which surface; without it the best one is chosen.
+    /// Sets the surface. By default, the best one is chosen.
     surface: Surface => |v| Some(v);
-    /// Which model.
+    /// Sets the model.
     model: impl Into<String> => |v| Some(v.into());
-    /// The workspace.
+    /// Sets the workspace.
     working_dir: impl Into<PathBuf> => |v| Some(v.into());
-    /// The file that holds the prompt.
+    /// Sets the file that contains the prompt.
     prompt_file: impl Into<PathBuf> => |v| Some(v.into());
-    /// Instructions of the caller.
+    /// Sets the caller's system prompt.
     system_prompt: impl Into<String> => |v| Some(v.into());
-    /// On top of the agent's own instructions, or instead of them.
+    /// Sets whether the system prompt extends the agent's own or replaces it.
     system_mode: SystemMode => |v| v;
-    /// The caller's name for this prompt.
+    /// Sets the caller's name for this prompt.
     name: impl Into<String> => |v| Some(v.into());
-    /// What the agent may do without asking.
+    /// Sets what the agent may do without asking.
     permission_mode: PermissionMode => |v| v;
-    /// The agent's own sandbox.
+    /// Sets the agent's own sandbox.
     sandbox: Sandbox => |v| v;
-    /// A session to go on with: its id, or `latest`.
+    /// Sets the session to resume: an id or `latest`.
     resume: impl Into<String> => |v| Some(v.into());
-    /// The id that a new session shall have.
+    /// Sets the id for a new session.
     session_id: impl Into<String> => |v| Some(v.into());
-    /// Clock of the whole run.
+    /// Sets the time limit of the whole run.
     timeout: Duration => |v| v;
-    /// Clock of silence with nothing pending.
+    /// Sets the maximum silence while nothing is pending.
     idle_timeout: Duration => |v| v;
-    /// Clock of silence while a tool runs.
+    /// Sets the maximum silence while a tool runs.
     tool_timeout: Duration => |v| v;
-    /// Clock until the agent first answers.
+    /// Sets the maximum time until the agent's first response.
     startup_timeout: Duration => |v| v;
-    /// How long an agent may go on retrying.
+    /// Sets the maximum time for which an agent may retry.
     retry_patience: Duration => |v| v;
-    /// Silence after the answer before a turn is over, over ACP.
+    /// Sets the silence after the answer that ends a turn over ACP.
     quiet_period: Duration => |v| Some(v);
-    /// Hard limits.
+    /// Sets the limits on turns, tool calls, tokens and cost.
     limits: Limits => |v| v;
-    /// How far the workspace is trusted.
+    /// Sets how far the workspace is trusted.
     trust: Trust => |v| v;
-    /// Lets the agent resolve `@file` words.
+    /// Sets whether the agent resolves `@file` references.
     file_references: bool => |v| v;
-    /// Key for the agent's service.
+    /// Sets the API key for the agent's service.
     api_key: impl Into<String> => |v| Some(v.into());
-    /// What a model outside the agent's own list means.
+    /// Sets how a model that the agent does not list is treated.
     model_validation: ModelValidation => |v| v;
-    /// A command that must succeed before the run is over.
+    /// Sets the command that decides whether the task is complete.
     until: impl Into<String> => |v| Some(v.into());
-    /// How often the agent is sent on at most.
+    /// Sets the maximum number of times that the agent is re-prompted.
     max_rounds: u32 => |v| v;
-    /// How often the agent may mend a value that does not fit the schema.
+    /// Sets how often the agent may repair a value that does not match the schema.
     repair_turns: u32 => |v| v;
-    /// The agent's own mode, over ACP.
+    /// Sets the agent's own mode over ACP.
     mode_id: impl Into<String> => |v| Some(v.into());
-    /// Lets the agent ask us to read files in the workspace, over ACP.
+    /// Sets whether the agent may request to read files in the workspace over ACP.
     allow_file_reads: bool => |v| v;
-    /// Lets the agent ask us to write files in the workspace, over ACP.
+    /// Sets whether the agent may request to write files in the workspace over ACP.
     allow_file_writes: bool => |v| v;
-    /// An empty workspace of the run's own, removed afterwards.
+    /// Sets whether the run gets an empty workspace of its own, which is removed afterwards.
     temporary_workspace: bool => |v| v;
-    /// Says that the caller brings what only a live conversation can do.
+    /// Sets whether the request needs a live agent.
     needs_live: bool => |v| v;
-    /// Writes the tape here.
+    /// Sets the file to which the tape is written.
     record: impl Into<PathBuf> => |v| Some(v.into());
-    /// Whether an outcome that is known already does as well.
+    /// Sets whether the result of an identical earlier run may be reused.
     cache: CacheWish => |v| v;
 }
 
 impl RunRequest {
-    /// Adds a rule that permits.
+    /// Adds a rule that allows a tool use.
     #[must_use]
     pub fn allow(mut self, rule: impl Into<String>) -> Self {
         self.allow.push(rule.into());
         self
     }
 
-    /// Adds a rule that refuses.
+    /// Adds a rule that denies a tool use.
     #[must_use]
     pub fn deny(mut self, rule: impl Into<String>) -> Self {
         self.deny.push(rule.into());
         self
     }
 
-    /// Adds a rule for what is asked of the host.
+    /// Adds a rule for a tool use that needs the host's permission.
     #[must_use]
     pub fn ask(mut self, rule: impl Into<String>) -> Self {
         self.ask.push(rule.into());
         self
     }
 
-    /// Adds a folder outside the workspace.
+    /// Adds a directory outside the workspace that tools may use.
     #[must_use]
     pub fn include_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.include_directories.push(dir.into());
@@ -342,7 +344,7 @@ impl RunRequest {
         self
     }
 
-    /// Lets one more variable of the caller through to the agent.
+    /// Passes one more variable of the caller to the agent.
     #[must_use]
     pub fn pass_env(mut self, name: impl Into<String>) -> Self {
         self.pass_env.push(name.into());
@@ -357,7 +359,7 @@ impl RunRequest {
     }
 }
 
-/// A request ends in logs sooner or later, so its secrets are not shown.
+/// Formats the request without its secrets, because requests are often logged.
 impl fmt::Debug for RunRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         debug_without_secrets(self, f)
@@ -375,15 +377,15 @@ fn debug_without_secrets(value: &impl Serialize, f: &mut fmt::Formatter<'_>) -> 
     f.write_str(&shown.to_string())
 }
 
-/// Whether the caller's instructions come on top of the agent's own.
+/// Whether the caller's system prompt extends or replaces the agent's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum SystemMode {
-    /// On top; put before the prompt with a blank line where the agent has no such flag.
+    /// Extends it. For an agent without such a flag, the text is put before the prompt, followed by a blank line.
     #[default]
     Append,
-    /// Instead of the agent's own.
+    /// Replaces it.
     Replace,
 }
 
@@ -392,28 +394,28 @@ pub enum SystemMode {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum PermissionMode {
-    /// What would have to be asked is refused where nobody can be asked.
+    /// Uses that need permission are denied if no user can be asked.
     #[default]
     Default,
-    /// Edits in the workspace are permitted.
+    /// Edits in the workspace are allowed.
     AcceptEdits,
-    /// Everything is permitted.
+    /// Everything is allowed.
     Bypass,
-    /// Only reading and planning.
+    /// Only reading and planning are allowed.
     Plan,
-    /// Whatever the agent asks for is permitted, once each time.
+    /// Every permission request of the agent is granted, each time once.
     Auto,
-    /// Whatever the agent asks for is refused.
+    /// Every permission request of the agent is denied.
     Deny,
-    /// Whatever the agent asks for is asked of the user on a terminal, and refused where there is none.
+    /// Every permission request of the agent goes to the user on a terminal, and is denied if there is none.
     Prompt,
 }
 
 impl PermissionMode {
-    /// The words of the contract, in its order.
+    /// The names of all modes.
     pub const NAMES: &[&str] = &["default", "accept-edits", "bypass", "plan", "auto", "deny", "prompt"];
 
-    /// The word of the contract.
+    /// Returns the name of the mode.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -427,11 +429,12 @@ impl PermissionMode {
         }
     }
 
-    /// Returns whether everything that this mode permits is permitted by the other one too, and not the other way round.
+    /// Returns whether the other mode allows everything that this mode allows, and more.
     ///
-    /// `plan` and `deny` are the strictest; `default`, `accept-edits`, `auto` and `bypass` permit more and more. `prompt`
-    /// is only stricter than `auto` and `bypass`: the user may permit what `default` and `accept-edits` refuse. Modes that
-    /// cannot be compared (`plan` and `deny`, `prompt` and `default`) are not stricter than each other.
+    /// `plan` and `deny` are the strictest; `default`, `accept-edits`, `auto` and `bypass` allow increasingly more.
+    /// `prompt` is stricter only than `auto` and `bypass`, because the user may allow what `default` and `accept-edits`
+    /// deny. Modes that cannot be compared (`plan` and `deny`, `prompt` and `default`) are not stricter than each
+    /// other.
     ///
     /// ```
     /// use agentline_core::PermissionMode::{Bypass, Default, Deny, Plan, Prompt};
@@ -451,8 +454,7 @@ impl PermissionMode {
         looser.contains(&other)
     }
 
-    /// Reads the contract's word or one of the accepted others: Claude's, Gemini's, and the ACP adapter's `auto`,
-    /// `deny` and `prompt`.
+    /// Parses the name of a mode or an accepted alias, such as the names that Claude Code and Gemini CLI use.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Some(match word {
@@ -468,15 +470,15 @@ impl PermissionMode {
     }
 }
 
-/// What a model outside the agent's own list means.
+/// How a model that the agent does not list is treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ModelValidation {
-    /// A warning: agents run models that they do not list.
+    /// Emits a warning, because agents also run models that they do not list.
     #[default]
     Warn,
-    /// The run fails before anything is asked of the model.
+    /// Fails the run before anything is sent to the model.
     Strict,
 }
 
@@ -485,21 +487,21 @@ pub enum ModelValidation {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Sandbox {
-    /// None.
+    /// No sandbox.
     #[default]
     Off,
-    /// Whichever the agent finds.
+    /// The sandbox that the agent detects.
     On,
-    /// This one: `docker`, `podman`, `sandbox-exec`.
+    /// A specific sandbox: `docker`, `podman`, `sandbox-exec`.
     By(String),
 }
 
-/// An MCP server that the agent is given for one run.
+/// An MCP server that the agent can use in one run.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum McpServer {
-    /// A program that speaks on its standard input and output.
+    /// A program that speaks MCP on its standard input and output.
     Command {
         /// The program.
         command: String,
@@ -512,9 +514,9 @@ pub enum McpServer {
     },
     /// A server reached over HTTP.
     Url {
-        /// Its address.
+        /// Its URL.
         url: String,
-        /// Headers sent with each request; their values are secrets.
+        /// Headers sent with each request. Their values are secrets.
         #[serde(default)]
         headers: BTreeMap<String, String>,
     },
@@ -525,29 +527,29 @@ pub enum McpServer {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Trust {
-    /// The agent may work here, but the workspace's own settings, hooks and MCP servers are not loaded.
+    /// The agent may work in the workspace, but the workspace's own settings, hooks and MCP servers are not loaded.
     #[default]
     Run,
-    /// They are loaded; a hostile repository can then run commands.
+    /// The workspace's settings, hooks and MCP servers are loaded. A hostile repository can then run commands.
     Full,
-    /// Neither: the verdict is `untrusted` where the agent insists.
+    /// The workspace is not trusted. If the agent requires trust, the verdict is `untrusted`.
     No,
 }
 
-/// Limits that stop a run; `None` is no limit.
+/// Limits that stop a run. `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Turns of the model.
+    /// The maximum number of model turns.
     pub max_turns: Option<u32>,
-    /// Calls of tools.
+    /// The maximum number of tool calls.
     pub max_tool_calls: Option<u32>,
-    /// Tokens in all.
+    /// The maximum number of tokens in total.
     pub max_tokens: Option<u64>,
-    /// Tokens of the answers, thoughts included.
+    /// The maximum number of output tokens, including thoughts.
     pub max_output_tokens: Option<u64>,
-    /// US dollars.
+    /// The maximum cost in US dollars.
     pub max_cost: Option<f64>,
 }
 

@@ -1,15 +1,16 @@
-//! JSON-RPC 2.0, one message a line, as tolerant as it must be: a bad line is told, never answered, and never fatal.
+//! A tolerant JSON-RPC 2.0 reader and writer, with one message per line. An invalid line is reported, but never
+//! answered and never fatal.
 
 use crate::wire::{Str, Tolerant as _, wire};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json, value::RawValue};
 
-/// The method is not one that we offer.
+/// The code for a method that is not supported.
 pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
-/// Something went wrong on our side.
+/// The code for an internal error.
 pub(crate) const INTERNAL_ERROR: i64 = -32603;
 
-/// A value that is there, `null` included, in its own words.
+/// The raw text of a value that is present, including `null`.
 #[derive(Default, Debug, Clone, Copy)]
 pub(crate) struct Present<'a>(pub(crate) Option<&'a RawValue>);
 
@@ -19,7 +20,7 @@ impl<'de> Deserialize<'de> for Present<'de> {
     }
 }
 
-/// A number of either sign, also as text.
+/// A signed number, which may be written as a string.
 #[derive(Default, Debug, Clone, Copy)]
 struct Code(Option<i64>);
 
@@ -38,32 +39,32 @@ wire! { struct Wire<'a> {
 } }
 wire! { struct WireError<'a> { code: Code = "code", message: Str<'a> = "message", data: Present<'a> = "data" } }
 
-/// What the other side says went wrong.
+/// An error that the other side reports.
 #[derive(Debug, Default)]
 pub(crate) struct RpcError<'a> {
-    /// Its code, 0 where there is none.
+    /// The error code, or 0 if there is none.
     pub(crate) code: i64,
-    /// Its words.
+    /// The error message.
     pub(crate) message: Str<'a>,
-    /// More about it.
+    /// Additional data.
     pub(crate) data: Option<&'a RawValue>,
 }
 
-/// What a request came to.
+/// The result of a request.
 pub(crate) type Outcome<'a> = Result<&'a RawValue, RpcError<'a>>;
 
 /// One message.
 #[derive(Debug)]
 pub(crate) enum Message<'a> {
-    /// It wants an answer.
+    /// A request, which expects a reply.
     Request { id: &'a RawValue, method: Str<'a>, params: &'a RawValue },
-    /// It wants none.
+    /// A notification, which expects no reply.
     Notice { method: Str<'a>, params: &'a RawValue },
-    /// It is an answer.
+    /// A reply to a request.
     Reply { id: &'a RawValue, result: Outcome<'a> },
 }
 
-/// Reads one message; `None` for anything that is none.
+/// Parses one message. Returns `None` if the text is not a message.
 pub(crate) fn read(text: &str) -> Option<Message<'_>> {
     let wire = serde_json::from_str::<Wire<'_>>(text).ok().filter(|wire| wire.is_object())?;
     let params = wire.params.0.unwrap_or(RawValue::NULL);
@@ -90,22 +91,22 @@ pub(crate) fn read(text: &str) -> Option<Message<'_>> {
     }
 }
 
-/// A request, as a line.
+/// Formats a request as a line.
 pub(crate) fn request(id: u64, method: &str, params: &Value) -> String {
     line(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
 }
 
-/// A message that wants no answer, as a line.
+/// Formats a notification as a line.
 pub(crate) fn notice(method: &str, params: &Value) -> String {
     line(&json!({"jsonrpc": "2.0", "method": method, "params": params}))
 }
 
-/// An answer, as a line. The id goes back as it came.
+/// Formats a reply as a line. The id is returned exactly as received.
 pub(crate) fn reply(id: &RawValue, result: &Value) -> String {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{result}}}\n", id.get())
 }
 
-/// An answer that says no, as a line.
+/// Formats an error reply as a line.
 pub(crate) fn refuse(id: &RawValue, code: i64, message: &str) -> String {
     let error = json!({"code": code, "message": message});
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"error\":{error}}}\n", id.get())

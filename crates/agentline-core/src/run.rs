@@ -1,4 +1,4 @@
-//! One prompt being carried out: its facts, clocks, limits, ledger and book.
+//! The state of one run: its facts, timeouts, limits, changed files and usage.
 
 mod clocks;
 
@@ -9,43 +9,43 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Where a run stands.
+/// The stage of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Stage {
-    /// Nothing has come yet.
+    /// The agent has sent nothing yet.
     Starting,
-    /// The agent has begun.
+    /// The agent has started.
     Going,
-    /// Our stop was sent; the agent has until then.
+    /// The agent was told to stop and has until this time.
     Stopping(Millis),
-    /// The agent said its last word then.
+    /// The agent reported the end of its turn at this time.
     Ended(Millis),
-    /// The host judges the answer.
+    /// The host reviews the answer.
     Reviewing,
-    /// The disk is being looked at, since then.
+    /// The workspace has been inspected since this time.
     Settling(Millis),
-    /// Nothing more will come.
+    /// The run is over.
     Over,
 }
 
-/// How many warnings an outcome keeps; all of them are events.
+/// The maximum number of warnings in an outcome. All of them are also events.
 const MOST_WARNINGS: usize = 100;
-/// How much of stderr an outcome keeps.
+/// The number of bytes of stderr that an outcome keeps.
 const STDERR_TAIL: usize = 8192;
 
-/// When something came, from where, and in which line.
+/// The time, origin and line number of an input.
 pub(crate) type Arrival = (Millis, Origin, Option<u64>);
 
-/// Something that waits until it is known whether the text before it begins a secret.
+/// An output that is held until it is known whether the text before it starts a secret.
 #[derive(Clone, Debug)]
 pub(crate) enum Waiting {
-    /// A piece of text or thought; its redacted form, once that is known.
+    /// A piece of text or thought, with its redacted form once that is known.
     Piece { is_thought: bool, arrival: Arrival, shown: Option<String> },
     /// An event that does not end the text.
     Event(Box<Event>, Arrival),
 }
 
-/// What a tool call is called, for those that come back to it.
+/// The names of an open tool call, for later events about it.
 #[derive(Debug)]
 struct OpenTool {
     name: String,
@@ -62,32 +62,32 @@ pub(crate) struct Run {
     pub(crate) ledger: Ledger,
     pub(crate) held_text: StreamRedactor,
     pub(crate) held_thought: StreamRedactor,
-    /// What was held and what came after it, in the order in which it is told.
+    /// Held outputs and everything after them, in the order in which they are emitted.
     pub(crate) waiting: VecDeque<Waiting>,
-    /// When the last piece came that has to wait, until what stands before a possible secret in it is shown.
+    /// The arrival time of the last held piece, until the text before a possible secret in it is shown.
     pub(crate) held_since: Option<Millis>,
-    /// For the texts of all turns as the agent recorded them.
+    /// Redacts the texts of all turns as the agent recorded them.
     pub(crate) recorded_text: StreamRedactor,
     pub(crate) asks: BTreeSet<crate::AskId>,
     pub(crate) session: Option<String>,
     pub(crate) disk: Option<Disk>,
     pub(crate) value: Option<Box<serde_json::value::RawValue>>,
-    /// Nothing is heard of it before its end.
+    /// Whether the agent reports nothing before its end.
     pub(crate) silent: bool,
-    /// Nothing more is waited for after its answer.
+    /// Whether the run ends without waiting for further output after its answer.
     pub(crate) hurried: bool,
-    /// The caller cancelled it while the disk was looked at.
+    /// Whether the caller cancelled the run while the workspace was inspected.
     pub(crate) in_haste: bool,
     begun: Millis,
     touched: Millis,
-    /// Time spent waiting for the host, which no clock of the agent counts.
+    /// The time spent waiting for the host, which does not count towards the agent's timeouts.
     waited: Millis,
     asked_at: Option<Millis>,
     retry_since: Option<Millis>,
     open: BTreeMap<String, OpenTool>,
     denied: Vec<Denial>,
     model: Option<String>,
-    /// What the agent itself says that it cost.
+    /// The cost that the agent reported.
     charged: Option<f64>,
     text: String,
     /// The text of the last turn as the agent recorded it.
@@ -106,7 +106,7 @@ pub(crate) struct Run {
     last: Last,
 }
 
-/// The last thing seen, for the message of a clock that ran out.
+/// The last activity, for the message of an expired timeout.
 #[derive(Debug, Default)]
 struct Last {
     what: &'static str,
@@ -121,7 +121,7 @@ impl Run {
         Self {
             id,
             stage: Stage::Starting,
-            // A session that is open is all that such a run is for.
+            // Such a run only opens a session, so it needs no answer.
             seen: Seen { answer: order.only_open, ..Seen::default() },
             order,
             book,
@@ -168,17 +168,17 @@ impl Run {
         self.touched = at;
     }
 
-    /// The agent is still at work and nobody has told it to stop.
+    /// Returns whether the agent is working and was not told to stop.
     pub(crate) fn is_live(&self) -> bool {
         matches!(self.stage, Stage::Starting | Stage::Going)
     }
 
-    /// The agent ended its turn well, and the host has not said yet whether that is what was wanted.
+    /// Returns whether the agent ended its turn successfully and the host has yet to review the answer.
     pub(crate) fn wants_review(&self) -> bool {
         self.order.review && self.seen.stop.is_none() && self.seen.end.as_ref().is_some_and(|end| end.ok)
     }
 
-    /// The host sends the agent on.
+    /// Continues the run after the host re-prompts the agent.
     pub(crate) fn go_on(&mut self, at: Millis) {
         self.seen.end = None;
         self.turn_is_over = true;
@@ -187,7 +187,7 @@ impl Run {
         self.touched = at;
     }
 
-    /// The host has what it wanted.
+    /// Ends the run with an answer that the host accepts.
     pub(crate) fn accept(&mut self, value: Option<&str>, at: Millis) {
         self.order.review = false;
         self.stage = Stage::Ended(at);
@@ -198,14 +198,14 @@ impl Run {
         }
     }
 
-    /// The host has not got what it wanted and will not.
+    /// Ends the run with an answer that the host rejects.
     pub(crate) fn reject(&mut self, failure: crate::Failure, at: Millis) {
         self.order.review = false;
         self.stage = Stage::Ended(at);
         self.seen.end = Some(crate::End::failed(Some(failure)));
     }
 
-    /// The text of the last turn that has any, so far.
+    /// Returns the text so far of the last turn with text.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -222,7 +222,7 @@ impl Run {
         self.open.keys().cloned().collect()
     }
 
-    /// Takes one event into the facts and gives it its number and time.
+    /// Records one event and returns its number and time.
     pub(crate) fn note(&mut self, event: &Event, at: Millis) -> (u32, Millis) {
         self.seq += 1;
         let since = at.saturating_sub(self.begun);
@@ -290,7 +290,7 @@ impl Run {
         (self.seq, since)
     }
 
-    /// Counts a line that could not be read, once however many pieces of it are told.
+    /// Counts an unreadable line, once even if it is reported in several pieces.
     pub(crate) fn note_unreadable(&mut self, from: Origin, line: Option<u64>) {
         if line.is_none() || self.last_unreadable.replace((from, line)) != Some((from, line)) {
             self.unreadable += 1;
@@ -317,7 +317,7 @@ impl Run {
         self.ledger.used(tool);
     }
 
-    /// The agent got on: silence is measured from here, and whatever it was retrying has worked.
+    /// Records progress: the idle timeout restarts, and a pending retry has succeeded.
     fn progress(&mut self, what: &'static str, at: Millis) {
         self.touched = at;
         self.last.what = what;
@@ -339,7 +339,7 @@ impl Run {
             return;
         }
         let (tool, native_tool) = tool.map(|t| (t.name, t.native)).unwrap_or_default();
-        // `reason: rule` is how a dialogue names the rule behind a refusal.
+        // A dialogue reports the rule behind a denial as `reason: rule`.
         let (reason, rule) = match reason.split_once(": ") {
             Some((reason, rule)) if !reason.contains(' ') => (reason.to_owned(), Some(rule.to_owned())),
             _ => (reason, None),
@@ -348,7 +348,7 @@ impl Run {
         self.seen.denied = u32::try_from(self.denied.len()).unwrap_or(u32::MAX);
     }
 
-    /// The agent tries a refused request again.
+    /// Records that the agent retries a failed request.
     pub(crate) fn retry(&mut self, failure: crate::Failure, at: Millis) {
         self.retry_since.get_or_insert(at);
         self.seen.retrying = Some(failure);
@@ -365,7 +365,7 @@ impl Run {
         self.ledger.learn(fact);
     }
 
-    /// The agent named a price. One that is no amount of money is not known.
+    /// Adds a cost that the agent reported. Invalid amounts are ignored.
     pub(crate) fn charge(&mut self, usd: f64, at: Millis) {
         self.touch(at);
         if usd.is_finite() && usd >= 0.0 {
@@ -377,14 +377,14 @@ impl Run {
         self.model = Some(model);
     }
 
-    /// What the agent recorded as the text of a turn; the last one that is not blank counts.
+    /// Records the agent's own text of a turn. The last text that is not blank counts.
     pub(crate) fn record_text(&mut self, text: &str) {
         if !text.trim().is_empty() {
             self.recorded = Some(text.to_owned());
         }
     }
 
-    /// What the agent counted itself, where it saw more than we were shown.
+    /// Raises the counts to those of the agent, if it counted more turns or tool calls.
     pub(crate) fn tally(&mut self, turns: u32, tool_calls: u32) {
         self.turns = self.turns.max(turns);
         self.tool_calls = self.tool_calls.max(tool_calls);
@@ -411,7 +411,7 @@ impl Run {
         self.asked_at.get_or_insert(at);
     }
 
-    /// The questions that are open, which nobody needs to answer any more.
+    /// Removes and returns the open requests, which no longer need an answer.
     pub(crate) fn no_more_asks(&mut self) -> BTreeSet<crate::AskId> {
         self.asked_at = None;
         std::mem::take(&mut self.asks)
@@ -427,7 +427,7 @@ impl Run {
         }
     }
 
-    /// Which limit is passed now, with what was allowed and what was used.
+    /// Returns the limit that is exceeded, with the allowed and the used amount.
     pub(crate) fn over_limit(&self) -> Option<Stop> {
         let limits = &self.order.limits;
         let stop = |limit, what: &str, used: String, most: String| {
@@ -463,8 +463,10 @@ impl Run {
         self.bill().map(|(charge, _)| charge.usd)
     }
 
-    /// What it cost and whose word that is. Your own prices count first; then the agent, which knows its helpers and its
-    /// contract; then the table. An agent that says nothing was charged does not know the price where the table does.
+    /// Returns the cost and its source.
+    ///
+    /// The user's own prices take precedence. Next is the cost that the agent reports, which includes its helper models
+    /// and contract terms, and then the price table. An agent that reports a cost of zero does not override the table.
     fn bill(&self) -> Option<(Charge, CostSource)> {
         let prices = &self.order.prices;
         let model = self.model.as_ref().or(self.order.who.model.as_ref());
@@ -483,7 +485,7 @@ impl Run {
         }
     }
 
-    /// What is wrong with the numbers, when all of them are there.
+    /// Returns warnings about usage and cost, once all numbers are available.
     pub(crate) fn doubts(&self) -> Vec<Notice> {
         let found = self.book.disagreements();
         let mut doubts = Vec::new();
@@ -498,10 +500,10 @@ impl Run {
         doubts
     }
 
-    /// Everything that the run came to. Called once.
+    /// Builds the outcome of the run. Called once.
     pub(crate) fn outcome(&mut self, at: Millis) -> Outcome {
         if self.seen.stop.is_none() {
-            // A limit that the last turn crossed acts after it.
+            // A limit that the last turn exceeds takes effect after it.
             self.seen.stop = self.over_limit();
         }
         let holds_no_value = self.order.extract_json && self.value.is_none() && !self.find_value();
@@ -517,7 +519,7 @@ impl Run {
             && failure.kind == crate::Kind::AgentTurns
             && self.turns >= most
         {
-            // The agent was told our limit and kept it.
+            // The agent received our limit and enforced it.
             *failure = crate::Failure::new(
                 crate::Kind::MaxTurns,
                 format!("the agent was stopped after turn {}, at the limit of {most}", self.turns),
@@ -528,7 +530,7 @@ impl Run {
         let error =
             failure.filter(|_| !matches!(verdict, Verdict::Done | Verdict::DoneWithDenials)).map(|mut f| {
                 f.hint = f.hint.or_else(|| crate::hint::hint(f.kind, who.sign_in_hint.as_deref()));
-                // What is missing may have stood in what could not be read.
+                // The missing result may have been in an unreadable line.
                 if self.unreadable > 0 && matches!(f.kind, Kind::Empty | Kind::NoResult) {
                     f.message.push_str(&format!("; lines that could not be read: {}", self.unreadable));
                 }
@@ -567,16 +569,18 @@ impl Run {
         }
     }
 
-    /// Takes the JSON value in the answer for the run's; says whether there is one.
+    /// Extracts the JSON value from the answer. Returns whether there is one.
     fn find_value(&mut self) -> bool {
         self.value = crate::extract_json_text(&self.text).and_then(|text| serde_json::from_str(text).ok());
         self.value.is_some()
     }
 
-    /// Where the agent repeated text on its way, its record of the turn is right; says whether it did.
+    /// Replaces the text with the agent's record of the turn if the agent repeated text or sent none.
+    ///
+    /// Returns whether text was repeated.
     pub(crate) fn correct_text(&mut self) -> bool {
         let Some(recorded) = self.recorded.take() else { return false };
-        // The record may lack blanks at its ends; that is no repetition.
+        // The record may lack whitespace at its ends, which does not count as repetition.
         let (told, meant) = (self.text.trim(), recorded.trim());
         let repeated = told.len() > meant.len() && told.ends_with(meant);
         if self.text.trim().is_empty() || repeated {

@@ -1,5 +1,6 @@
-//! A session as an agent saved it, in one shape for all agents: what was said, in its true order, with every tool beside
-//! its result. The two views of messages are made of it (`view.rs`); the readers are in the agents' folders.
+//! A saved session in a common form for all agents: entries in order, with each tool call next to its result.
+//!
+//! `view.rs` builds the message views from it. The readers are in the agents' directories.
 
 mod content;
 
@@ -11,85 +12,86 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::{path::PathBuf, sync::Arc};
 
-/// A session that was read, as far as it could be.
+/// A session, as far as it could be read.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SavedSession {
-    /// Whose it is and when it was.
+    /// The metadata of the session.
     pub info: SessionInfo,
-    /// What was said, oldest first.
+    /// The entries of the conversation, oldest first.
     pub entries: Vec<Entry>,
-    /// What was said on branches that an edit or a rewind left behind, oldest first: no part of the conversation any
-    /// more, but its tokens were used.
+    /// The entries of branches that an edit or a rewind abandoned, oldest first. They are not part of the conversation,
+    /// but their tokens were used.
     pub abandoned: Vec<Entry>,
-    /// What could not be read.
+    /// The parts that could not be read.
     pub damage: Vec<Damage>,
 }
 
-/// Whose a session is and when it was.
+/// The metadata of a session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct SessionInfo {
-    /// The agent's id.
+    /// The id of the agent.
     pub agent: String,
     /// The agent's id of the session.
     pub id: String,
-    /// The folder it was about.
+    /// The directory of the project.
     pub project: Option<String>,
-    /// The title or summary that the agent gave it; not the first prompt.
+    /// The title or summary that the agent assigned. Not the first prompt.
     pub title: Option<String>,
-    /// When it began, in milliseconds since 1970.
+    /// The start time, in milliseconds since 1970.
     pub started: Option<Millis>,
-    /// When something was last said.
+    /// The time of the last entry, in milliseconds since 1970.
     pub updated: Option<Millis>,
-    /// The version of the agent that wrote it.
+    /// The version of the agent that wrote the session.
     pub agent_version: Option<String>,
-    /// The last model.
+    /// The model used last.
     pub model: Option<String>,
-    /// The session that started it, for one of a sub-agent.
+    /// The session that started this one, if it belongs to a sub-agent.
     pub parent: Option<String>,
-    /// What it cost by the agent's own word, in US dollars.
+    /// The cost that the agent reported, in US dollars.
     pub cost_usd: Option<f64>,
 }
 
-/// One record of a session: a prompt, an answer of the model, or a word of the agent itself.
+/// One entry of a session: a prompt, an answer of the model, or a message of the agent itself.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Entry {
-    /// The agent's id of it, or one made from its place.
+    /// The agent's id of the entry, or one derived from its position.
     pub id: String,
-    /// Who speaks; `system` for words of the agent itself.
+    /// The author. `system` stands for messages of the agent itself.
     pub role: Role,
-    /// When, in milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     pub timestamp: Option<Millis>,
     /// The model that answered.
     pub model: Option<String>,
-    /// What was said, in its true order.
+    /// The content, in its original order.
     pub parts: Vec<Part>,
-    /// Tokens of the requests that this answer took.
+    /// The tokens of the requests behind this answer.
     pub usage: Option<Tokens>,
-    /// How many requests those were, where it is known.
+    /// The number of these requests, if known.
     pub requests: Option<u64>,
-    /// The name of those requests that is the same in every copy of this entry, such as one that a forked session took
-    /// along: tokens of one name are counted once. Without it they are this session's alone.
+    /// An id of these requests that is the same in every copy of this entry, such as the copy in a forked session.
+    ///
+    /// Tokens with the same id are counted once. Without an id, they belong to this session alone.
     pub counted_as: Option<String>,
-    /// What it cost by the agent's own word, in US dollars.
+    /// The cost that the agent reported, in US dollars.
     pub cost_usd: Option<f64>,
-    /// Why the model stopped, in Claude's words (`end_turn`, `tool_use`, `max_tokens`, …).
+    /// Why the model stopped, in the terms of the Claude API (`end_turn`, `tool_use`, `max_tokens`, …).
     pub stop_reason: Option<String>,
-    /// The agent put it there itself for the model to read; people do not want to see it.
+    /// Whether the agent added the entry as context for the model, so that it is not shown to users.
     pub context: bool,
-    /// It belongs to a side chain: work of a sub-agent, told in the same file.
+    /// Whether the entry belongs to a side chain: the work of a sub-agent, stored in the same file.
     pub sidechain: bool,
-    /// The agent's own records that it was made from. What came as a line is there byte for byte.
+    /// The agent's own records behind this entry. Records that were lines are kept byte for byte.
     pub originals: Vec<RawJson>,
-    /// Where the parts and the records are, if they are not in memory.
+    /// The location of the parts and records, if they are not in memory.
     content: Option<content::StoredContent>,
 }
 
 impl Entry {
-    /// An entry that says nothing yet.
+    /// Creates an empty entry.
     #[must_use]
     pub fn new(id: impl Into<String>, role: Role) -> Self {
         Self {
@@ -110,7 +112,7 @@ impl Entry {
         }
     }
 
-    /// Everything said in plain text, joined.
+    /// Returns all plain text, joined by line breaks.
     #[must_use]
     pub fn text(&self) -> String {
         let pieces = self.parts.iter().filter_map(|part| match part {
@@ -120,7 +122,7 @@ impl Entry {
         pieces.collect::<Vec<_>>().join("\n")
     }
 
-    /// The tools that were called.
+    /// Returns the tool calls.
     pub fn tools(&self) -> impl Iterator<Item = &SavedTool> {
         self.parts.iter().filter_map(|part| match part {
             Part::Tool(tool) => Some(&**tool),
@@ -128,111 +130,111 @@ impl Entry {
         })
     }
 
-    /// Whether it is what a person asked.
+    /// Returns whether the entry is a prompt from the user.
     #[must_use]
     pub fn is_prompt(&self) -> bool {
         self.role == Role::User && !self.context && !self.sidechain && !self.is_empty()
     }
 }
 
-/// One piece of an entry.
+/// One part of an entry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Part {
     /// Plain text.
     Text {
-        /// All of it.
+        /// The text.
         text: String,
     },
     /// Reasoning.
     Thinking {
-        /// All of it, as `subject: description` where the agent has both.
+        /// The text, as `subject: description` if the agent has both.
         text: String,
-        /// The maker's proof, which Claude wants back.
+        /// The provider's signature, which Claude requires to be sent back.
         signature: Option<String>,
     },
-    /// A tool and what came of it.
+    /// A tool call with its result.
     Tool(Box<SavedTool>),
-    /// An image, a sound or another file.
+    /// An image, audio or another file.
     Media(Media),
 }
 
 impl Part {
-    /// Plain text.
+    /// Creates a plain-text part.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
     }
 
-    /// Reasoning without a proof.
+    /// Creates a reasoning part without a signature.
     #[must_use]
     pub fn thinking(text: impl Into<String>) -> Self {
         Self::Thinking { text: text.into(), signature: None }
     }
 }
 
-/// An image, a sound or another file, in the prompt or in a result.
+/// An image, audio or another file, in a prompt or a result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Media {
-    /// Such as `image/png`.
+    /// The media type, such as `image/png`.
     pub mime_type: String,
-    /// The content in base64; `None` when it lies elsewhere.
+    /// The content in base64, or `None` if it is stored elsewhere.
     pub data: Option<String>,
-    /// Where it lies.
+    /// The location of the content.
     pub uri: Option<String>,
 }
 
 impl Media {
-    /// A file of this type, with its content in base64 or the place where it lies.
+    /// Creates media of this type, with its content in base64 or its location.
     #[must_use]
     pub fn new(mime_type: impl Into<String>, data: Option<String>, uri: Option<String>) -> Self {
         Self { mime_type: mime_type.into(), data, uri }
     }
 }
 
-/// A call of a tool and what came of it.
+/// A tool call with its result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SavedTool {
-    /// The call, with its canonical and its own name and input.
+    /// The call, with its canonical and native names and inputs.
     #[serde(with = "content::call")]
     pub call: ToolUse,
-    /// What came of it; `None` when the session ended before.
+    /// The result, or `None` if the session ended before it.
     pub result: Option<SavedResult>,
-    /// The change of a file, where the agent kept it.
+    /// The change of a file, if the agent stored it.
     pub diff: Option<SavedDiff>,
 }
 
 impl SavedTool {
-    /// A call of which nothing is known to have come.
+    /// Creates a call without a result.
     #[must_use]
     pub fn new(call: ToolUse) -> Self {
         Self { call, result: None, diff: None }
     }
 }
 
-/// What came of a call.
+/// The result of a tool call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SavedResult {
-    /// How it ended.
+    /// How the call ended.
     pub status: ToolStatus,
-    /// What it gave back, as text. Several results stand one after the other.
+    /// The text of the result. Several results are concatenated.
     pub content: String,
-    /// What it gave back that is not text.
+    /// The parts of the result that are not text.
     pub media: Vec<Media>,
-    /// What it gave back, as the agent wrote it, where that was neither a string nor a list of texts.
+    /// The result as the agent wrote it, if it was neither a string nor a list of texts.
     pub raw: Option<Box<RawValue>>,
-    /// When, in milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     pub timestamp: Option<Millis>,
-    /// The record that told it, where that is one of its own.
+    /// The record that contains the result, if it has a record of its own.
     #[serde(with = "content::record")]
     pub original: Option<RawJson>,
 }
 
 impl SavedResult {
-    /// A result in plain text.
+    /// Creates a result in plain text.
     #[must_use]
     pub fn new(status: ToolStatus, content: impl Into<String>) -> Self {
         Self {
@@ -250,28 +252,28 @@ impl SavedResult {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SavedDiff {
-    /// Which file.
+    /// The path of the file.
     pub path: String,
-    /// What was in it before; `None` for a new file, or where the agent did not keep it.
+    /// The old content, or `None` for a new file or if the agent did not store it.
     pub old: Option<String>,
-    /// What was in it after.
+    /// The new content.
     pub new: Option<String>,
-    /// The change as a unified diff, where the agent kept that and not the texts.
+    /// The change as a unified diff, if the agent stored that instead of the contents.
     pub unified: Option<String>,
 }
 
-/// Something that could not be read.
+/// A part of a session that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Damage {
-    /// Which line, from 1; `None` where the whole is meant.
+    /// The line number, starting at 1, or `None` for the whole session.
     pub line: Option<u64>,
-    /// What is wrong with it.
+    /// What is wrong.
     pub message: String,
 }
 
 impl Damage {
-    /// Something wrong with a line, or with the whole.
+    /// Creates a description of a damaged line, or of the whole session.
     #[must_use]
     pub fn new(line: Option<u64>, message: impl Into<String>) -> Self {
         Self { line, message: message.into() }
@@ -282,88 +284,92 @@ impl Damage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SavedForm {
-    /// A file that grows by a line a record.
+    /// A file that grows by one line per record.
     Lines,
-    /// One JSON value, written anew as a whole.
+    /// A single JSON value that is rewritten as a whole.
     Whole,
-    /// A database of many sessions, which the shell reads row by row.
+    /// A database with many sessions, which the shell reads row by row.
     Database,
 }
 
-/// Folds what an agent wrote into a session. A file that is read at once and one that is followed while it grows go
-/// through the same calls and give the same session.
+/// Builds a session from an agent's records.
+///
+/// A file that is read at once and one that is followed while it grows use the same calls and give the same session.
 pub trait SessionFold: Send {
-    /// Takes one record: a line without its end, or the one value of a whole file, or a row of a database as the agent's
-    /// reader defines it. What cannot be read is noted as damage.
+    /// Adds one record: a line without its line break, the value of a whole file, or a row of a database as the agent's
+    /// reader defines it. Unreadable records are noted as damage.
     fn take(&mut self, record: RawJson);
 
-    /// Moves the content that it holds to a store. It may be called between any two records and changes nothing of the
-    /// session. A fold that cannot do it keeps everything in memory.
+    /// Moves held content to a store. It may be called between any two records and does not change the session.
+    ///
+    /// The default implementation keeps everything in memory.
     fn offload(&mut self, _store: &Arc<dyn ContentStore>) {}
 
-    /// The session so far. Taking is cheap, looking may cost as much as the session is long: look when all that is
-    /// there was taken.
+    /// Returns the session so far.
+    ///
+    /// Adding records is cheap, but this call may take time proportional to the length of the session. Call it after
+    /// adding all available records.
     fn session(&self) -> &SavedSession;
 
-    /// The session, complete.
+    /// Returns the complete session.
     fn finish(self: Box<Self>) -> SavedSession;
 }
 
-/// A folder, or a file of a database, where an agent keeps sessions.
+/// A directory or database file in which an agent stores sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionRoot {
-    /// The folder to walk; the file itself for a database.
+    /// The directory to walk, or the database file.
     pub path: PathBuf,
-    /// What lies there.
+    /// What the path contains.
     pub form: RootForm,
 }
 
-/// What lies in a root.
+/// What a session root contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RootForm {
-    /// Files, at most so many folders deep; [`Agent::session_file`](crate::Agent::session_file) tells which are sessions.
+    /// Files in nested directories. [`Agent::session_file`](crate::Agent::session_file) determines which are sessions.
     Files {
-        /// How many folders below the root a session may lie.
+        /// The maximum directory depth below the root.
         depth: usize,
     },
-    /// One database of all sessions.
+    /// One database with all sessions.
     Database,
 }
 
 impl SessionRoot {
-    /// Files below a folder.
+    /// Creates a root for files below a directory.
     #[must_use]
     pub fn files(path: PathBuf, depth: usize) -> Self {
         Self { path, form: RootForm::Files { depth } }
     }
 
-    /// A database.
+    /// Creates a root for a database.
     #[must_use]
     pub fn database(path: PathBuf) -> Self {
         Self { path, form: RootForm::Database }
     }
 }
 
-/// A file that its name says to be a session.
+/// A file whose name identifies it as a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionFile {
-    /// How it is stored; `None` where the name does not tell.
+    /// How it is stored, or `None` if the name does not tell.
     pub form: Option<SavedForm>,
-    /// The id of the session, or the beginning of it, as far as the name tells.
+    /// The id of the session or a prefix of it, as far as the name contains it.
     pub id: Option<String>,
-    /// The session that started it, for one of a sub-agent.
+    /// The session that started this one, if it belongs to a sub-agent.
     pub parent: Option<String>,
 }
 
-/// The project that the place of a file stands for.
+/// The project that the location of a file refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProjectRef {
-    /// Its path.
+    /// The path of the project.
     Path(PathBuf),
-    /// The SHA-256 of its path in hex: the path itself is only found among those that are known.
+    /// The SHA-256 of the path in hex. The path itself can only be found among known paths.
     Sha256(String),
 }

@@ -1,22 +1,22 @@
-//! What a saved session used and cost: in all, by prompt, by model and by day.
+//! Calculates the usage and cost of a saved session: in total, by prompt, by model and by day.
 
 use crate::{Charge, Entry, Millis, Notice, PriceTable, SavedSession, SessionInfo, Tokens};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 
-/// A model that the agent did not name.
+/// The name for a model that the agent did not report.
 const UNNAMED: &str = "unknown";
 
-/// Whose word a cost is.
+/// The source of a cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum CostSource {
-    /// Tokens times the prices of our table.
+    /// Calculated from tokens and the price table.
     Prices,
-    /// The agent's own word.
+    /// Reported by the agent.
     Agent,
-    /// Parts of it are the one, parts the other.
+    /// Calculated in part and reported in part.
     Mixed,
 }
 
@@ -26,33 +26,35 @@ impl CostSource {
     }
 }
 
-/// What was used, and what it cost.
+/// Usage and its cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LedgerRow {
-    /// Requests to the model, as far as they are known.
+    /// The number of requests to the model, as far as known.
     pub requests: u64,
-    /// Tokens.
+    /// The tokens.
     #[serde(flatten)]
     pub tokens: Tokens,
-    /// US dollars; `None` where the price of a part is not known.
+    /// The cost in US dollars, or `None` if the price of a part is not known.
     pub cost_usd: Option<f64>,
-    /// US dollars for those parts of which the price is known: at least this.
+    /// The cost in US dollars of the parts with a known price: a lower bound.
     pub known_cost_usd: f64,
-    /// Whose word the cost is.
+    /// The source of the cost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_source: Option<CostSource>,
-    /// The length of single prompts decides the price and is not known.
+    /// Whether the cost is an estimate, because it depends on the unknown length of single prompts.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cost_estimated: bool,
-    /// Something is in it.
+    /// Whether the row contains any usage.
     #[serde(skip)]
     used: bool,
 }
 
 impl LedgerRow {
-    /// What one answer used. Your own price counts before the agent's word, and that before a list price: the agent knows
-    /// its contract. An answer is one request, unless the agent says that it kept several in one record.
+    /// Returns the usage of one answer.
+    ///
+    /// The user's own price takes precedence over the cost that the agent reports, which takes precedence over a list
+    /// price, because the agent knows its contract. An answer counts as one request unless `requests` says otherwise.
     #[must_use]
     pub fn of(
         prices: &PriceTable,
@@ -80,7 +82,7 @@ impl LedgerRow {
         }
     }
 
-    /// Adds another row to it.
+    /// Adds another row to this one.
     pub fn add(&mut self, other: &Self) {
         if !other.used {
             return;
@@ -101,65 +103,65 @@ impl LedgerRow {
         self.used = true;
     }
 
-    /// Whether nothing was used.
+    /// Returns whether nothing was used.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.used
     }
 }
 
-/// What one prompt and all that came of it used.
+/// The usage of one prompt and everything that followed from it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LedgerTurn {
-    /// Which prompt of the session, from 1; 0 is what belongs to none of them: it came before the first, or was taken back.
+    /// The number of the prompt, starting at 1. 0 stands for usage before the first prompt or on abandoned branches.
     pub turn: u32,
     /// The id of the prompt's entry.
     pub prompt: Option<String>,
-    /// When it was given, in milliseconds since 1970.
+    /// The time of the prompt, in milliseconds since 1970.
     pub started: Option<Millis>,
-    /// All models together.
+    /// The sum over all models.
     #[serde(flatten)]
     pub row: LedgerRow,
-    /// Each model alone.
+    /// The usage by model.
     pub by_model: BTreeMap<String, LedgerRow>,
 }
 
-/// What one model used on one day.
+/// The usage of one model on one day.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LedgerCell {
-    /// The day, such as `2026-11-15`; empty where no time is known.
+    /// The day, such as `2026-11-15`. Empty if no time is known.
     pub day: String,
     /// The model.
     pub model: String,
-    /// What it used.
+    /// The usage.
     #[serde(flatten)]
     pub row: LedgerRow,
 }
 
-/// What a session used and cost.
+/// The usage and cost of a session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SessionLedger {
-    /// All of it.
+    /// The total.
     #[serde(flatten)]
     pub total: LedgerRow,
-    /// By prompt.
+    /// The usage by prompt.
     pub turns: Vec<LedgerTurn>,
-    /// By model.
+    /// The usage by model.
     pub by_model: BTreeMap<String, LedgerRow>,
-    /// By day.
+    /// The usage by day.
     pub by_day: BTreeMap<String, LedgerRow>,
-    /// By day and model, from which every other sum can be made.
+    /// The usage by day and model, from which the other sums can be calculated.
     pub cells: Vec<LedgerCell>,
     /// Models whose price is not known.
     pub unpriced: Vec<String>,
-    /// Where the agent's own word and the sum of its parts differ.
+    /// Warnings about differences between the cost that the agent reports and the sum of its parts.
     pub warnings: Vec<Notice>,
 }
 
-/// What a session used and cost, with days in UTC.
+/// Calculates the usage and cost of a session, with days in UTC.
 #[must_use]
 pub fn ledger(session: &SavedSession, prices: &PriceTable) -> SessionLedger {
     let mut fold = LedgerFold::new(prices);
@@ -168,8 +170,9 @@ pub fn ledger(session: &SavedSession, prices: &PriceTable) -> SessionLedger {
     fold.finish(&session.info)
 }
 
-/// Makes a ledger from entries one after another, so that a session need not be held whole. Requests of one name are
-/// counted once; those that were counted in another session are yours to leave out.
+/// Builds a ledger from entries one by one, so that a session need not be in memory as a whole.
+///
+/// Requests with the same id are counted once. The caller leaves out those that were counted in another session.
 #[derive(Debug)]
 pub struct LedgerFold<'a> {
     prices: &'a PriceTable,
@@ -181,7 +184,7 @@ pub struct LedgerFold<'a> {
 }
 
 impl<'a> LedgerFold<'a> {
-    /// An empty ledger, with days in UTC.
+    /// Creates an empty ledger with days in UTC.
     #[must_use]
     pub fn new(prices: &'a PriceTable) -> Self {
         Self {
@@ -194,14 +197,14 @@ impl<'a> LedgerFold<'a> {
         }
     }
 
-    /// Days begin at midnight so many seconds east of Greenwich.
+    /// Sets the time zone for days, as an offset east of UTC in seconds.
     #[must_use]
     pub fn east_of_utc(mut self, seconds: i32) -> Self {
         self.east = i64::from(seconds);
         self
     }
 
-    /// Takes one entry. What a prompt says costs nothing; what answered it does.
+    /// Adds one entry. A prompt starts a new turn, and usage counts towards the current turn.
     pub fn take(&mut self, entry: &Entry) {
         self.last = entry.timestamp.or(self.last);
         if entry.is_prompt() {
@@ -222,8 +225,8 @@ impl<'a> LedgerFold<'a> {
         });
     }
 
-    /// Takes an entry that an edit or a rewind took back: it is no part of the conversation any more, but its tokens were
-    /// used.
+    /// Adds an entry of a branch that an edit or a rewind abandoned. It is not part of the conversation, but its tokens
+    /// were used.
     pub fn take_abandoned(&mut self, entry: &Entry) {
         let at = entry.timestamp.or(self.last);
         self.count(entry, at, |turns| {
@@ -234,7 +237,7 @@ impl<'a> LedgerFold<'a> {
         });
     }
 
-    /// Counts what an entry used, once, for the turn that it belongs to.
+    /// Counts the usage of an entry, once, for its turn.
     fn count(&mut self, entry: &Entry, at: Option<Millis>, turn: impl FnOnce(&mut Vec<LedgerTurn>) -> usize) {
         let Some(tokens) = entry.usage.filter(|tokens| *tokens != Tokens::default()) else { return };
         if entry.counted_as.as_ref().is_some_and(|name| !self.counted.insert(name.clone())) {
@@ -249,7 +252,7 @@ impl<'a> LedgerFold<'a> {
         add_to(self.cells.entry(day).or_default(), model, &row);
     }
 
-    /// The ledger, complete. What the agent says of the whole session fills in where prices are missing.
+    /// Returns the complete ledger. The agent's cost of the whole session is used if prices are missing.
     #[must_use]
     pub fn finish(self, info: &SessionInfo) -> SessionLedger {
         let mut ledger = SessionLedger { turns: self.turns, ..SessionLedger::default() };
@@ -270,7 +273,8 @@ impl<'a> LedgerFold<'a> {
 }
 
 impl SessionLedger {
-    /// The agent's own word for the whole: taken where ours is missing, and held against the sum of its own parts.
+    /// Uses the agent's cost of the session if the total is unknown, and otherwise compares it with the sum of its
+    /// parts.
     fn trust_the_agent(&mut self, said: Option<f64>) {
         let Some(said) = said.filter(|usd| usd.is_finite() && *usd > 0.0) else { return };
         let total = &mut self.total;
@@ -290,7 +294,7 @@ impl SessionLedger {
     }
 }
 
-/// The day of a moment, such as `2026-11-15`, where midnight is so many seconds east of Greenwich.
+/// Returns the day of a time, such as `2026-11-15`, in the time zone with this offset east of UTC in seconds.
 #[must_use]
 pub fn day_of(at: Millis, east_of_utc: i32) -> String {
     crate::moment::date(day_number(at, i64::from(east_of_utc)))
@@ -300,7 +304,7 @@ fn day_number(at: Millis, east: i64) -> i64 {
     (i64::try_from(at / 1000).unwrap_or(i64::MAX / 2) + east).div_euclid(86_400)
 }
 
-/// Sums of money that differ by more than rounding.
+/// Returns whether two amounts differ by more than rounding.
 fn differ(a: f64, b: f64) -> bool {
     (a - b).abs() > 0.0001 + 0.001 * a.abs().max(b.abs())
 }

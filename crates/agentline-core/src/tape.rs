@@ -1,5 +1,6 @@
-//! The tape: everything that happened to a connection, a line each, under a header. Played again through the same
-//! machine it gives the same events and outcome.
+//! The tape: a header and one line per input of a connection.
+//!
+//! Replaying it through the same state machine gives the same events and outcome.
 
 use crate::{
     Answer, AskId, Clocks, Connection, Disk, Exit, Input, Millis, Notice, Order, Output, Problem, Record,
@@ -16,26 +17,26 @@ pub const TAPE_SCHEMA: &str = "agentline.tape/1";
 #[serde(default)]
 #[non_exhaustive]
 pub struct TapeHeader {
-    /// The format's name.
+    /// The name of the format.
     pub schema: String,
-    /// The version of agentline that recorded it.
+    /// The version of agentline that recorded the tape.
     pub agentline: String,
-    /// Which agent.
+    /// The agent.
     pub agent: String,
-    /// Its version.
+    /// The version of the agent.
     pub agent_version: Option<Version>,
-    /// Over which surface.
+    /// The surface.
     pub surface: Option<Surface>,
-    /// How we talked with it.
+    /// The configuration of the dialogue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub talk: Option<Talk>,
     /// The program and its arguments.
     pub command: Vec<String>,
     /// The workspace.
     pub cwd: String,
-    /// The names of the variables that the agent saw.
+    /// The names of the agent's environment variables.
     pub variables: Vec<String>,
-    /// Seconds since 1970.
+    /// The time of the recording, in seconds since 1970.
     pub recorded_at: u64,
 }
 
@@ -70,10 +71,11 @@ struct Entry<'a> {
 }
 
 impl TapeHeader {
-    /// Reads the first line of a tape.
+    /// Parses the first line of a tape.
     ///
     /// # Errors
-    /// It is not a tape, or one of a later format.
+    ///
+    /// Returns a problem if the line is not the header of a tape, or if the format is newer.
     pub fn read(line: &str) -> Result<Self, Problem> {
         let header: Self = serde_json::from_str(line)
             .ok()
@@ -88,27 +90,27 @@ impl TapeHeader {
         Ok(header)
     }
 
-    /// The machine that plays the tape.
+    /// Creates the state machine that replays the tape.
     fn machine(&self, clocks: Clocks) -> Result<Connection, Problem> {
         let before = || Talk::new(self.surface.unwrap_or_default(), self.agent_version);
         let talk = self.talk.clone().unwrap_or_else(before);
         let dialogue = match agents::find(&self.agent) {
             Ok(agent) => agent.dialogue(&talk),
-            // An agent from somebody's configuration has nothing of its own in the conversation.
+            // An agent from the configuration has no dialogue of its own.
             Err(_) if talk.surface == Surface::Acp => acp_dialogue(&talk),
             Err(unknown) => return Err(unknown),
         };
         Ok(Connection::new(dialogue, clocks))
     }
 
-    /// The header as a line.
+    /// Formats the header as a line.
     #[must_use]
     pub fn line(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// Something that happened, as a line of a tape.
+/// Formats an input as a line of a tape.
 #[must_use]
 pub fn tape_line(input: &Input<'_>) -> String {
     let mut entry = Entry { at: input.at, ..Entry::default() };
@@ -160,7 +162,7 @@ pub fn tape_line(input: &Input<'_>) -> String {
     serde_json::to_string(&entry).unwrap_or_default()
 }
 
-/// Bytes that went to the agent, as a line of a tape. Replay passes it over; it is there to be looked at.
+/// Formats bytes sent to the agent as a line of a tape. Replay ignores such lines; they are for inspection.
 #[must_use]
 pub fn tape_frame(at: Millis, frame: &str) -> String {
     let entry = Entry { at, ch: "in".into(), text: Some(Cow::Borrowed(frame)), ..Entry::default() };
@@ -180,17 +182,18 @@ fn channel(stream: Stream) -> (Cow<'static, str>, Option<RunId>) {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Tape {
-    /// What was recorded.
+    /// The header.
     pub header: TapeHeader,
-    /// What happened, in order.
+    /// The inputs, in order.
     pub inputs: Vec<Input<'static>>,
 }
 
 impl Tape {
-    /// Reads a tape. Lines that are not of a tape are passed over, so that a tape cut short still plays.
+    /// Parses a tape. Invalid lines are skipped, so that a truncated tape can still be replayed.
     ///
     /// # Errors
-    /// It is not a tape, or one of a later format.
+    ///
+    /// Returns a problem if the text is not a tape, or if the format is newer.
     pub fn read(text: &str) -> Result<Self, Problem> {
         let mut lines = text.lines();
         let header = TapeHeader::read(lines.next().unwrap_or_default())?;
@@ -199,10 +202,11 @@ impl Tape {
         Ok(Self { header, inputs })
     }
 
-    /// Plays the tape through a new machine and hands out everything that it says.
+    /// Replays the tape through a new state machine and passes on every output.
     ///
     /// # Errors
-    /// The agent of the tape is not known here.
+    ///
+    /// Returns a problem if the agent of the tape is not known.
     pub fn play(&self, mut each: impl FnMut(Output)) -> Result<(), Problem> {
         let clocks = self.inputs.iter().find_map(|input| match &input.what {
             What::Prompt { order, .. } => Some(order.clocks),
@@ -214,7 +218,7 @@ impl Tape {
             connection.take(input, &mut out);
             out.drain(..).for_each(&mut each);
         }
-        // A tape that was cut short still ends: time passes until nothing is left to wait for.
+        // A truncated tape also ends: time advances until no timeout is pending.
         while !connection.gone()
             && let Some(at) = connection.deadline()
         {
@@ -224,10 +228,11 @@ impl Tape {
         Ok(())
     }
 
-    /// Plays the tape and hands out what the caller of the run saw: every event, the outcome last.
+    /// Replays the tape and passes on what the caller of the run saw: every event, with the outcome last.
     ///
     /// # Errors
-    /// The agent of the tape is not known here.
+    ///
+    /// Returns a problem if the agent of the tape is not known.
     pub fn records(&self, mut each: impl FnMut(Record)) -> Result<(), Problem> {
         let mut last = (0, 0);
         self.play(|output| match output {
@@ -240,7 +245,7 @@ impl Tape {
         })
     }
 
-    /// The signal by which the caller stopped the run, where it did.
+    /// Returns the signal with which the caller cancelled the run, if any.
     #[must_use]
     pub fn cancelled_by(&self) -> Option<i32> {
         self.inputs.iter().find_map(|input| match input.what {
@@ -250,40 +255,42 @@ impl Tape {
     }
 }
 
-/// Plays a tape line by line, so that a long one need not be in memory.
+/// Replays a tape line by line, so that a long tape need not be in memory.
 #[derive(Debug)]
 pub struct TapePlayer {
     header: TapeHeader,
-    /// What happened before the first prompt, whose clocks are those of the machine.
+    /// The inputs before the first prompt, which contains the timeouts for the state machine.
     early: Vec<Input<'static>>,
     connection: Option<Connection>,
     last: (u32, Millis),
     cancelled_by: Option<i32>,
 }
 
-/// So much may happen before the first prompt.
+/// The maximum number of inputs before the first prompt.
 const MOST_EARLY: usize = 1000;
 
 impl TapePlayer {
-    /// Begins with the first line of a tape.
+    /// Starts with the first line of a tape.
     ///
     /// # Errors
-    /// It is not a tape, or one of a later format.
+    ///
+    /// Returns a problem if the line is not the header of a tape, or if the format is newer.
     pub fn new(first_line: &str) -> Result<Self, Problem> {
         let header = TapeHeader::read(first_line)?;
         Ok(Self { header, early: Vec::new(), connection: None, last: (0, 0), cancelled_by: None })
     }
 
-    /// The signal by which the caller stopped the run, where it did so far.
+    /// Returns the signal with which the caller has cancelled the run so far, if any.
     #[must_use]
     pub fn cancelled_by(&self) -> Option<i32> {
         self.cancelled_by
     }
 
-    /// Plays the next line and returns what the caller of the run saw then. A line that is not of a tape is passed over.
+    /// Replays the next line and returns what the caller of the run saw at that point. An invalid line is skipped.
     ///
     /// # Errors
-    /// The agent of the tape is not known here.
+    ///
+    /// Returns a problem if the agent of the tape is not known.
     pub fn line(&mut self, line: &str) -> Result<Vec<Record>, Problem> {
         let input = serde_json::from_str::<Entry<'_>>(line).ok().and_then(Entry::into_input);
         let Some(input) = input else { return Ok(Vec::new()) };
@@ -304,11 +311,11 @@ impl TapePlayer {
         Ok(self.records(out))
     }
 
-    /// Ends the tape and returns what the caller saw last: a tape that was cut short still ends, because time passes
-    /// until nothing is left to wait for.
+    /// Ends the replay and returns the last records. For a truncated tape, time advances until no timeout is pending.
     ///
     /// # Errors
-    /// The agent of the tape is not known here.
+    ///
+    /// Returns a problem if the agent of the tape is not known.
     pub fn finish(mut self) -> Result<Vec<Record>, Problem> {
         let mut records = match &self.connection {
             Some(_) => Vec::new(),
@@ -352,20 +359,20 @@ impl TapePlayer {
     }
 }
 
-/// One thing that an agent did for all to see. The acts of all lines of a tape are enough to stand in for the agent.
+/// One observable action of an agent. The actions on a tape are enough to simulate the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Act {
-    /// A line on standard output, and when.
+    /// A line on standard output, with its time.
     Out(Millis, String),
-    /// A line on standard error, and when.
+    /// A line on standard error, with its time.
     Err(Millis, String),
-    /// The end.
+    /// The exit of the process.
     Exit(Exit),
 }
 
 impl Act {
-    /// Reads a line of a tape. Returns `None` for one that records something else, or that is not of a tape.
+    /// Parses a line of a tape. Returns `None` if it records something else or is invalid.
     #[must_use]
     pub fn read(line: &str) -> Option<Self> {
         let input = serde_json::from_str::<Entry<'_>>(line).ok()?.into_input()?;

@@ -1,8 +1,8 @@
-//! The canonical names of tools that every agent's own table maps onto.
+//! The canonical kinds and results of tools, which every agent's tool table uses.
 
 use serde::{Deserialize, Serialize};
 
-/// What a tool does to the world, as far as the ledger and the permission rules care.
+/// What a tool does, as far as it matters for changed files and permission rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -11,19 +11,19 @@ pub enum ToolKind {
     Write,
     /// Changes part of a file.
     Edit,
-    /// Runs a command; what it changes is not told.
+    /// Runs a command. What it changes is not reported.
     Shell,
     /// Reads files.
     Read,
-    /// Searches files or lists folders.
+    /// Searches files or lists directories.
     Search,
     /// Fetches or searches the web.
     Web,
-    /// Hands work to another agent; what that changes is not told.
+    /// Delegates work to another agent. What that agent changes is not reported.
     Agent,
     /// A tool of an MCP server.
     Mcp,
-    /// Anything else.
+    /// Any other tool.
     #[default]
     Other,
 }
@@ -33,18 +33,18 @@ pub enum ToolKind {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ToolStatus {
-    /// It did what it was asked to do.
+    /// The tool succeeded.
     Ok,
-    /// It failed.
+    /// The tool failed.
     Error,
-    /// It was stopped.
+    /// The tool was cancelled.
     Cancelled,
-    /// It was refused, or not offered.
+    /// The tool was denied, or not offered to the model.
     Denied,
 }
 
 impl ToolStatus {
-    /// Whether the agent did not get what it wanted.
+    /// Returns whether the call did not succeed.
     #[must_use]
     pub fn is_error(self) -> bool {
         self != Self::Ok

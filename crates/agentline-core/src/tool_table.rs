@@ -1,5 +1,7 @@
-//! The table of an agent's tools: which canonical tool each one is, what it does to the world, and how names and
-//! arguments translate, both ways. The facts stand in the agents' folders.
+//! The table of an agent's tools: canonical names, kinds, and the translation of names and arguments in both
+//! directions.
+//!
+//! The rows are in the agents' directories.
 
 use crate::{
     ToolKind, ToolUse,
@@ -7,7 +9,7 @@ use crate::{
 };
 use serde_json::value::RawValue;
 
-/// Every tool of an agent, of all versions that we support.
+/// All tools of an agent, in all supported versions.
 #[derive(Debug)]
 pub struct ToolTable {
     rows: &'static [ToolRow],
@@ -18,33 +20,33 @@ pub struct ToolTable {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ToolRow {
-    /// The agent's own name.
+    /// The agent's own name of the tool.
     pub native: &'static str,
-    /// The canonical name: Claude's, where Claude has such a tool, else the agent's own.
+    /// The canonical name: Claude Code's name if it has such a tool, otherwise the agent's own.
     pub name: &'static str,
-    /// What it does to the world.
+    /// What the tool does.
     pub kind: ToolKind,
-    /// Arguments that have another name in the canonical form: theirs, ours.
+    /// Arguments with another name in the canonical form, as (native, canonical).
     pub renames: &'static [(&'static str, &'static str)],
-    /// Names that other versions gave to arguments: theirs, ours. Never written.
+    /// Names of arguments in other versions, as (native, canonical). They are only read, never written.
     pub older: &'static [(&'static str, &'static str)],
     /// Arguments that the canonical form does not have.
     pub drops: &'static [&'static str],
-    /// Arguments that only the canonical form has, as JSON.
+    /// Arguments that only the canonical form has, with their JSON values.
     pub adds: &'static [(&'static str, &'static str)],
-    /// A list among the arguments whose items have arguments of other names.
+    /// A list argument whose items have renamed fields.
     pub items: Option<Items>,
-    /// It reads from `start_line` to `end_line`, which is an offset and a limit in the canonical form.
+    /// Whether it reads from `start_line` to `end_line`, which are an offset and a limit in the canonical form.
     pub lines: bool,
 }
 
-/// Names inside of a list among the arguments.
+/// Renamed fields in the items of a list argument.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Items {
-    /// The list, by its canonical name.
+    /// The canonical name of the list.
     pub of: &'static str,
-    /// Names in its items: theirs, ours.
+    /// The field names of its items, as (native, canonical).
     pub renames: &'static [(&'static str, &'static str)],
 }
 
@@ -58,7 +60,7 @@ impl Items {
 }
 
 impl ToolRow {
-    /// A tool whose arguments are the same in both forms.
+    /// Creates a tool whose arguments are the same in both forms.
     pub(crate) const fn new(native: &'static str, name: &'static str, kind: ToolKind) -> Self {
         Self {
             native,
@@ -74,16 +76,16 @@ impl ToolRow {
     }
 }
 
-/// How an agent names the tools of MCP servers. Ours are `mcp__server__tool`.
+/// How an agent names the tools of MCP servers. The canonical form is `mcp__server__tool`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum McpNames {
-    /// As we do.
+    /// In the canonical form.
     Canonical,
-    /// Something before the server, and one underscore behind it. Where the server's name ends is not told, so it is
-    /// taken to hold no underscore.
+    /// With a prefix before the server and one underscore after it. The end of the server's name is ambiguous, so it is
+    /// assumed to contain no underscore.
     Joined {
-        /// What stands before the server.
+        /// The prefix before the server.
         prefix: &'static str,
     },
 }
@@ -91,32 +93,33 @@ pub enum McpNames {
 const OURS: &str = "mcp__";
 
 impl ToolTable {
-    /// A table of no tools: all names pass through.
+    /// A table without tools, which leaves all names unchanged.
     pub const EMPTY: &'static Self = &Self::new(&[], McpNames::Canonical);
 
     pub(crate) const fn new(rows: &'static [ToolRow], mcp: McpNames) -> Self {
         Self { rows, mcp }
     }
 
-    /// Every row, in the order in which a canonical name looks for its native one.
+    /// Returns all rows, in the order in which a native name is searched for a canonical one.
     #[must_use]
     pub fn rows(&self) -> &'static [ToolRow] {
         self.rows
     }
 
-    /// The row of a tool by the agent's own name.
+    /// Returns the row of a tool by its native name.
     #[must_use]
     pub fn row(&self, native: &str) -> Option<&'static ToolRow> {
         self.rows.iter().find(|row| row.native == native)
     }
 
-    /// Whether it is one of the agent's own tools, so that a call of it that was not offered is a refusal.
+    /// Returns whether it is one of the agent's own tools, so that calling it when it was not offered counts as denied.
     #[must_use]
     pub fn is_own(&self, native: &str) -> bool {
         self.row(native).is_some()
     }
 
-    /// The canonical name: `Write` for `write_file`, `mcp__server__tool` for a server's tool; others stay.
+    /// Returns the canonical name: `Write` for `write_file`, `mcp__server__tool` for a server's tool. Other names stay
+    /// the same.
     #[must_use]
     pub fn canonical(&self, native: &str) -> String {
         if let Some(row) = self.row(native) {
@@ -128,7 +131,7 @@ impl ToolTable {
         }
     }
 
-    /// The server and the tool that a native name means.
+    /// Returns the server and tool that a native name refers to.
     #[must_use]
     pub fn server_tool<'a>(&self, native: &'a str) -> Option<(&'a str, &'a str)> {
         let named = |(server, tool): &(&str, &str)| !server.is_empty() && !tool.is_empty();
@@ -142,7 +145,7 @@ impl ToolTable {
         }
     }
 
-    /// Whether it is a tool of a server, also where server and tool cannot be told apart.
+    /// Returns whether it is a tool of a server, even if server and tool cannot be told apart.
     fn is_of_server(&self, native: &str) -> bool {
         let marked = match self.mcp {
             McpNames::Joined { prefix } if !prefix.is_empty() => native.starts_with(prefix),
@@ -151,8 +154,10 @@ impl ToolTable {
         marked || self.server_tool(native).is_some()
     }
 
-    /// The agent's own name of a canonical tool, by which its newest version knows it; a native name is its own. `None`
-    /// for a tool that it does not have.
+    /// Returns the native name of a canonical tool in the agent's newest version, or `None` if the agent does not have
+    /// it.
+    ///
+    /// A native name is returned unchanged.
     #[must_use]
     pub fn native(&self, canonical: &str) -> Option<String> {
         if let Some(native) = self.natives(canonical).next() {
@@ -165,18 +170,18 @@ impl ToolTable {
         })
     }
 
-    /// All of the agent's own names of a canonical tool, the newest first; none for one that it does not have.
+    /// Returns all native names of a canonical tool, newest first. Empty if the agent does not have it.
     pub fn natives<'a>(&self, canonical: &'a str) -> impl Iterator<Item = &'static str> + use<'a> {
         let matches = move |row: &&ToolRow| row.name == canonical || row.native == canonical;
         self.rows.iter().filter(matches).map(|row| row.native)
     }
 
-    /// Every name of a tool, canonical or the agent's own.
+    /// Returns every canonical and native name of a tool.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.rows.iter().flat_map(|row| [row.name, row.native])
     }
 
-    /// A call as our vocabulary has it, with the arguments in both forms.
+    /// Creates a tool call with its arguments in both forms.
     #[must_use]
     pub fn tool_use(&self, id: impl Into<String>, native: &str, input: Option<&RawValue>) -> ToolUse {
         let row = self.row(native);
@@ -194,7 +199,7 @@ impl ToolTable {
         tool
     }
 
-    /// Arguments of a native tool in canonical form. What is no object stays.
+    /// Converts native arguments to canonical form. A value that is not an object stays unchanged.
     #[must_use]
     pub fn canonical_input(&self, native: &str, input: &RawValue) -> Box<RawValue> {
         let translated = self.row(native).and_then(|row| {
@@ -204,7 +209,7 @@ impl ToolTable {
         translated.unwrap_or_else(|| input.to_owned())
     }
 
-    /// Canonical arguments as the native tool wants them. What is no object stays.
+    /// Converts canonical arguments to native form. A value that is not an object stays unchanged.
     #[must_use]
     pub fn native_input(&self, native: &str, input: &RawValue) -> Box<RawValue> {
         let translated = self.row(native).and_then(|row| to_native(row, &entries(input)));
@@ -228,7 +233,7 @@ fn number(entries: &Arguments<'_>, name: &str) -> Option<u64> {
     entries.0.iter().find(|(key, _)| &**key == name).and_then(|(_, raw)| raw.get().parse().ok())
 }
 
-/// An object in the making, in which the first of two equal keys stays.
+/// An object under construction, in which the first of two equal keys is kept.
 #[derive(Default)]
 struct Object(Vec<(String, String)>);
 
@@ -248,7 +253,7 @@ impl Object {
     }
 }
 
-/// Renames the keys of the objects in a list, without looking into their values.
+/// Renames the keys of the objects in a list without parsing their values.
 fn rename_items(list: &RawValue, name: impl Fn(&str) -> String) -> String {
     let Ok(items) = serde_json::from_str::<List<&RawValue>>(list.get()) else { return list.get().to_owned() };
     if !list.get().starts_with('[') {
@@ -279,7 +284,7 @@ mod to_canonical {
     use super::{Arguments, Object, ToolRow, number, rename_items, renamed};
     use serde_json::value::RawValue;
 
-    /// Whether anything is to be changed at all.
+    /// Returns whether anything needs to be changed.
     pub(super) fn needed(row: &ToolRow, entries: &Arguments<'_>) -> bool {
         let touched = |key: &str| {
             row.renames.iter().chain(row.older).any(|(theirs, _)| *theirs == key)
@@ -290,7 +295,7 @@ mod to_canonical {
         !row.adds.is_empty() || entries.0.iter().any(|(key, _)| touched(key))
     }
 
-    /// Renames, drops and adds arguments without looking into their values.
+    /// Renames, drops and adds arguments without parsing their values.
     pub(super) fn all(row: &ToolRow, entries: &Arguments<'_>) -> Option<Box<RawValue>> {
         let mut out = Object::default();
         for (key, value) in row.adds {
@@ -324,7 +329,7 @@ mod to_canonical {
     }
 }
 
-/// The way back. What the canonical form has and the agent does not is left out.
+/// Converts arguments to native form. Arguments that the agent does not have are left out.
 fn to_native(row: &ToolRow, entries: &Arguments<'_>) -> Option<Box<RawValue>> {
     if entries.0.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! Folds the events of a run into finished Claude-compatible messages, block by block.
+//! Builds complete Claude-compatible messages from the events of a run, block by block.
 
 use crate::{
     Event, Lines, Millis, Original, Record, Role,
@@ -9,14 +9,14 @@ use std::borrow::Cow;
 
 wire! { struct Media<'a> { mime_type: Str<'a> = "mimeType", data: Option<Str<'a>> = "data", uri: Option<Str<'a>> = "uri" } }
 
-/// Joins pieces of text into blocks. A block is finished when something else begins.
+/// Joins pieces of text into blocks. A block is complete when another one starts.
 #[derive(Debug, Default)]
 pub struct Blocks {
     open: Option<(Block<'static>, Option<Lines>, Millis)>,
 }
 
 impl Blocks {
-    /// Takes one event and hands out the blocks that it finishes, each with its lines and when it began.
+    /// Adds one event and passes on the blocks that it completes, each with its lines and start time.
     pub fn take(&mut self, record: &Record, mut each: impl FnMut(Block<'_>, Option<Lines>, Millis)) {
         let now = record.at_ms;
         let at = record.line.map(|line| Lines::one(record.from, line));
@@ -70,9 +70,10 @@ impl Blocks {
     }
 }
 
-/// Folds the events of a run into its messages, in the view `claude`.
+/// Builds the messages of a run from its events, in the view `claude`.
 ///
-/// A stream does not tell everything: no tokens of a single message, often no thinking. What the agent saved knows more.
+/// A stream does not contain everything: it lacks the tokens of single messages and often the thinking. The agent's
+/// saved session has more.
 #[derive(Debug, Default)]
 pub struct Transcript {
     blocks: Blocks,
@@ -84,19 +85,20 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// For a run that begins now, in milliseconds since 1970: its messages then have their times.
+    /// Creates the transcript of a run that starts now, in milliseconds since 1970, so that its messages have
+    /// timestamps.
     #[must_use]
     pub fn begun(now: Millis) -> Self {
         Self { began: Some(now), ..Self::default() }
     }
 
-    /// When the run began, in milliseconds since 1970, where it was told.
+    /// Returns the start time of the run, in milliseconds since 1970, if it is known.
     #[must_use]
     pub fn began(&self) -> Option<Millis> {
         self.began
     }
 
-    /// Takes one event.
+    /// Adds one event.
     pub fn take(&mut self, record: &Record) {
         if let Event::Started(started) = &record.event {
             self.run_id.clone_from(&started.run_id);
@@ -113,19 +115,19 @@ impl Transcript {
         }
     }
 
-    /// The messages; complete once the outcome was taken.
+    /// Returns the messages. They are complete after the outcome.
     #[must_use]
     pub fn messages(&self) -> &[Message<'static>] {
         &self.messages
     }
 
-    /// The messages, to keep.
+    /// Consumes the transcript and returns the messages.
     #[must_use]
     pub fn into_messages(self) -> Vec<Message<'static>> {
         self.messages
     }
 
-    /// Adds a block to the last message when it belongs there: one message a turn and side.
+    /// Adds a block to the last message if it has the same role, or to a new message.
     fn add(&mut self, block: Block<'_>, at: Option<Lines>, at_ms: Millis) {
         let (role, block) = (block.role(), block.into_owned());
         let calls = matches!(block, Block::ToolUse { .. });
@@ -155,7 +157,7 @@ impl Transcript {
     }
 }
 
-/// Makes the way back longer. Lines of another stream do not fit into it and are left out.
+/// Extends a range of lines. Lines of another stream are ignored.
 fn stretch(lines: &mut Option<Lines>, at: Option<Lines>) {
     match (lines.as_mut(), at) {
         (Some(have), Some(more)) if have.from == more.from => {

@@ -1,4 +1,4 @@
-//! Tokens: how they are counted, where the numbers come from, and what an outcome tells of them.
+//! Token usage: how tokens are counted, where the numbers come from, and what an outcome reports.
 
 mod book;
 
@@ -8,32 +8,32 @@ use crate::Outcome;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Counts of tokens; `None` is not known, which is not zero.
+/// Token counts. `None` means unknown, not zero.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tokens {
-    /// Prompt, cached ones included.
+    /// Prompt tokens, including cached ones.
     #[serde(rename = "input_tokens")]
     pub input: Option<u64>,
-    /// Answer, thoughts apart.
+    /// Answer tokens, without thoughts.
     #[serde(rename = "output_tokens")]
     pub output: Option<u64>,
-    /// Part of the prompt that was cached.
+    /// The part of the prompt that was cached.
     #[serde(rename = "cached_tokens")]
     pub cached: Option<u64>,
-    /// Part of the prompt that was written to the cache, which some makers charge for.
+    /// The part of the prompt that was written to the cache, which some providers charge for.
     #[serde(rename = "cache_write_tokens", skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<u64>,
-    /// Part of that which is kept for an hour instead of minutes, at a higher price.
+    /// The part of `cache_write` that is kept for an hour instead of minutes, at a higher price.
     #[serde(rename = "cache_write_long_tokens", skip_serializing_if = "Option::is_none")]
     pub cache_write_long: Option<u64>,
-    /// Reasoning.
+    /// Reasoning tokens.
     #[serde(rename = "thought_tokens")]
     pub thoughts: Option<u64>,
-    /// Tool use, where it is counted apart.
+    /// Tool-use tokens, if they are counted separately.
     #[serde(rename = "tool_tokens", skip_serializing_if = "Option::is_none")]
     pub tool: Option<u64>,
-    /// All of them.
+    /// The total.
     #[serde(rename = "total_tokens")]
     pub total: Option<u64>,
 }
@@ -52,7 +52,7 @@ impl Tokens {
         }
     }
 
-    /// Adds; what only one side knows stays.
+    /// Adds two counts. A number that only one side knows is kept.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         self.each(other, |a, b| match (a, b) {
@@ -61,14 +61,15 @@ impl Tokens {
         })
     }
 
-    /// Takes away; never below zero.
+    /// Subtracts a count, with zero as the minimum.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         self.each(other, |a, b| a.map(|a| a.saturating_sub(b.unwrap_or(0))))
     }
 
-    /// What a counter that only goes up has counted since it stood at `before`. One that stands lower was started anew,
-    /// and all that it says is new.
+    /// Returns the increase of a cumulative counter since `before`.
+    ///
+    /// If the counter is lower than before, it was reset, and its whole value is new.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         let mut fell = false;
@@ -79,7 +80,7 @@ impl Tokens {
         if fell { self } else { self.minus(before) }
     }
 
-    /// Each number with its name, in the order in which they are shown.
+    /// Returns each number with its name, in display order.
     #[must_use]
     pub fn named(&self) -> [(&'static str, Option<u64>); 8] {
         [
@@ -94,128 +95,128 @@ impl Tokens {
         ]
     }
 
-    /// Takes from the other what is not known here.
+    /// Fills in unknown numbers from the other count.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         self.each(other, Option::or)
     }
 
-    /// The total, said or summed.
+    /// Returns the reported total, or the sum of the parts.
     #[must_use]
     pub fn sum(&self) -> u64 {
         let parts = [self.input, self.output, self.thoughts, self.tool];
         self.total.unwrap_or_else(|| parts.into_iter().flatten().fold(0, u64::saturating_add))
     }
 
-    /// What is billed as output: the answer and the thoughts.
+    /// Returns the tokens billed as output: answer and thoughts.
     #[must_use]
     pub fn produced(&self) -> u64 {
         self.output.unwrap_or(0).saturating_add(self.thoughts.unwrap_or(0))
     }
 }
 
-/// How a number was meant when the agent said it.
+/// What a reported number covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Span {
-    /// All of this run.
+    /// The whole run.
     Run,
-    /// All of this run that went to one model.
+    /// The part of the run that used one model.
     Model(String),
-    /// Since the session began: what was there before is taken away.
+    /// The whole session. The usage before the run is subtracted.
     Session,
-    /// One call of a model, by name: said again, it replaces.
+    /// One call of a model, by id. A later report replaces an earlier one.
     Call(String),
 }
 
-/// Where a number came from.
+/// The source of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Source {
-    /// The agent's own output.
+    /// The agent's output.
     Stream,
     /// The session file.
     SessionFile,
-    /// Nobody said it: it is what remains of a total.
+    /// Calculated as the remainder of a total.
     Derived,
 }
 
-/// Something the agent said about tokens.
+/// A token count that the agent reported.
 #[derive(Clone, Debug)]
 pub struct Count {
-    /// Where it said it.
+    /// The source of the report.
     pub source: Source,
     /// What it covers.
     pub span: Span,
-    /// Which model, for a call.
+    /// The model, for a call.
     pub model: Option<String>,
-    /// How many.
+    /// The tokens.
     pub tokens: Tokens,
-    /// How many requests to the model, where it is said.
+    /// The number of requests to the model, if reported.
     pub requests: Option<u64>,
 }
 
 impl Count {
-    /// A count without a model.
+    /// Creates a count without a model.
     #[must_use]
     pub fn new(source: Source, span: Span, tokens: Tokens) -> Self {
         Self { source, span, model: None, tokens, requests: None }
     }
 }
 
-/// One answer of a model.
+/// The usage of one answer of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TurnUsage {
-    /// Which answer of the run, from 1.
+    /// The number of the answer in the run, starting at 1.
     pub turn: u32,
-    /// The model, as far as the agent said.
+    /// The model, if the agent reported it.
     pub model: Option<String>,
-    /// What it used.
+    /// The tokens.
     #[serde(flatten)]
     pub tokens: Tokens,
-    /// Where that was said.
+    /// The source of the numbers.
     pub source: Source,
 }
 
-/// What the outcome tells about tokens.
+/// The token usage in an outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Usage {
-    /// All models together.
+    /// The sum over all models.
     #[serde(flatten)]
     pub tokens: Tokens,
-    /// Requests to the model.
+    /// The number of requests to the model.
     pub requests: Option<u64>,
-    /// Each model alone.
+    /// The tokens by model.
     pub by_model: BTreeMap<String, Tokens>,
-    /// Where the numbers came from.
+    /// The sources of the numbers.
     pub sources: Vec<Source>,
-    /// Where each number came from, by its name.
+    /// The source of each number, by its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub origins: BTreeMap<String, Source>,
-    /// Each answer of a model alone, where the agent tells them apart.
+    /// The usage of each answer, if the agent reports answers separately.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<TurnUsage>,
 }
 
-/// What the prompts of a conversation have used and cost together.
+/// The total usage and cost of the runs of a conversation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Spent {
-    /// How many runs.
+    /// The number of runs.
     pub runs: u32,
-    /// Requests to the model, as far as they are known.
+    /// The number of requests to the model, as far as known.
     pub requests: u64,
-    /// All models together.
+    /// The sum over all models.
     #[serde(flatten)]
     pub tokens: Tokens,
-    /// Each model alone.
+    /// The tokens by model.
     pub by_model: BTreeMap<String, Tokens>,
-    /// US dollars; `None` where the cost of a run is not known.
+    /// The cost in US dollars, or `None` if the cost of a run is not known.
     pub cost_usd: Option<f64>,
-    /// US dollars of those runs whose cost is known: at least this.
+    /// The cost in US dollars of the runs with a known cost: a lower bound.
     pub known_cost_usd: f64,
 }
 
@@ -224,7 +225,7 @@ impl Spent {
     pub fn add(&mut self, outcome: &Outcome) {
         let usage = &outcome.usage;
         self.cost_usd = match (self.runs, self.cost_usd, outcome.cost_usd) {
-            // A run that asked no model cost nothing.
+            // A run without a model request costs nothing.
             (_, before, None) if usage.tokens == Tokens::default() && usage.by_model.is_empty() => before,
             (0, _, cost) => cost,
             (_, Some(sum), Some(cost)) => Some(sum + cost),

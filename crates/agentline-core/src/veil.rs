@@ -1,4 +1,4 @@
-//! Secrets leave by no door: one veil a connection, laid over what leaves it, never over frames to the agent.
+//! Redacts secrets from everything a connection emits. Frames sent to the agent are never redacted.
 
 use crate::{
     Event, Outcome, Usage,
@@ -7,14 +7,14 @@ use crate::{
 use serde_json::value::RawValue;
 use std::{borrow::Cow, fmt, ops::Range, sync::Arc};
 
-/// What stands in the place of a secret.
+/// The replacement for a secret.
 pub const MARK: &str = "[redacted]";
-/// Shorter values are too common to be hidden everywhere.
+/// The minimum length of a secret in characters. Shorter values are too common to be redacted everywhere.
 pub const SHORTEST_SECRET: usize = 8;
-/// From this many bytes on, the beginning of a secret tells something about it.
+/// The minimum number of bytes of an incomplete secret that count as significant.
 pub(crate) const TELLING_PART: usize = 4;
 
-/// Knows the secrets of a run and hides them, however they are spelled or encoded, and with them keys of well-known shapes.
+/// Redacts the secrets of a run in any spelling or encoding, and keys of well-known formats.
 #[derive(Clone)]
 pub struct Veil {
     patterns: Patterns,
@@ -28,14 +28,14 @@ impl Default for Veil {
 }
 
 impl fmt::Debug for Veil {
-    /// Not even in a log does it show what it hides.
+    /// Shows only the number of secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Veil").field("secrets", &self.values.len()).finish()
     }
 }
 
 impl Veil {
-    /// Hides these values; those shorter than [`SHORTEST_SECRET`] are left out.
+    /// Creates a veil for these values. Values shorter than [`SHORTEST_SECRET`] are ignored.
     #[must_use]
     pub fn new<S: AsRef<str>>(secrets: impl IntoIterator<Item = S>) -> Self {
         let secrets = secrets.into_iter().filter(|s| s.as_ref().chars().nth(SHORTEST_SECRET - 1).is_some());
@@ -43,24 +43,24 @@ impl Veil {
         Self { patterns: Patterns::new(values.iter().map(String::as_str)), values: Arc::new(values) }
     }
 
-    /// Hides these values too.
+    /// Returns a veil that also redacts these values.
     #[must_use]
     pub fn and<S: AsRef<str>>(&self, more: &[S]) -> Self {
         Self::new(self.values.iter().map(String::as_str).chain(more.iter().map(AsRef::as_ref)))
     }
 
-    /// Whether no value is known that is to be hidden; well-known shapes are hidden all the same.
+    /// Returns whether there are no known values to redact. Keys of well-known formats are redacted in any case.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// What is looked for.
+    /// Returns the patterns to search for.
     pub(crate) fn patterns(&self) -> &Patterns {
         &self.patterns
     }
 
-    /// The text with every secret replaced.
+    /// Returns the text with every secret replaced.
     #[must_use]
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         replace(text, self.patterns.find(text))
@@ -72,7 +72,7 @@ impl Veil {
         }
     }
 
-    /// For a text that may have been cut: its end may be the beginning of a secret.
+    /// Redacts a text that may be truncated, so that it may end with the start of a secret.
     fn own_cut(&self, text: &mut String) {
         if let Cow::Owned(hidden) = replace(text, self.patterns.find_in_cut(text, TELLING_PART)) {
             *text = hidden;
@@ -94,7 +94,7 @@ impl Veil {
 
     fn raw(&self, raw: &mut Box<RawValue>) {
         if let Cow::Owned(hidden) = self.text(raw.get()) {
-            // A hidden key or escape can leave broken JSON behind; then nothing of it is shown.
+            // Redacting an object key or an escape can make the JSON invalid. Then the whole value is replaced.
             *raw = RawValue::from_string(hidden)
                 .or_else(|_| serde_json::value::to_raw_value(MARK))
                 .unwrap_or_else(|_| RawValue::NULL.to_owned());
@@ -107,7 +107,7 @@ impl Veil {
         }
     }
 
-    /// Hides secrets in every text of an event.
+    /// Redacts every text of an event.
     pub fn event(&self, event: &mut Event) {
         match event {
             Event::Text { text } | Event::Thinking { text } => self.own(text),
@@ -151,8 +151,8 @@ impl Veil {
             | Event::SessionInfo { info: raw } => self.raw(raw),
             Event::Warning { message, .. } => self.own_cut(message),
             Event::Unreadable { sample, length } => {
-                // The length of a line that is shown whole is that of what is shown: it must not tell the secret's, and a
-                // tape, on which the secret is hidden, must give the same.
+                // If the line is complete, report the length of the redacted text: it must not reveal the length of the
+                // secret, and replaying a tape, which is redacted, must give the same length.
                 let is_whole = sample.len() as u64 == *length;
                 self.own_cut(sample);
                 if is_whole {
@@ -165,7 +165,7 @@ impl Veil {
         }
     }
 
-    /// Hides secrets in every text of an outcome.
+    /// Redacts every text of an outcome.
     pub fn outcome(&self, outcome: &mut Outcome) {
         self.own(&mut outcome.text);
         self.own(&mut outcome.stderr_tail);
@@ -200,7 +200,7 @@ impl Veil {
     }
 }
 
-/// The text with a mark in each of these places.
+/// Replaces each of these ranges with a mark.
 pub(crate) fn replace(text: &str, places: Vec<Range<usize>>) -> Cow<'_, str> {
     if places.is_empty() {
         return Cow::Borrowed(text);
@@ -284,11 +284,11 @@ mod tests {
             "wordpassword",
             "die größte-Größe, größte-Größ",
         ] {
-            // With a backslash anywhere, each letter may be spelled in another way.
+            // With a backslash in the text, any letter may be escaped.
             let escaped = format!("{text}\\");
             assert_eq!(format!("{}\\", veil.text(text)), veil.text(&escaped), "{text}");
         }
-        // Of two that overlap, neither is shown in part.
+        // Of two overlapping secrets, neither is shown in part.
         assert_eq!(veil.text("x wordpassword y"), "x [redacted] y");
     }
 
@@ -321,7 +321,7 @@ mod tests {
                 from = cut;
             }
             told.extend(held.finish(veil.patterns()));
-            // Up to three letters are shown before it is clear that the secret has begun.
+            // Up to three letters are shown before the secret is detected.
             let parts: Vec<&str> = told.split(MARK).collect();
             prop_assert_eq!(parts.len(), times + 1);
             prop_assert_eq!(parts[times], " and sk-Zx");

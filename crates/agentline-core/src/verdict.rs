@@ -1,41 +1,41 @@
-//! The one judge: from the few facts of a run to its verdict, for every agent and surface.
+//! Decides the verdict of a run from a few facts, for every agent and surface.
 
 use crate::{End, Failure, Kind};
 use serde::{Deserialize, Serialize};
 
-/// Whether a run worked.
+/// The result of a run in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Verdict {
-    /// The agent finished and answered, and nothing that it tried was refused.
+    /// The agent finished with an answer, and no tool was denied.
     Done,
     /// The agent or its model failed.
     Failed,
-    /// The agent's program is not here.
+    /// The agent's program is not installed.
     NotInstalled,
-    /// No sign-in, or one that was refused.
+    /// The agent is not signed in, or the sign-in was rejected.
     NotAuthenticated,
-    /// It answered, but tools that it wanted were refused or not offered.
+    /// The agent finished with an answer, but tools were denied or not offered.
     DoneWithDenials,
-    /// No answer, or it was blocked.
+    /// There is no answer, or it was blocked.
     Empty,
-    /// A limit stopped it.
+    /// A limit stopped the run.
     LimitReached,
-    /// A clock stopped it.
+    /// A timeout stopped the run.
     TimedOut,
-    /// Quota or load.
+    /// The service refused requests because of quota or load.
     RateLimited,
-    /// The value does not fit the schema.
+    /// The answer does not match the schema.
     InvalidOutput,
-    /// The folder is not trusted.
+    /// The workspace is not trusted.
     Untrusted,
-    /// The caller stopped it.
+    /// The caller cancelled the run.
     Cancelled,
 }
 
 impl Verdict {
-    /// The word for it in outputs.
+    /// Returns the name used in output.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -55,91 +55,91 @@ impl Verdict {
     }
 }
 
-/// Which clock ran out.
+/// The kinds of timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Clock {
-    /// Until the agent first answers.
+    /// The time until the agent's first response.
     Startup,
-    /// Silence with nothing pending.
+    /// Silence while nothing is pending.
     Idle,
     /// Silence while a tool runs.
     IdleTool,
-    /// The whole run.
+    /// The time of the whole run.
     Run,
     /// The caller's deadline.
     Deadline,
-    /// The agent went on retrying.
+    /// The time that the agent spends retrying.
     Patience,
-    /// Until the host has answered.
+    /// The time until the host answers a request.
     Answer,
-    /// Until the agent has obeyed our stop.
+    /// The time until the agent obeys a stop.
     Cancel,
     /// Silence after the answer.
     Quiet,
-    /// Until a process that said its last word has ended.
+    /// The time until the process exits after its result.
     Linger,
 }
 
-/// Which limit was passed.
+/// The kinds of limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Limit {
-    /// Turns.
+    /// The number of turns.
     Turns,
-    /// Tool calls.
+    /// The number of tool calls.
     ToolCalls,
-    /// Tokens.
+    /// The number of tokens.
     Tokens,
-    /// Tokens of the answers.
+    /// The number of output tokens.
     OutputTokens,
-    /// Cost.
+    /// The cost.
     Cost,
 }
 
-/// Why we ourselves stopped a run.
+/// Why agentline stopped a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stop {
-    /// The caller wanted it, by this signal.
+    /// The caller cancelled it, with this signal.
     Cancel(i32),
-    /// A clock ran out; the text says how long it was and what was seen last.
+    /// A timeout expired. The text has its length and the last activity.
     Clock(Clock, String),
-    /// A limit was passed; the text says which and by how much.
+    /// A limit was exceeded. The text has the limit and the used amount.
     Limit(Limit, String),
 }
 
-/// All that the verdict may look at. Every surface fills the same few fields.
+/// The facts that the verdict depends on. Every surface fills the same fields.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Seen {
-    /// The agent said something.
+    /// Whether the agent has sent any output.
     pub spoke: bool,
-    /// The agent's last word.
+    /// The result that the agent reported.
     pub end: Option<End>,
-    /// The most telling failure on the way.
+    /// The most specific failure seen during the run.
     pub hint: Option<Failure>,
-    /// The agent is trying this again, and nothing has come since.
+    /// The failure after which the agent is retrying, if there was no progress since.
     pub retrying: Option<Failure>,
-    /// There is text or a structured value.
+    /// Whether there is text or a structured value.
     pub answer: bool,
-    /// Tools refused.
+    /// The number of denied tools.
     pub denied: u32,
     /// The agent's exit code.
     pub exit: Option<i32>,
-    /// A signal ended it.
+    /// The signal that ended the agent.
     pub signal: Option<i32>,
-    /// How it ended is not known: its supervisor was killed.
+    /// Whether the exit status is unknown because the supervisor was killed.
     pub is_lost: bool,
-    /// Why we stopped it.
+    /// Why the run was stopped.
     pub stop: Option<Stop>,
-    /// Whether the value fits the schema.
+    /// Whether the value matches the schema.
     pub fits_schema: Option<bool>,
-    /// A file that safety rests on was changed while the agent ran: which one, and how.
+    /// A change, made during the run, to a file that enforces the policy.
     pub tampered: Option<String>,
 }
 
-/// Judges a run. Nothing else does.
+/// Decides the verdict of a run. No other code does.
 #[must_use]
 pub fn verdict(seen: &Seen) -> (Verdict, Option<Failure>) {
     match &seen.stop {
@@ -192,7 +192,7 @@ pub fn verdict(seen: &Seen) -> (Verdict, Option<Failure>) {
     (verdict_of(failure.kind), Some(failure))
 }
 
-/// A clock ran out. Where the agent was being refused, that is the reason, not the silence.
+/// Decides the verdict after a timeout. If the service was refusing requests, that is the reason, not the silence.
 fn on_clock(seen: &Seen, clock: Clock, why: &str) -> (Verdict, Option<Failure>) {
     if let Some(retrying) = &seen.retrying
         && (clock == Clock::Patience || retrying.kind == Kind::RateLimited)
@@ -205,8 +205,8 @@ fn on_clock(seen: &Seen, clock: Clock, why: &str) -> (Verdict, Option<Failure>) 
         Clock::Run | Clock::Deadline => Kind::TimeoutRun,
         _ => Kind::TimeoutIdle,
     };
-    // What was seen before the silence may tell more than the silence: an agent that says that it is not signed in
-    // and then hangs is not signed in.
+    // A failure before the silence may be more specific: an agent that reports a missing sign-in and then hangs is not
+    // signed in.
     match &seen.hint {
         Some(hint) if matches!(hint.kind, Kind::NotAuthenticated | Kind::Untrusted) => {
             (verdict_of(hint.kind), Some(hint.clone()))
@@ -215,10 +215,10 @@ fn on_clock(seen: &Seen, clock: Clock, why: &str) -> (Verdict, Option<Failure>) 
     }
 }
 
-/// The run failed: the more telling of the agent's own word and of what was seen on the way.
+/// Returns the failure of a run: the more specific of the agent's own report and the failures seen before.
 fn most_telling(seen: &Seen) -> Failure {
     let own = seen.end.as_ref().and_then(|end| end.failure.clone());
-    // A refusal that the agent was trying to get over counts where it had no last word of its own.
+    // A failure that the agent was retrying counts only if the agent reported no failure of its own.
     let hint = match (seen.hint.clone(), seen.retrying.clone().filter(|_| own.is_none())) {
         (Some(hint), Some(retrying)) => Some(hint.or_more_telling(retrying)),
         (hint, retrying) => hint.or(retrying),

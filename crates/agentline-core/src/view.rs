@@ -1,10 +1,11 @@
-//! A saved session as messages, in two views by name. Each message is made when it is asked for and borrows from the session:
-//! showing fifty megabytes takes no second copy.
+//! Converts a saved session to messages, in one of two views. Messages are created on demand and borrow from the
+//! session, so that a large session is not copied.
 //!
-//! * `unified`: one message a record, the results of tools beside their calls. Its order is that of the founding document
-//!   of the format (thinking, then each call with its result, then text), or the true one.
-//! * `claude`: what Claude's API would hold: calls in messages of the assistant, their results in the message of the user
-//!   after it, in the true order. A record in which the model spoke again after its tools becomes several messages.
+//! - `unified`: one message per record, with tool results next to their calls. Blocks are grouped (thinking, then each
+//!   call with its result, then text) or in their original order.
+//! - `claude`: messages as in the Claude API, in their original order: calls are in assistant messages, and their
+//!   results in the user message that follows. A record in which the model continues after its tools becomes several
+//!   messages.
 
 use crate::{
     Entry, Original, Part, RawJson, Role, SavedResult, SavedSession, SavedTool, SessionInfo,
@@ -12,18 +13,18 @@ use crate::{
 };
 use std::borrow::Cow;
 
-/// In which order the blocks of a message stand in the view `unified`.
+/// The order of the blocks of a message in the view `unified`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BlockOrder {
     /// Thinking, then each call with its result, then text.
     #[default]
     Grouped,
-    /// As it happened; each call is still followed by its result.
+    /// The original order, with each call followed by its result.
     Turn,
 }
 
-/// The view `unified`. Entries that the agent put there for the model alone are shown only `with_context`.
+/// Returns the messages of the view `unified`. `with_context` includes entries that the agent added only for the model.
 pub fn unified_view(
     session: &SavedSession,
     order: BlockOrder,
@@ -33,13 +34,13 @@ pub fn unified_view(
     shown.map(move |entry| unified_message(&session.info, entry, order))
 }
 
-/// The view `claude`. Entries that the agent put there for the model alone are shown only `with_context`.
+/// Returns the messages of the view `claude`. `with_context` includes entries that the agent added only for the model.
 pub fn claude_view(session: &SavedSession, with_context: bool) -> impl Iterator<Item = Message<'_>> {
     let shown = session.entries.iter().filter(move |entry| with_context || !entry.context);
     shown.flat_map(|entry| claude_messages(&session.info, entry))
 }
 
-/// One entry in the view `unified`.
+/// Converts one entry to the view `unified`.
 #[must_use]
 pub fn unified_message<'a>(info: &'a SessionInfo, entry: &'a Entry, order: BlockOrder) -> Message<'a> {
     let mut blocks = Vec::with_capacity(entry.parts.len());
@@ -62,10 +63,10 @@ pub fn unified_message<'a>(info: &'a SessionInfo, entry: &'a Entry, order: Block
     message
 }
 
-/// One entry in the view `claude`: what was said, with the results of its tools after it.
+/// Converts one entry to the view `claude`: its content, followed by the results of its tools.
 ///
-/// Tokens stand on the first message of an entry, so that they add up. Results that the agent told in the record of the
-/// call lead back to it by the message before; those told in a record of their own hold that one.
+/// The first message of an entry has its tokens, so that sums are correct. A result with a record of its own refers to
+/// that record. Other results have no record; that of the call is on an earlier message.
 #[must_use]
 pub fn claude_messages<'a>(info: &'a SessionInfo, entry: &'a Entry) -> Vec<Message<'a>> {
     let mut messages = Vec::with_capacity(2);
@@ -82,7 +83,7 @@ pub fn claude_messages<'a>(info: &'a SessionInfo, entry: &'a Entry) -> Vec<Messa
     if !turn.said.is_empty() || messages.is_empty() {
         turn.end(&mut messages, info, entry);
     }
-    // Only the last of what the model said ended as the entry did.
+    // The stop reason of the entry applies only to the last assistant message.
     if let Some(reason) = &entry.stop_reason
         && let Some(last) = messages.iter_mut().rfind(|message| message.role == Role::Assistant)
     {
@@ -91,7 +92,7 @@ pub fn claude_messages<'a>(info: &'a SessionInfo, entry: &'a Entry) -> Vec<Messa
     messages
 }
 
-/// What the model said between two rounds of tools, and what came of those.
+/// The content between two rounds of tools, and the results of those tools.
 #[derive(Default)]
 struct Turn<'a> {
     said: Vec<Block<'a>>,
@@ -164,7 +165,7 @@ impl Group {
     }
 }
 
-/// Adds the blocks of a part; blank text is none.
+/// Adds the blocks of a part. Blank text adds none.
 fn add<'a>(blocks: &mut Vec<Block<'a>>, part: &'a Part) {
     match part {
         Part::Text { text } if text.trim().is_empty() => {}
@@ -205,7 +206,7 @@ fn tool_result<'a>(tool: &'a SavedTool, result: &'a SavedResult) -> Block<'a> {
     }
 }
 
-/// The text of an entry of which no block came: as the agent wrote it, blank or not there at all.
+/// Returns the text of an entry without blocks, as the agent wrote it, even if it is blank or empty.
 fn only_text(entry: &Entry) -> Cow<'_, str> {
     match entry.parts.as_slice() {
         [Part::Text { text }] => Cow::Borrowed(text),

@@ -1,13 +1,15 @@
-//! Reading foreign JSON: one pass, unknown keys skipped, the last of two equal keys wins, a wrong type reads as the
-//! default instead of losing the whole line.
+//! Reads JSON from other programs tolerantly, in one pass.
+//!
+//! Unknown keys are skipped, the last of two equal keys wins, and a value of the wrong type reads as the default, so
+//! that it does not make the whole line unreadable.
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use std::{borrow::Cow, fmt, marker::PhantomData, ops::Deref};
 
-/// A type that can be read from any JSON value. What is not overridden reads as the default.
+/// A type that can be read from any JSON value. By default, every value reads as the default value.
 pub(crate) trait Tolerant<'de>: Default {
-    /// Whether an object was read; anything else left the default behind.
+    /// Returns whether the value was an object. Any other value reads as the default.
     fn is_object(&self) -> bool {
         false
     }
@@ -36,7 +38,7 @@ pub(crate) trait Tolerant<'de>: Default {
     }
 }
 
-/// Reads a tolerant type with whatever the JSON holds.
+/// Reads a tolerant type from any JSON value.
 pub(crate) fn tolerant<'de, T: Tolerant<'de>, D: Deserializer<'de>>(d: D) -> Result<T, D::Error> {
     d.deserialize_any(Anything(PhantomData))
 }
@@ -95,7 +97,7 @@ macro_rules! deserialize_tolerantly {
     };
 }
 
-/// A string, borrowed where it has no escapes. Numbers and booleans read as their text, the rest as "".
+/// A string, borrowed if it has no escapes. Numbers and booleans read as their text, other values as "".
 #[derive(Default, Debug, Clone, PartialEq)]
 pub(crate) struct Str<'a>(pub(crate) Cow<'a, str>);
 
@@ -131,23 +133,23 @@ impl Deref for Str<'_> {
     }
 }
 
-/// A count: a number that is not negative, also as text. Anything else is not known.
+/// A count: a non-negative whole number, which may be written as a string. Anything else reads as unknown.
 #[derive(Default, Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Num(pub(crate) Option<u64>);
 
 impl<'de> Deserialize<'de> for Num {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        // Read as text: a number beyond every type would otherwise lose the whole line.
+        // Parse the raw text, because a number outside the range of every type would otherwise fail the whole line.
         let raw = <&RawValue>::deserialize(d)?.get();
         let text = raw.strip_prefix('"').and_then(|r| r.strip_suffix('"')).unwrap_or(raw).trim();
-        // Beyond 2^53 a float is no count any more, and half a token is none either.
+        // Above 2^53, a float is not exact, and fractions are not counts.
         let whole = |n: &f64| (0.0..=9_007_199_254_740_992.0).contains(n) && n.fract() == 0.0;
         let by_float = || text.parse::<f64>().ok().filter(whole).map(|n| n as u64);
         Ok(Self(text.parse().ok().or_else(by_float)))
     }
 }
 
-/// Yes or no; anything else is no.
+/// A boolean. Anything else reads as `false`.
 #[derive(Default, Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Flag(pub(crate) bool);
 
@@ -158,7 +160,7 @@ impl Tolerant<'_> for Flag {
 }
 deserialize_tolerantly!(Flag);
 
-/// A list; anything else reads as empty.
+/// A list. Anything else reads as empty.
 #[derive(Debug)]
 pub(crate) struct List<T>(pub(crate) Vec<T>);
 
@@ -184,7 +186,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
     }
 }
 
-/// An object's entries in order; anything else reads as empty.
+/// The entries of an object, in order. Anything else reads as empty.
 #[derive(Debug)]
 pub(crate) struct Entries<'a, T>(pub(crate) Vec<(Str<'a>, T)>);
 
@@ -210,7 +212,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<'de, T> {
     }
 }
 
-/// Declares a wire record: every field optional, read in one pass, never failing on a type.
+/// Declares a wire record with optional fields, which is read in one pass and never fails because of a type.
 macro_rules! wire {
     ($(#[$meta:meta])* $vis:vis struct $name:ident<$lt:lifetime> { $($field:ident : $ty:ty = $key:literal),* $(,)? }) => {
         $(#[$meta])*
@@ -244,7 +246,7 @@ macro_rules! wire {
 }
 pub(crate) use wire;
 
-/// The same value on one line, as it must be where values are told line by line.
+/// Returns the same value on one line, for line-based formats.
 pub(crate) fn on_one_line(value: &RawValue) -> Box<RawValue> {
     let text = value.get();
     if !text.contains(['\n', '\r']) {
@@ -262,19 +264,19 @@ pub(crate) fn on_one_line(value: &RawValue) -> Box<RawValue> {
     RawValue::from_string(out).unwrap_or_else(|_| value.to_owned())
 }
 
-/// A part of a noisy line.
+/// A part of a line that contains more than one JSON object.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Part<'a> {
     /// A JSON object.
     Object(&'a str),
-    /// Anything else that is not blank.
+    /// Any other text that is not blank.
     Noise(&'a str),
 }
 
-/// After this many objects that break off at the end of the line, the rest is taken as noise.
+/// The number of truncated objects after which the rest of a line counts as noise.
 const MOST_BROKEN: u32 = 8;
 
-/// Finds the JSON objects in a line that is not one object: text before or after, several values, half a line.
+/// Finds the JSON objects in a line that also contains other text, several values or truncated ones.
 pub(crate) fn parts(line: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let mut noise_from = 0;
@@ -310,8 +312,9 @@ fn push_noise<'a>(parts: &mut Vec<Part<'a>>, text: &'a str) {
     }
 }
 
-/// Replaces escapes of half a surrogate pair (`\ud83d` alone), which a JavaScript string may hold and no Rust string
-/// can. `None` when there is none.
+/// Replaces escapes of lone surrogates (`\ud83d`), which are valid in JavaScript strings but not in Rust strings.
+///
+/// Returns `None` if there are none.
 pub(crate) fn mend_surrogates(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let unit = |i: usize| -> Option<u16> {

@@ -1,9 +1,9 @@
-//! The documentation of the settings says what the table of keys says.
+//! Checks that the documentation of the settings matches the table of keys.
 
 use agentline_core::config::{DEFAULTS, key_table};
 use std::{fs, path::Path};
 
-/// `UPDATE_DOCS=1 cargo test -p agentline-core --test configuration_docs` writes the page anew.
+/// To update the page, run `UPDATE_DOCS=1 cargo test -p agentline-core --test configuration_docs`.
 #[test]
 fn the_page_holds_the_table_of_keys_and_the_defaults() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
@@ -17,7 +17,7 @@ fn the_page_holds_the_table_of_keys_and_the_defaults() {
     }
 }
 
-/// The page with this text between the two marks of a section.
+/// Replaces the text between the markers of a section.
 fn between(page: &str, section: &str, text: &str) -> String {
     let (start, end) = (format!("<!-- {section} -->\n"), format!("<!-- end of {section} -->"));
     let (before, rest) = page.split_once(&start).unwrap_or_else(|| panic!("no mark `{start}`"));

@@ -1,5 +1,7 @@
-//! Memory does not grow with the length of the stream: a million pieces of text cost no more than the answer they make.
-//! A test program of its own, since it looks at the memory of the whole process.
+//! Checks that memory does not grow with the length of the stream: a million pieces of text need no more than their
+//! answer.
+//!
+//! This is a separate test binary, because it measures the memory of the whole process.
 #![cfg(target_os = "linux")]
 
 use agentline_core::{Clocks, Connection, Exit, Input, Order, Output, RunId, Stream, What, agents};
@@ -7,7 +9,7 @@ use agentline_core::{Clocks, Connection, Exit, Input, Order, Output, RunId, Stre
 const RUN: RunId = RunId(1);
 const PIECES: usize = 1_000_000;
 
-/// Memory in use now, in bytes.
+/// Returns the resident memory in bytes.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells it");
     let line = status.lines().find(|l| l.starts_with("VmRSS:")).expect("a line about memory");
@@ -36,7 +38,7 @@ fn a_million_pieces_of_text_cost_no_more_than_the_answer() {
     let mut events = 0;
     for n in 0..PIECES {
         events += take(&mut conn, line(text)).len();
-        // Now and then a turn ends, and with it the text of the turn before.
+        // From time to time, end a turn, which discards the text of the previous one.
         if n % 100_000 == 99_999 {
             take(&mut conn, line(tool));
             take(&mut conn, line(result));
@@ -44,7 +46,7 @@ fn a_million_pieces_of_text_cost_no_more_than_the_answer() {
     }
     let grown = resident().saturating_sub(before);
     assert_eq!(events, PIECES);
-    // A turn's text is 1.2 MB here; buffers may be a few times that, all text together would be 12 MB.
+    // The text of a turn is 1.2 MB. Buffers may be a few times that; all text together would be 12 MB.
     assert!(grown < 8 << 20, "memory grew by {grown} bytes");
     for _ in 0..PIECES / 10 {
         take(&mut conn, line("not JSON at all"));

@@ -1,4 +1,4 @@
-//! The tables of tools hold both ways, and the documentation says what they say.
+//! Checks that the tool tables are consistent in both directions and that the documentation matches them.
 
 use agentline_core::{Agent, ToolRow, agents::AGENTS};
 use proptest::prelude::*;
@@ -39,7 +39,7 @@ fn tools_of_servers_and_unknown_ones_pass_through() {
     }
 }
 
-/// Names of arguments in the canonical form that this tool may be given.
+/// Returns the canonical argument names that can be passed to this tool.
 fn names(row: &ToolRow) -> Vec<&'static str> {
     let theirs: BTreeSet<&str> = row.renames.iter().chain(row.older).map(|(theirs, _)| *theirs).collect();
     let taken = |name: &&str| {
@@ -86,18 +86,18 @@ proptest! {
             }
             let back = as_value(&agent.tools().canonical_input(row.native, &native));
             prop_assert_eq!(&back, &Value::Object(expected), "{} {} {}", agent.card().id, row.native, native.get());
-            // What is canonical already stays.
+            // Canonical arguments stay unchanged.
             let again = agent.tools().canonical_input(row.native, &to_raw_value(&back).unwrap());
             prop_assert_eq!(as_value(&again), back);
         }
     }
 }
 
-/// Which tool of each agent a canonical name stands for.
+/// Returns a table of the tools of each agent by canonical name.
 fn name_table() -> String {
     let id = |agent: &&dyn Agent| agent.card().id;
     let mut names: Vec<&str> = Vec::new();
-    // Claude's own first: the canonical names are its own.
+    // Claude Code comes first, because the canonical names are its own.
     let mut agents: Vec<&dyn Agent> = AGENTS.to_vec();
     agents.sort_by_key(|agent| id(agent) != "claude");
     for row in agents.iter().flat_map(|agent| agent.tools().rows()) {
@@ -124,7 +124,7 @@ fn name_table() -> String {
     text + "\n"
 }
 
-/// Arguments that have other names in an agent's tool.
+/// Returns a table of the arguments that have other names in an agent's tool.
 fn argument_table() -> String {
     let mut text = String::from("| agent | tool | its arguments | canonical |\n|---|---|---|---|\n");
     let mut line = |agent: &str, tool: &str, theirs: &str, ours: &str| {
@@ -154,7 +154,7 @@ fn argument_table() -> String {
     text
 }
 
-/// `UPDATE_DOCS=1 cargo test -p agentline-core --test tool_tables` writes the page anew.
+/// To update the page, run `UPDATE_DOCS=1 cargo test -p agentline-core --test tool_tables`.
 #[test]
 fn the_page_holds_the_tables() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tool-names.md");
@@ -168,7 +168,7 @@ fn the_page_holds_the_tables() {
     }
 }
 
-/// The page with this text between the two marks of a section.
+/// Replaces the text between the markers of a section.
 fn between(page: &str, section: &str, text: &str) -> String {
     let (start, end) = (format!("<!-- {section} -->\n"), format!("<!-- end of {section} -->"));
     let (before, rest) = page.split_once(&start).unwrap_or_else(|| panic!("no mark `{start}`"));

@@ -1,41 +1,41 @@
-//! A shell command as rules see it: the commands that it consists of, and the programs that these start.
+//! A shell command as rules see it: its simple commands and the programs that they start.
 //!
-//! What is permitted must be understood: where more happens than a sequence of simple commands, such as a substitution,
-//! a loop or a redirection to a file, the command is not [plain](Command::plain), and no pattern permits it. What is
-//! refused is looked for in every program that the text starts; see [`super::shell`].
+//! An `allow` pattern needs a command that is fully understood. If a command is more than a sequence of simple
+//! commands, because it has a substitution, a loop or a redirection to a file, it is not [plain](Command::plain), and
+//! no pattern allows it. `deny` patterns are compared with every program that the text starts; see [`super::shell`].
 
 use super::shell::{self, Analysis};
 use std::collections::BTreeSet;
 
-/// How many different forms of a command are compared with rules.
+/// The maximum number of forms of a command that are compared with rules.
 const MAX_FORMS: usize = 1024;
-/// How long they are in all, in bytes.
+/// The maximum total size of these forms, in bytes.
 const MAX_FORM_BYTES: usize = 512 << 10;
 
-/// A command, taken apart.
+/// An analyzed command, split into parts.
 #[derive(Clone, Debug)]
 pub(super) struct Command {
-    /// What runs one after another or side by side; the whole where it is not plain.
+    /// The simple commands, or the whole command if it is not plain.
     pub(super) parts: Vec<Part>,
-    /// It was understood: nothing runs but the parts.
+    /// Whether the command was understood: it runs nothing but its parts.
     pub(super) plain: bool,
 }
 
 /// One part of a command.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
-    /// As it is written.
+    /// The text as written.
     pub(super) text: String,
-    /// Every form in which a refusal may meet it, with whether more words follow that are known only when it runs.
+    /// Every form that a `deny` rule may match, with whether more words follow that are known only at run time.
     pub(super) forms: BTreeSet<(String, bool)>,
-    /// It starts a program that its text does not name.
+    /// Whether it starts a program that its text does not name.
     pub(super) undeterminable: bool,
-    /// Words that may be the names of programs that it starts.
+    /// Words that may be names of programs that it starts.
     pub(super) named: BTreeSet<String>,
 }
 
 impl Command {
-    /// Takes a command apart. `paths` tells by which other paths the one of a program is known.
+    /// Analyzes a command. `paths` returns the other paths under which a program's path is known.
     pub(super) fn read(text: &str, paths: &dyn Fn(&str) -> Vec<String>) -> Self {
         let script = shell::analyze(text, paths);
         let whole = || vec![Part::new(text.trim().to_owned(), &script.whole)];

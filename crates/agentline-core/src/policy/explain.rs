@@ -1,36 +1,36 @@
-//! Tells beforehand what an agent will do under a policy, and who holds it to that.
+//! Predicts what an agent will do under a policy, and who enforces it.
 
 use super::{Decision, Policy, Resolved, changes_files, files};
 use crate::{Agent, PermissionAsk, RunRequest, Surface, ToolKind};
 use serde::Serialize;
 
-/// What an agent does by itself with a use of a tool, before anybody of ours is asked.
+/// What an agent does with a tool use by itself, before it asks for permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stance {
-    /// It asks, and our answer counts.
+    /// The agent asks for permission, and agentline's answer applies.
     Asks,
-    /// It goes ahead without asking anybody, for this reason.
+    /// The agent runs the tool without asking, for this reason.
     Runs(&'static str),
-    /// It refuses, or does not offer the tool to its model, for this reason.
+    /// The agent refuses, or does not offer the tool to its model, for this reason.
     Refuses(&'static str),
-    /// Whether it asks is not known; where it does, our answer counts.
+    /// It is not known whether the agent asks. If it does, agentline's answer applies.
     Unknown,
 }
 
-/// A use of a tool that an agent is asked about its stance on.
+/// A possible tool use, for which an agent reports its stance.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Prospect<'a> {
-    /// The use.
+    /// The tool use.
     pub ask: &'a PermissionAsk,
-    /// What the policy says about it.
+    /// The policy's decision about it.
     pub decision: &'a Decision,
-    /// All files that it names lie in the workspace or an included folder.
+    /// Whether all files that it names are in the workspace or an included directory.
     pub inside: bool,
 }
 
-/// What will become of a use of a tool.
+/// The predicted result of a tool use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Explained {
@@ -38,18 +38,18 @@ pub struct Explained {
     pub decision: &'static str,
     /// Who decides: `rule`, `mode`, `agentline` or `agent`.
     pub by: String,
-    /// The rule behind it, as it was written.
+    /// The rule that decides, as written.
     pub rule: Option<String>,
-    /// Why: a stable word.
+    /// The reason, as a stable identifier.
     pub reason: Option<String>,
-    /// Who holds the agent to it: `agent` (its own engine), `agentline` (our answer), or `nobody`.
+    /// Who enforces the decision: `agent` (its own engine), `agentline` (its answer to the agent), or `nobody`.
     pub held_by: &'static str,
-    /// What else is to be known.
+    /// A further explanation.
     pub note: Option<String>,
 }
 
 impl Policy {
-    /// What will become of a use of a tool on a surface of an agent. `resolve` finds out where a path really leads.
+    /// Predicts the result of a tool use on a surface of an agent. `resolve` returns the real location of a path.
     #[must_use]
     pub fn explain(
         &self,
@@ -86,7 +86,7 @@ impl Policy {
             (Stance::Runs(why), Decision::Allow(_)) => {
                 Explained { held_by: "agent", note: Some(why.into()), ..told }
             }
-            // What the mode leaves to the agent's question is the agent's own affair when it does not ask.
+            // Where the mode would ask, an agent that does not ask decides by itself.
             (Stance::Runs(why), Decision::Ask(refusal)) if refusal.by == "mode" => {
                 Explained { held_by: "agent", note: Some(why.into()), ..by_agent(told, "allow") }
             }
@@ -110,19 +110,19 @@ impl Policy {
 }
 
 impl Prospect<'_> {
-    /// Whether a rule decides.
+    /// Returns whether a rule decides.
     #[must_use]
     pub fn by_rule(&self) -> bool {
         self.decision.ruling().by == "rule"
     }
 
-    /// Whether it changes files.
+    /// Returns whether the use changes files.
     #[must_use]
     pub fn changes_files(&self) -> bool {
         changes_files(self.ask)
     }
 
-    /// Whether it is for looking at files only.
+    /// Returns whether the use only reads or searches files.
     #[must_use]
     pub fn looks_at_files(&self) -> bool {
         matches!(self.ask.kind, ToolKind::Read | ToolKind::Search)

@@ -1,46 +1,48 @@
-//! Matches texts against the patterns of rules: commands and names in time that grows with the length of the text, paths
-//! in time that grows with the lengths of both, which are limited.
+//! Matches texts against the patterns of rules.
+//!
+//! Commands and names are matched in time linear in the length of the text. Paths are matched in time proportional to
+//! the product of the lengths of path and pattern, which are limited.
 
 use std::collections::BTreeSet;
 
-/// One step of a path's pattern.
+/// One step of a path pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// This character.
     Letter(char),
-    /// One character within a folder's name.
+    /// One character except `/`.
     One,
-    /// Any characters within a folder's name.
+    /// Any number of characters except `/`.
     Name,
-    /// Any characters.
+    /// Any number of characters.
     Any,
-    /// Nothing, or folders with the slash behind them; the second half is inside of their names.
+    /// Any number of directories, each with its slash. `InFolders` is the state inside their names.
     Folders,
     InFolders,
 }
 
-/// A pattern for paths that was read once.
+/// A parsed pattern for paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Glob {
     steps: Vec<Step>,
 }
 
-/// A pattern for commands and names that was read once: `*` is anything, every other character itself.
+/// A parsed pattern for commands and names: `*` matches anything, every other character matches itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WordGlob {
-    /// What stands between the stars; the first and the last are at the ends.
+    /// The literal text between the stars. The first and last pieces are anchored at the ends.
     pieces: Vec<String>,
-    /// A blank and anything may follow.
+    /// Whether a blank and any text may follow.
     and_more: bool,
 }
 
 impl WordGlob {
-    /// Reads a pattern.
+    /// Parses a pattern.
     pub(super) fn read(text: &str) -> Self {
         Self { pieces: text.split('*').map(str::to_owned).collect(), and_more: false }
     }
 
-    /// The only text that fits, where there is no star.
+    /// Returns the only text that matches, if the pattern has no star.
     pub(super) fn literal(&self) -> Option<&str> {
         match self.pieces.as_slice() {
             [piece] if !self.and_more => Some(piece),
@@ -48,12 +50,12 @@ impl WordGlob {
         }
     }
 
-    /// The same, with a blank and anything behind it.
+    /// Returns the same pattern followed by a blank and any text.
     pub(super) fn and_more(self) -> Self {
         Self { and_more: true, ..self }
     }
 
-    /// Whether the whole text fits. `fold` takes upper and lower case for the same.
+    /// Returns whether the whole text matches. `fold` ignores case.
     pub(super) fn fits(&self, text: &str, fold: bool) -> bool {
         if fold {
             let pieces = self.pieces.iter().map(|piece| piece.to_lowercase()).collect();
@@ -64,7 +66,7 @@ impl WordGlob {
         let Some((last, between)) = others.split_last() else {
             return if self.and_more { rest.starts_with(char::is_whitespace) } else { rest.is_empty() };
         };
-        // The first place at which a piece stands leaves the most to those behind it.
+        // The first match of a piece leaves the most text for the following pieces.
         for piece in between {
             let Some(at) = rest.find(piece.as_str()) else { return false };
             rest = &rest[at + piece.len()..];
@@ -78,7 +80,8 @@ impl WordGlob {
 }
 
 impl Glob {
-    /// For paths: `**` crosses folders, `*` and `?` stay within one, and a slash at the end means all below.
+    /// Parses a path pattern: `**` crosses directories, `*` and `?` stay within one, and a trailing slash matches
+    /// everything below.
     pub(super) fn path(text: &str) -> Self {
         let mut steps = Vec::new();
         let mut rest = text;
@@ -106,7 +109,7 @@ impl Glob {
         Self { steps }
     }
 
-    /// Whether the whole text fits. `fold` takes upper and lower case for the same.
+    /// Returns whether the whole text matches. `fold` ignores case.
     pub(super) fn fits(&self, text: &str, fold: bool) -> bool {
         let mut now = vec![false; self.steps.len() + 1];
         let mut next = now.clone();
@@ -134,7 +137,7 @@ impl Glob {
         now[self.steps.len()]
     }
 
-    /// Stands before a step, and behind it too where it may stand for nothing.
+    /// Marks the state before a step, and also the states after steps that can match nothing.
     fn enter(&self, states: &mut [bool], mut at: usize) {
         loop {
             states[at] = true;
@@ -207,7 +210,7 @@ mod tests {
         assert!(!WordGlob::read("a*b").and_more().fits("a bb", false));
     }
 
-    /// The time of a pattern with many stars and of one with few, for the same text.
+    /// Compares the time for a pattern with many stars to that for a pattern with few, on the same text.
     #[test]
     fn stars_of_a_pattern_for_commands_cost_little() {
         let text = "a".repeat(64 << 10);

@@ -1,4 +1,4 @@
-//! Where a path leads, and what a rule's path means: both from the workspace where they lie in it.
+//! Resolves paths, and the paths in rules, relative to the workspace.
 
 use super::glob::Glob;
 use serde::Serialize;
@@ -6,28 +6,28 @@ use serde::Serialize;
 /// The longest path that is compared with patterns, in bytes.
 const MAX_PATH: usize = 16 << 10;
 
-/// Where a path that an agent named really leads, as whoever can see the disk found out.
+/// The real location of a path that an agent named.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Resolved {
-    /// The absolute path, without `..` and with every link followed as far as something is there.
+    /// The absolute path without `..`. Links are followed as far as the path exists.
     pub path: String,
-    /// The same from the workspace, where it lies in it; empty for the workspace itself.
+    /// The path relative to the workspace, if it is inside. Empty for the workspace itself.
     pub from_workspace: Option<String>,
-    /// It lies in the workspace or in one of the other folders that tools may use.
+    /// Whether the path is in the workspace or in another directory that tools may use.
     pub inside: bool,
-    /// Where it leads depends on who follows it, as with `/proc/self/cwd`.
+    /// Whether the location depends on the process that follows the path, as with `/proc/self/cwd`.
     pub unclear: bool,
-    /// The file has more than one name.
+    /// Whether the file has more than one name.
     pub hard_linked: bool,
-    /// Its other names in the workspace, from there, where it has any.
+    /// The other names of the file in the workspace, relative to it.
     pub other_names: Vec<String>,
-    /// It has names that were not found.
+    /// Whether the file has names that were not found.
     pub has_unknown_names: bool,
 }
 
 impl Resolved {
-    /// A path in the workspace: the whole of it, and from there.
+    /// Creates a location in the workspace from its absolute path and its path relative to the workspace.
     #[must_use]
     pub fn in_workspace(path: impl Into<String>, from_workspace: impl Into<String>) -> Self {
         Self {
@@ -38,30 +38,30 @@ impl Resolved {
         }
     }
 
-    /// A path in another folder that tools may use.
+    /// Creates a location in another directory that tools may use.
     #[must_use]
     pub fn included(path: impl Into<String>) -> Self {
         Self { path: path.into(), inside: true, ..Self::default() }
     }
 
-    /// A path that is anywhere else, or that leads nobody knows where.
+    /// Creates a location outside these directories, or one that is not known.
     #[must_use]
     pub fn outside(path: impl Into<String>) -> Self {
         Self { path: path.into(), ..Self::default() }
     }
 
-    /// A path that leads elsewhere for the agent than for whoever follows it here.
+    /// Creates a location that differs between the agent and this process.
     #[must_use]
     pub fn unclear(path: impl Into<String>) -> Self {
         Self { path: path.into(), unclear: true, ..Self::default() }
     }
 
-    /// The one spelling in which rules and commands name a program by its path.
+    /// Returns the canonical path by which rules and commands name a program.
     pub(super) fn program(self) -> String {
         self.from_workspace.map_or(self.path, |path| format!("./{path}"))
     }
 
-    /// The same for a file with further names: those in the workspace, and whether there are more.
+    /// Adds the other names of a hard-linked file: those in the workspace, and whether there are more.
     #[must_use]
     pub fn linked(mut self, other_names: Vec<String>, has_unknown_names: bool) -> Self {
         self.hard_linked = true;
@@ -70,16 +70,16 @@ impl Resolved {
     }
 }
 
-/// The workspace and the other folders, as they are spelled.
+/// The workspace and the included directories, as written.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
-    /// Every spelling of the workspace, the caller's first.
+    /// Every path of the workspace; the caller's comes first.
     pub(super) workspace: Vec<String>,
     pub(super) included: Vec<String>,
 }
 
 impl Places {
-    /// Where a path leads if there were no links.
+    /// Resolves a path without following links.
     pub(super) fn resolve(&self, path: &str) -> Resolved {
         let root = self.workspace.first().map_or("", String::as_str);
         let path = absolute(root, path);
@@ -95,20 +95,20 @@ impl Places {
     }
 }
 
-/// A rule's path.
+/// The path pattern of a rule.
 #[derive(Clone, Debug)]
 pub(super) struct PathPattern {
     glob: Glob,
-    /// It begins at the root, not at the workspace.
+    /// Whether it starts at the root instead of the workspace.
     pub(super) absolute: bool,
-    /// It begins with `**/`, which a refusal takes for anywhere at all.
+    /// Whether it starts with `**`, which matches any location in a `deny` rule.
     anywhere: bool,
-    /// How many of its characters stand for themselves.
+    /// The number of literal characters.
     pub(super) length: usize,
 }
 
 impl PathPattern {
-    /// Reads a rule's path; `None` for one whose `..` cannot be resolved.
+    /// Parses the path of a rule. Returns `None` if its `..` cannot be resolved.
     pub(super) fn read(text: &str, places: &Places) -> Option<Self> {
         let text = slashes(text);
         let mut text = text.as_str();
@@ -140,9 +140,9 @@ impl PathPattern {
         })
     }
 
-    /// Whether a permission covers where a path really leads.
+    /// Returns whether an `allow` rule covers the real location of a path.
     pub(super) fn permits(&self, at: &Resolved) -> bool {
-        // A file with several names is also one that the pattern may not mean.
+        // Another name of a hard-linked file may be outside the pattern.
         if at.unclear || at.hard_linked || at.path.len() > MAX_PATH {
             return false;
         }
@@ -152,9 +152,9 @@ impl PathPattern {
         at.from_workspace.as_deref().is_some_and(|path| self.glob.fits(&slashes(path), false))
     }
 
-    /// Whether a refusal covers where a path leads, really or as it is spelled.
+    /// Returns whether a `deny` rule covers a path, by its real location or as written.
     pub(super) fn refuses(&self, at: &Resolved, spelled: &Resolved) -> bool {
-        // Where the system takes upper and lower case for the same, so does a refusal.
+        // On case-insensitive systems, a `deny` rule ignores case.
         let fold = cfg!(any(windows, target_os = "macos"));
         let too_long = at.path.len() > MAX_PATH || spelled.path.len() > MAX_PATH;
         if at.unclear || too_long || (at.has_unknown_names && (self.absolute || self.anywhere)) {
@@ -174,7 +174,7 @@ impl PathPattern {
     }
 }
 
-/// The path from a folder, where it is below it or the folder itself.
+/// Returns the path relative to a directory, if it is the directory or inside it.
 pub(super) fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
     let folder = folder.trim_end_matches('/');
     if folder.is_empty() {
@@ -184,7 +184,7 @@ pub(super) fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
     if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
 }
 
-/// An absolute path without `.` and `..`, as if there were no links.
+/// Returns the absolute path without `.` and `..`, without following links.
 pub(super) fn absolute(root: &str, path: &str) -> String {
     let path = slashes(path);
     let whole = if is_absolute(&path) { path } else { format!("{root}/{path}") };
@@ -208,7 +208,7 @@ fn is_drive(path: &str) -> bool {
     path.get(1..3).is_some_and(|d| d == ":/")
 }
 
-/// The path with slashes between its folders.
+/// Returns the path with `/` as its separator.
 pub(super) fn slashes(path: &str) -> String {
     if cfg!(windows) { path.replace('\\', "/") } else { path.to_owned() }
 }

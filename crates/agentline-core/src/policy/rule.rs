@@ -1,4 +1,4 @@
-//! One rule of a policy: which uses of which tools it meets, and how closely.
+//! One rule of a policy: which tool uses it matches, and how specifically.
 
 use super::{
     command::{Command, Part},
@@ -8,17 +8,17 @@ use super::{
 };
 use crate::{PermissionAsk, Problem, Rule, ToolKind};
 
-/// The longest rule, in bytes, and how often `*` may stand in it: a run must not wait for its own rules.
+/// The limits of a rule: its length in bytes and its number of `*`. They bound the time for matching.
 const MAX_LENGTH: usize = 4096;
 const MAX_STARS: usize = 64;
-/// How much of a rule a message shows.
+/// The maximum number of characters of a rule that a message shows.
 const MAX_SHOWN: usize = 200;
 
-/// Names that other documents use for tools.
+/// Alternative names of tools, as other documentation uses them.
 const OTHER_NAMES: &[(&str, &str)] = &[("MultiEdit", "Edit"), ("Shell", "Bash"), ("Agent", "Task")];
 
-/// The canonical names that a tool of a kind may go by when its agent has a name of its own for it: those that a
-/// permission must have, and those that a refusal may have.
+/// The canonical names that also apply to a tool with an agent-specific name, by kind: for `allow` rules, and for `ask`
+/// and `deny` rules.
 const NAMES_OF_KINDS: &[(ToolKind, &[&str], &[&str])] = &[
     (ToolKind::Write, &["Write", "Edit"], &["Write", "Edit"]),
     (ToolKind::Edit, &["Write", "Edit"], &["Write", "Edit"]),
@@ -29,7 +29,7 @@ const NAMES_OF_KINDS: &[(ToolKind, &[&str], &[&str])] = &[
     (ToolKind::Agent, &["Task"], &["Task"]),
 ];
 
-/// What a rule says.
+/// The list that a rule is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Says {
     Allow,
@@ -37,63 +37,63 @@ pub(crate) enum Says {
     Deny,
 }
 
-/// How closely a rule meets a use. The greatest decides.
+/// How specifically a rule matches a tool use. The rule with the greatest rank decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
-    /// It has a pattern.
+    /// Whether the rule has a pattern.
     pattern: bool,
-    /// How many characters of the pattern stand for themselves.
+    /// The number of literal characters in the pattern.
     length: usize,
-    /// All of them do.
+    /// Whether the pattern is entirely literal.
     literal: bool,
-    /// It names the tool without `*`.
+    /// Whether the rule names the tool without `*`.
     named: bool,
-    /// How many characters of the name stand for themselves.
+    /// The number of literal characters in the tool name.
     name: usize,
-    /// On a tie what is refused stays refused.
+    /// The list of the rule. On a tie, `deny` wins over `ask`, and `ask` over `allow`.
     pub(crate) says: Says,
 }
 
-/// How a rule meets a target.
+/// The match of a rule with a target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Met {
     pub(super) rank: Rank,
-    /// Only because it cannot be told which program runs, or with which arguments.
+    /// Whether the rule matches only because the program or its arguments cannot be determined.
     pub(super) undeterminable: bool,
 }
 
-/// One thing that a use of a tool touches. Each is judged for itself.
+/// One thing that a tool use touches. Each is checked separately.
 #[derive(Clone, Debug)]
 pub(super) enum Target<'a> {
-    /// A file: where it really is, and where its spelling points.
+    /// A file: its real location, and its path as written.
     Path { at: Resolved, spelled: Resolved },
     /// A part of a command.
     Command { whole: &'a Command, part: &'a Part },
     /// A host on the web.
     Host(String),
-    /// Nobody knows what.
+    /// An unknown target.
     Unknown,
 }
 
-/// A rule that was read once.
+/// A parsed rule.
 #[derive(Clone, Debug)]
 pub(super) struct Compiled {
     pub(super) says: Says,
-    /// As it was written.
+    /// The rule as written.
     pub(super) text: String,
     rule: Rule,
     name: WordGlob,
     path: Option<PathPattern>,
     command: Vec<WordGlob>,
     command_head: String,
-    /// The same with the path of the program in its one spelling, where it is given by a path.
+    /// `command_head` with the canonical path of the program, if the program is given by a path.
     path_head: Option<String>,
-    /// The name of the program that its command starts; `None` where that is any.
+    /// The name of the program in the command pattern. `None` matches any program.
     program: Option<WordGlob>,
 }
 
 impl Compiled {
-    /// Reads a rule. `key` is that of the list in which it stands.
+    /// Parses a rule. `key` is the list that contains it.
     pub(super) fn read(says: Says, key: &str, text: &str, places: &Places) -> Result<Self, Problem> {
         let cannot = |why: &str, way_out: &str| {
             let shown: String = text.chars().take(MAX_SHOWN).collect();
@@ -152,7 +152,7 @@ impl Compiled {
         })
     }
 
-    /// How specific it is by itself, for whoever hands rules on to an agent that orders them.
+    /// Returns how specific the rule is by itself, for rules that are passed to an agent with its own order.
     pub(super) fn rank(&self, is_command: bool) -> Rank {
         let length = match &self.path {
             Some(path) if !is_command => path.length,
@@ -160,18 +160,18 @@ impl Compiled {
         };
         let literal = self.rule.pattern.as_deref().is_some_and(is_literal);
         let name = self.rule.tool.chars().filter(|c| *c != '*').count();
-        // A rule for a server is one for all its tools.
+        // A rule for a server applies to all its tools.
         let whole_server = self.rule.tool.strip_prefix("mcp__").is_some_and(|rest| !rest.contains("__"));
         let (named, name) = if whole_server { (false, name + 2) } else { (self.is_by_name(), name) };
         Rank { pattern: self.rule.pattern.is_some(), length, literal, named, name, says: self.says }
     }
 
-    /// How closely it meets one target of a use, if at all.
+    /// Returns how the rule matches one target of a tool use, if at all.
     pub(super) fn meets(&self, ask: &PermissionAsk, target: &Target<'_>) -> Option<Met> {
         self.meets_target(ask, self.meets_tool(ask)?, target)
     }
 
-    /// The same where it is known that, and how closely, it meets the tool.
+    /// Returns how the rule matches a target, given the result of [`Self::meets_tool`].
     pub(super) fn meets_target(
         &self,
         ask: &PermissionAsk,
@@ -185,7 +185,7 @@ impl Compiled {
         let permits = self.says == Says::Allow;
         let mut undeterminable = false;
         let length = match target {
-            // A permission must be sure, a refusal need not be.
+            // An `allow` rule must match with certainty; other rules need not.
             Target::Unknown if permits => return None,
             Target::Unknown => 0,
             Target::Path { at, spelled } => {
@@ -218,22 +218,22 @@ impl Compiled {
         self.command_head.chars().filter(|c| *c != '*').count()
     }
 
-    /// Whether it is for some paths of a tool.
+    /// Returns whether the rule applies only to certain paths of a tool.
     pub(super) fn has_path_pattern(&self) -> bool {
         self.path.is_some() && self.rule.tool != "Bash"
     }
 
-    /// Whether its pattern is a path from the root, which alone permits to write outside the workspace.
+    /// Returns whether its pattern is a path outside the workspace. Only such a rule can allow writing there.
     pub(super) fn names_a_place_outside(&self) -> bool {
         self.path.as_ref().is_some_and(|path| path.absolute)
     }
 
-    /// Whether it names a tool or a server, not many by `*`.
+    /// Returns whether it names a single tool or server, without `*`.
     pub(super) fn is_by_name(&self) -> bool {
         !self.rule.tool.contains('*')
     }
 
-    /// Whether it is about this tool: by its full name, and how long that is.
+    /// Returns whether the rule applies to this tool: whether by its full name, and the number of literal characters.
     pub(super) fn meets_tool(&self, ask: &PermissionAsk) -> Option<(bool, usize)> {
         let length = self.rule.tool.chars().filter(|c| *c != '*').count();
         let known = NAMES_OF_KINDS
@@ -250,13 +250,13 @@ impl Compiled {
         if names.any(|name| !name.is_empty() && self.name.fits(name, false)) {
             return Some((self.is_by_name(), length));
         }
-        // A rule for a server is one for all its tools, so it is less than one for a tool.
+        // A rule for a server applies to all its tools, so it ranks below a rule for one tool.
         servers(ask).any(|server| self.name.fits(&server, false)).then_some((false, length + 2))
     }
 
-    /// Whether a text fits the pattern.
+    /// Returns whether a text matches the command pattern.
     fn fits_command(&self, ask: &PermissionAsk, text: &str, fold: bool) -> bool {
-        // An agent's own form without `*` means every command that begins so.
+        // With an agent's own tool name, a pattern without `*` matches every command that starts with it.
         let own = self.rule.tool == ask.native_tool && ask.native_tool != ask.tool;
         let begins = own && !self.command_head.contains('*');
         self.command.iter().any(|glob| glob.fits(text, fold))
@@ -269,7 +269,7 @@ impl Compiled {
     }
 
     fn refuses_command(&self, ask: &PermissionAsk, part: &Part) -> bool {
-        // Where the system takes upper and lower case for the same, so does a refusal.
+        // On case-insensitive systems, a `deny` rule ignores case.
         let fold = cfg!(any(windows, target_os = "macos"));
         let by_path = self.path_head.as_deref().map(|head| {
             let glob = WordGlob::read(head);
@@ -279,7 +279,7 @@ impl Compiled {
         part.forms.iter().any(|(form, _)| self.fits_command(ask, form, fold) || fits_path(form))
     }
 
-    /// Whether the program of the pattern is named in text that something may run.
+    /// Returns whether text that a program may run names the program of the pattern.
     fn may_start(&self, part: &Part) -> bool {
         let fold = cfg!(any(windows, target_os = "macos"));
         let Some(program) = &self.program else { return false };
@@ -289,7 +289,7 @@ impl Compiled {
         }
     }
 
-    /// Whether a command of which only the first words are known may be one that the pattern covers.
+    /// Returns whether the pattern may cover a command of which only the first words are known.
     fn may_refuse_command(&self, part: &Part) -> bool {
         let may_become = |head: &str, form: &str| {
             let (sure, star) = head.split_once('*').map_or((head, false), |(before, _)| (before, true));
@@ -301,7 +301,7 @@ impl Compiled {
     }
 }
 
-/// What a use does, also where only what it carries tells.
+/// Returns the kind of a tool use. If the agent reports none, the command or diffs determine it.
 fn kind_of(ask: &PermissionAsk) -> ToolKind {
     match ask.kind {
         ToolKind::Other if ask.command.is_some() => ToolKind::Shell,
@@ -310,7 +310,7 @@ fn kind_of(ask: &PermissionAsk) -> ToolKind {
     }
 }
 
-/// The names under which the server of a tool can be meant.
+/// Returns the names by which a rule can refer to the server of a tool.
 fn servers(ask: &PermissionAsk) -> impl Iterator<Item = String> {
     let known = ask.server.as_ref().map(|server| format!("mcp__{server}"));
     let rest = ask.tool.strip_prefix("mcp__").filter(|_| known.is_none()).unwrap_or_default();
@@ -318,7 +318,8 @@ fn servers(ask: &PermissionAsk) -> impl Iterator<Item = String> {
     known.into_iter().chain(cuts).collect::<Vec<_>>().into_iter()
 }
 
-/// What a command begins with, and whether anything may follow: `git *` and `npm run:*` cover the bare command too.
+/// Splits a command pattern into its head and whether anything may follow. `git *` and `npm run:*` also match the bare
+/// command.
 fn head_of_command(pattern: &str) -> (&str, bool) {
     match pattern.strip_suffix(":*").or_else(|| pattern.strip_suffix(" *")) {
         Some(head) => (head, true),
@@ -326,19 +327,19 @@ fn head_of_command(pattern: &str) -> (&str, bool) {
     }
 }
 
-/// The head of a command whose program is given by a path, with that path in its one spelling.
+/// Returns the head with the canonical path of its program, if the program is given by a path.
 fn with_program_path(head: &str, places: &Places) -> Option<String> {
     let program = head.split_whitespace().next().filter(|program| program.contains('/'))?;
     let rest = head.trim_start().strip_prefix(program)?;
     (!program.contains(['*', '?', '~'])).then(|| format!("{}{rest}", places.resolve(program).program()))
 }
 
-/// Whether every character of a pattern stands for itself.
+/// Returns whether every character of a pattern is literal.
 fn is_literal(pattern: &str) -> bool {
     !pattern.contains(['*', '?']) && !pattern.ends_with('/')
 }
 
-/// `example.org` is that host alone, `*.example.org` those below it.
+/// Returns whether a host matches. `example.org` matches only that host, `*.example.org` its subdomains.
 fn fits_host(domain: &str, host: &str) -> bool {
     let domain = domain.to_ascii_lowercase();
     match domain.strip_prefix("*.") {

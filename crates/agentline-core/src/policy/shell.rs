@@ -1,15 +1,15 @@
 //! Determines which programs a shell command starts, from its syntax tree.
 //!
-//! Every program is reported that the text itself starts: through quotes, assignments, wrappers such as `env`, nested
-//! shells, functions, conditionals, loops and substitutions. Where the text does not tell which program runs, because
-//! that depends on a variable, a glob, standard input or text that is evaluated, the command is reported as
-//! undeterminable.
+//! Reports every program that the text itself starts: through quotes, assignments, wrappers such as `env`, nested
+//! shells, functions, conditionals, loops and substitutions. If the program depends on a variable, a glob, standard
+//! input or evaluated text, the command is reported as undeterminable.
 
 mod ansi;
 mod arguments;
 mod arithmetic;
 mod data;
 mod guard;
+mod messages;
 mod plain;
 mod runners;
 mod walk;
@@ -19,15 +19,16 @@ mod wrappers;
 use std::collections::BTreeSet;
 use words::Word;
 
-/// What the words of one simple command are.
+/// The words of one simple command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Invocation {
     words: Vec<Word>,
 }
 
 impl Invocation {
-    /// The command with the program as it is written and by its name alone, as far as the words are known. The second
-    /// value says that more words follow which are known only when the command runs.
+    /// Returns the command with its program as written and with the bare program name, up to the first unknown word.
+    ///
+    /// The second value of each pair says whether more words follow that are known only at run time.
     pub(super) fn forms(&self) -> Vec<(String, bool)> {
         let known = self.words.iter().take_while(|word| word.known).count();
         let open = known < self.words.len();
@@ -45,33 +46,33 @@ impl Invocation {
     }
 }
 
-/// What a shell command does, as far as its text tells.
+/// What a shell command does, as far as its text shows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Analysis {
-    /// Every simple command that it runs, and those that these start.
+    /// Every simple command that it runs, and the commands that those start.
     pub(super) invocations: Vec<Invocation>,
-    /// Something runs that the text does not name.
+    /// Whether it runs something that the text does not name.
     pub(super) undeterminable: bool,
-    /// Words of text that something may run which is not known to take it as data.
+    /// Words from text that a program may run, because it is not known to treat the text as data.
     pub(super) named: BTreeSet<String>,
 }
 
-/// A command, taken apart.
+/// An analyzed command.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Script {
-    /// The commands as they are written, with what each does, where nothing runs but these and none of them writes to
-    /// a file by a redirection; `None` where more may happen.
+    /// The simple commands as written, each with its analysis. `None` if anything else runs, or if a redirection writes
+    /// to a file.
     pub(super) plain: Option<Vec<(String, Analysis)>>,
-    /// What the whole does.
+    /// The analysis of the whole command.
     pub(super) whole: Analysis,
 }
 
-/// Analyzes a command. `paths` tells by which other paths the one of a program is known.
+/// Analyzes a command. `paths` returns the other paths under which a program's path is known.
 pub(super) fn analyze(text: &str, paths: &dyn Fn(&str) -> Vec<String>) -> Script {
     walk::analyze(text, paths)
 }
 
-/// The name of a program without its folder.
+/// Returns the name of a program without its directory.
 pub(super) fn program_name(program: &str) -> &str {
     let name = program.rsplit(['/', '\\']).next().unwrap_or(program);
     if cfg!(windows) { name.strip_suffix(".exe").unwrap_or(name) } else { name }

@@ -1,4 +1,4 @@
-//! Tables of rules, modes and uses: what is decided, by whom, and by which rule.
+//! Tables of rules, modes and tool uses with the expected decision, its origin and the deciding rule.
 
 mod commands;
 
@@ -6,22 +6,22 @@ use super::*;
 use crate::Diff;
 use serde_json::value::RawValue;
 
-/// A use of a tool, in short.
+/// A tool use in short form.
 #[derive(Clone, Copy, Debug)]
 enum Use {
-    /// A tool on a file.
+    /// A tool and its file.
     File(&'static str, &'static str),
-    /// A command.
+    /// A shell command.
     Bash(&'static str),
-    /// A command of an agent whose shell has another name.
+    /// A command of an agent whose shell tool has another name.
     OwnShell(&'static str),
-    /// A tool of a server.
+    /// A tool of an MCP server.
     Mcp(&'static str, &'static str),
-    /// A tool of a server that only its name tells.
+    /// A tool whose server is known only from its name.
     McpName(&'static str),
-    /// A page.
+    /// A web page.
     Fetch(&'static str),
-    /// An edit by a tool with a name of its own.
+    /// An edit by a tool that is specific to the agent.
     OwnEdit(&'static str),
     /// Any other tool.
     Tool(&'static str, ToolKind),
@@ -70,7 +70,8 @@ fn ask(it: Use) -> PermissionAsk {
     ask
 }
 
-/// A policy of rules such as `+Write(src/**)`, `-Bash`, `?Bash(git *)`, separated by blanks outside of brackets.
+/// Builds a policy from rules such as `+Write(src/**)`, `-Bash`, `?Bash(git *)`, separated by spaces outside
+/// parentheses.
 fn policy(mode: PermissionMode, rules: &str) -> Policy {
     let mut request = RunRequest::new("x").permission_mode(mode).include_dir("/inc");
     let mut depth = 0;
@@ -89,7 +90,7 @@ fn policy(mode: PermissionMode, rules: &str) -> Policy {
     Policy::new(&request, Path::new("/ws")).unwrap().own_server("agentline")
 }
 
-/// The disk of the tests: `link` leads out, `in` leads to `src`, and the workspace is also at `/real/ws`.
+/// Resolves paths in the tests: `link` points out of the workspace, and `in` points to `src`.
 fn resolve(policy: &Policy, path: &str) -> Resolved {
     let at = policy.resolve(path);
     match at.from_workspace.as_deref() {
@@ -116,7 +117,7 @@ use PermissionMode as M;
 use Use::{Bash, Fetch, File, Mcp, McpName, OwnEdit, OwnShell, Tool};
 
 const RULES: &[(&str, Use, &str)] = &[
-    // By tool: canonical names, the agent's own, and `*`.
+    // By tool: canonical names, the agent's own names, and `*`.
     ("+Write", File("Write", "a"), "allow rule Write"),
     ("+Write", File("Edit", "a"), "ask mode mode"),
     ("+native_write", File("Write", "a"), "allow rule native_write"),
@@ -133,7 +134,7 @@ const RULES: &[(&str, Use, &str)] = &[
     ("+Write ?Write", File("Write", "a"), "ask rule Write"),
     ("?Write -Write", File("Write", "a"), "deny rule Write"),
     ("+Write(src/**) -Write(src/**)", File("Write", "src/a"), "deny rule Write(src/**)"),
-    // By path; the more specific rule decides, whatever it says.
+    // By path: the more specific rule decides, whichever list it is in.
     ("+Write(src/**)", File("Write", "src/a"), "allow rule Write(src/**)"),
     ("+Write(src/**)", File("Write", "/ws/src/a"), "allow rule Write(src/**)"),
     ("+Write(/ws/src/**)", File("Write", "src/a"), "allow rule Write(/ws/src/**)"),
@@ -155,13 +156,13 @@ const RULES: &[(&str, Use, &str)] = &[
     ("+Edit(src/**)", OwnEdit("src/a"), "allow rule Edit(src/**)"),
     ("+Write(src/**)", OwnEdit("src/a"), "allow rule Write(src/**)"),
     ("-Write(src/**) +Edit", OwnEdit("src/a"), "deny rule Write(src/**)"),
-    // Links count by where they lead; a refusal counts by the spelling too.
+    // Links count by their target. For `deny` rules, the path as written counts too.
     ("+Write(link/**)", File("Write", "link/x"), "deny agentline outside_workspace"),
     ("+Write(src/**)", File("Write", "in/x"), "allow rule Write(src/**)"),
     ("+Write(in/**)", File("Write", "in/x"), "ask mode mode"),
     ("-Write(in/**) +Write", File("Write", "in/x"), "deny rule Write(in/**)"),
     ("-Write(src/**) +Write", File("Write", "in/x"), "deny rule Write(src/**)"),
-    // Outside the workspace only what a rule names by its place.
+    // Outside the workspace, a rule must name the location.
     ("+Write", File("Write", "/etc/x"), "deny agentline outside_workspace"),
     ("+*", File("Write", "../x"), "deny agentline outside_workspace"),
     ("?Write", File("Write", "/etc/x"), "deny agentline outside_workspace"),
@@ -171,7 +172,7 @@ const RULES: &[(&str, Use, &str)] = &[
     ("+Write(/inc/**)", File("Write", "/inc/x"), "allow rule Write(/inc/**)"),
     ("+Write", File("Write", "/inc/x"), "allow rule Write"),
     ("+Read", File("Read", "/etc/x"), "allow rule Read"),
-    // Commands: every part must be permitted, one that is refused is enough.
+    // Commands: every part must be allowed, and one denied part is enough to deny the command.
     ("+Bash(git *)", Bash("git status"), "allow rule Bash(git *)"),
     ("+Bash(git *)", Bash("git"), "allow rule Bash(git *)"),
     ("+Bash(git:*)", Bash("git log"), "allow rule Bash(git:*)"),
@@ -221,7 +222,7 @@ const RULES: &[(&str, Use, &str)] = &[
     ("+Bash(git)", Bash("git log"), "ask mode mode"),
     ("+Bash(git *)", OwnShell("git log"), "allow rule Bash(git *)"),
     ("-Bash(rm *) +Bash", OwnShell("rm x"), "deny rule Bash(rm *)"),
-    // Servers.
+    // MCP servers.
     ("+mcp__a__get", Mcp("a", "get"), "allow rule mcp__a__get"),
     ("+mcp__a", Mcp("a", "get"), "allow rule mcp__a"),
     ("+mcp__*", Mcp("a", "get"), "allow rule mcp__*"),
@@ -232,7 +233,7 @@ const RULES: &[(&str, Use, &str)] = &[
     ("+mcp__a -mcp__a__get", Mcp("a", "get"), "deny rule mcp__a__get"),
     ("-mcp__* +mcp__a", Mcp("a", "get"), "allow rule mcp__a"),
     ("-mcp__a +mcp__a__g*", Mcp("a", "get"), "allow rule mcp__a__g*"),
-    // The web.
+    // Web access.
     ("+WebFetch(domain:docs.rs)", Fetch("https://docs.rs/x"), "allow rule WebFetch(domain:docs.rs)"),
     ("+WebFetch(docs.rs)", Fetch("https://DOCS.rs:443"), "allow rule WebFetch(docs.rs)"),
     ("+WebFetch(docs.rs)", Fetch("https://docs.rs.evil.test/"), "ask mode mode"),
@@ -243,7 +244,7 @@ const RULES: &[(&str, Use, &str)] = &[
     ("+WebFetch -WebFetch(x.y)", Fetch("https://docs.rs/ http://x.y/"), "deny rule WebFetch(x.y)"),
     ("+WebFetch -WebFetch(x.y)", Fetch("https://docs.rs@x.y/"), "deny rule WebFetch(x.y)"),
     ("+WebFetch(docs.rs)", Fetch("https://docs.rs@x.y/"), "ask mode mode"),
-    // What is not known is permitted by no pattern and refused by any.
+    // Unknown targets are allowed by no pattern and denied by any.
     ("+Write(src/**)", Tool("Write", ToolKind::Write), "ask mode mode"),
     ("+Write -Write(src/**)", Tool("Write", ToolKind::Write), "deny rule Write(src/**)"),
 ];
@@ -291,7 +292,7 @@ fn a_path_that_is_too_long_is_met_by_refusals_alone() {
     assert_eq!(decided(&policy(M::Default, "+Write(src/**)"), &long), "ask mode mode");
 }
 
-/// What each mode says about each use, with no rule.
+/// The decision of each mode about each use, without rules.
 const MODES: &[(Use, [&str; 7])] = &[
     // default, accept-edits, bypass, plan, auto, deny, prompt
     (File("Write", "a"), ["ask", "allow", "allow", "deny", "allow", "deny", "ask"]),

@@ -1,16 +1,16 @@
-//! Finds the hosts that a web tool would reach.
+//! Finds the hosts that a web tool would contact.
 
 use crate::PermissionAsk;
 use serde_json::Value;
 
-/// The hosts of every address in the arguments, or `None` where not all of them are clear.
+/// Returns the hosts of every URL in the arguments, or `None` if one of them is unclear.
 pub(super) fn hosts(ask: &PermissionAsk) -> Option<Vec<String>> {
     let mut texts = Vec::new();
     let input: Value = serde_json::from_str(ask.input.as_deref()?.get()).ok()?;
     collect(input, &mut texts);
     let mut hosts = Vec::new();
     for text in &texts {
-        // Lower case keeps the places of bytes only for ASCII, so only that is changed.
+        // Only ASCII lowercasing keeps byte offsets.
         let text = text.to_ascii_lowercase();
         for (at, sign) in text.match_indices("://") {
             hosts.push(host(&text[at + sign.len()..])?);
@@ -28,7 +28,7 @@ fn collect(value: Value, texts: &mut Vec<String>) {
     }
 }
 
-/// The host at the beginning of what follows `://`; `None` where readers of addresses might disagree on it.
+/// Returns the host at the start of the text after `://`, or `None` if URL parsers could disagree about it.
 fn host(text: &str) -> Option<String> {
     let ends = |c: char| c.is_whitespace() || "/?#\"'<>,)]}".contains(c);
     let authority = text.split(ends).next().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Every rule of the prices with an answer that was worked out by hand.
+//! Tests every pricing rule against a result calculated by hand.
 
 use super::*;
 
-/// Prices that are easy to add up: input 2, output 10, cached 0.5, written 2.5 and 4; twice that above 1,000 tokens.
+/// Returns simple prices: input 2, output 10, cached 0.5, written 2.5 and 4; twice that above 1,000 tokens.
 fn price() -> Price {
     let long = LongPrice {
         above: 1_000,
@@ -26,7 +26,7 @@ fn tokens(input: u64, output: u64) -> Tokens {
     Tokens { input: Some(input), output: Some(output), ..Tokens::default() }
 }
 
-/// Millionths of a dollar, so that the answers are whole numbers.
+/// Returns the cost in millionths of a dollar, so that the expected results are whole numbers.
 fn micros(charge: Option<Charge>) -> (f64, bool) {
     let charge = charge.unwrap();
     ((charge.usd * 1e9).round() / 1e3, charge.estimated)
@@ -52,7 +52,7 @@ fn cached_tokens_are_a_part_of_the_prompt_with_their_own_price() {
     assert_eq!(micros(price().charge(&used, Some(1))), (400.0, false));
     let same = Price { cached: None, ..price() };
     assert_eq!(micros(same.charge(&used, Some(1))), (1_000.0, false));
-    // An agent that says more cached than sent is not paid for it.
+    // If an agent reports more cached tokens than prompt tokens, the excess is not billed.
     let odd = Tokens { cached: Some(900), ..tokens(500, 0) };
     assert_eq!(micros(price().charge(&odd, Some(1))), (250.0, false));
 }
@@ -73,9 +73,9 @@ fn what_is_written_to_the_cache_costs_by_how_long_it_is_kept() {
 
 #[test]
 fn a_long_prompt_makes_all_of_its_request_dearer() {
-    // At the border it is still the low price.
+    // At the threshold, the low price still applies.
     assert_eq!(micros(price().charge(&tokens(1_000, 10), Some(1))), (2_100.0, false));
-    // 1,001 × 4 + 10 × 20, cached ones count for the length: 1 × 4 + 1,000 × 1 + 10 × 20
+    // 1,001 × 4 + 10 × 20. Cached tokens count towards the length: 1 × 4 + 1,000 × 1 + 10 × 20.
     assert_eq!(micros(price().charge(&tokens(1_001, 10), Some(1))), (4_204.0, false));
     let cached = Tokens { cached: Some(1_000), ..tokens(1_001, 10) };
     assert_eq!(micros(price().charge(&cached, Some(1))), (1_204.0, false));
@@ -86,13 +86,13 @@ fn a_long_prompt_makes_all_of_its_request_dearer() {
 
 #[test]
 fn several_requests_are_not_one_long_prompt() {
-    // Ten prompts of 150: 1,500 × 2 at most, and it is told that one of them may have been long.
+    // Ten prompts of 150 tokens on average: 1,500 × 2. One of them may have been long, so this is an estimate.
     assert_eq!(micros(price().charge(&tokens(1_500, 0), Some(10))), (3_000.0, true));
-    // One of two was long for certain, the mean is 1,500.
+    // The mean is 1,500 tokens, so the price of long prompts applies.
     assert_eq!(micros(price().charge(&tokens(3_000, 0), Some(2))), (12_000.0, true));
-    // How many they were is not known: the lower price, and told so.
+    // The number of requests is not known: the lower price applies, as an estimate.
     assert_eq!(micros(price().charge(&tokens(3_000, 0), None)), (6_000.0, true));
-    // Together they are short, so each is.
+    // The sum is below the threshold, so each prompt is.
     assert_eq!(micros(price().charge(&tokens(900, 0), None)), (1_800.0, false));
 }
 
@@ -104,7 +104,7 @@ fn what_is_not_known_has_no_cost() {
     assert_eq!(table.charge("m", &Tokens { input: Some(1), ..Tokens::default() }, Some(1)), None);
     assert_eq!(table.charge("m", &Tokens::default(), Some(1)), None);
     assert_eq!(table.cost(&BTreeMap::new()), None);
-    // A model that was named and not used takes nothing from what is known.
+    // An unused model without a known price does not affect the cost.
     let both = [("m".to_owned(), tokens(500, 100)), ("other".to_owned(), tokens(0, 0))].into();
     assert_eq!(table.cost(&both).map(|usd| (usd * 1e6).round()), Some(2_000.0));
     let unknown = [("m".to_owned(), tokens(500, 100)), ("other".to_owned(), tokens(1, 0))].into();

@@ -1,9 +1,10 @@
-//! Finds all of many words in one pass: an Aho-Corasick automaton that tells how deep in a word it is, which says where a
-//! word may have begun that the text has not ended.
+//! Finds many words in one pass, with an Aho-Corasick automaton.
+//!
+//! The depth of a state tells where a word may have started that is not complete yet.
 
 use std::collections::VecDeque;
 
-/// The state at the beginning of every word.
+/// The initial state.
 pub(super) const ROOT: u32 = 0;
 
 #[derive(Clone)]
@@ -17,17 +18,17 @@ pub(super) struct Automaton {
 #[derive(Clone, Default)]
 struct Node {
     byte: u8,
-    /// The byte of the first child. Nearly every node has one child only.
+    /// The byte of the first child. Nearly every node has only one child.
     next: u8,
     depth: u32,
-    /// The first child and the next sibling; 0 is none.
+    /// The first child and the next sibling. 0 means none.
     child: u32,
     sibling: u32,
-    /// The longest other node that this one ends with.
+    /// The node of the longest proper suffix.
     fail: u32,
-    /// The state after the byte that most often comes next: the first child's, or that of the longest other node.
+    /// The most likely next byte and its state: the first child, or the likely transition of the suffix.
     likely: (u8, u32),
-    /// The length of the longest word that ends here; 0 is none.
+    /// The length of the longest word that ends here. 0 means none.
     word: u32,
 }
 
@@ -43,23 +44,23 @@ impl Automaton {
         made
     }
 
-    /// The length of the longest word.
+    /// Returns the length of the longest word.
     pub(super) fn deepest(&self) -> usize {
         self.deepest as usize
     }
 
-    /// How many bytes of a word were seen in this state.
+    /// Returns how many bytes of a word lead to this state.
     pub(super) fn depth(&self, state: u32) -> usize {
         self.nodes[state as usize].depth as usize
     }
 
-    /// The length of the longest word that ends in this state.
+    /// Returns the length of the longest word that ends in this state.
     pub(super) fn word(&self, state: u32) -> Option<usize> {
         let word = self.nodes[state as usize].word as usize;
         (word > 0).then_some(word)
     }
 
-    /// The state after one more byte.
+    /// Returns the state after one more byte.
     pub(super) fn next(&self, mut state: u32, byte: u8) -> u32 {
         let (likely, after) = self.nodes[state as usize].likely;
         if likely == byte && after != ROOT {
@@ -74,12 +75,12 @@ impl Automaton {
         self.first[usize::from(byte)]
     }
 
-    /// The next shorter state that this one ends with.
+    /// Returns the state of the longest proper suffix.
     pub(super) fn fallback(&self, state: u32) -> u32 {
         self.nodes[state as usize].fail
     }
 
-    /// The state in which the same word goes on with this byte.
+    /// Returns the state in which the same word continues with this byte.
     pub(super) fn child(&self, state: u32, byte: u8) -> Option<u32> {
         if state == ROOT {
             return Some(self.first[usize::from(byte)]).filter(|next| *next != ROOT);

@@ -1,7 +1,9 @@
-//! Decodes a text byte by byte, so that a secret reads the same however it is spelled: JSON escapes at any depth of nesting
-//! (`\u0061`, `\\\\u0061`, `\/`) and percent-encoding (`%61`). A run of backslashes is read once.
+//! Decodes a text byte by byte, so that a secret has the same form in every spelling.
+//!
+//! Handles JSON escapes at any nesting depth (`\u0061`, `\\\\u0061`, `\/`) and percent-encoding (`%61`). A run of
+//! backslashes is read once.
 
-/// A decoded byte and the part of the text that spells it.
+/// A decoded byte and the range of the text that encodes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unit {
     pub(super) byte: u8,
@@ -13,9 +15,9 @@ pub(super) struct Unit {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unescape {
     state: Escape,
-    /// Where the escape begins.
+    /// The start of the escape.
     start: usize,
-    /// The first half of a character beyond the basic plane.
+    /// The high surrogate of a pair, with its start.
     high: Option<(u16, usize)>,
 }
 
@@ -25,7 +27,7 @@ enum Escape {
     None,
     /// One or more backslashes.
     Slashes,
-    /// `u` and this many digits, which are kept for the case that they are no escape.
+    /// A `u` with up to four digits, which are kept in case they are not an escape.
     Unicode { digits: [u8; 4], count: usize, at: usize },
 }
 
@@ -34,7 +36,7 @@ impl Unescape {
         matches!(self.state, Escape::None) && self.high.is_none()
     }
 
-    /// Whether more backslashes change nothing.
+    /// Returns whether further backslashes have no effect.
     pub(super) fn is_in_slashes(&self) -> bool {
         matches!(self.state, Escape::Slashes)
     }
@@ -60,7 +62,7 @@ impl Unescape {
         }
     }
 
-    /// The text ends: what looked like an escape is none.
+    /// Handles the end of the text: an incomplete escape is literal text.
     pub(super) fn finish(&mut self, each: &mut impl FnMut(Unit)) {
         self.give_up(each);
         self.lone_surrogate(each);
@@ -79,7 +81,7 @@ impl Unescape {
             b'r' => Unit { byte: b'\r', start: self.start, end },
             b'b' => Unit { byte: 8, start: self.start, end },
             b'f' => Unit { byte: 12, start: self.start, end },
-            // No escape: the backslashes are passed over.
+            // This is not an escape; the backslashes are skipped.
             _ if byte.is_ascii_alphanumeric() || byte >= 0x80 => Unit { byte, start: at, end },
             _ => Unit { byte, start: self.start, end },
         };
@@ -95,7 +97,7 @@ impl Unescape {
         }
         let (high, start) = self.high.take().map_or((None, self.start), |(high, start)| (Some(high), start));
         let units = high.into_iter().chain([code]);
-        // A backslash that is spelled as an escape is passed over like any other.
+        // An escaped backslash is skipped like any other.
         for c in
             char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).filter(|c| *c != '\\')
         {
@@ -129,7 +131,7 @@ fn number(digits: &[u8]) -> u16 {
     digits.iter().filter_map(|d| char::from(*d).to_digit(16)).fold(0, |n, d| n << 4 | d as u16)
 }
 
-/// Whether an escape begins here, as far as the text is known.
+/// Returns whether an escape starts here, as far as the text is known.
 pub(super) fn is_escape(text: &[u8]) -> bool {
     match text {
         [b'\\', ..] => true,
@@ -138,7 +140,7 @@ pub(super) fn is_escape(text: &[u8]) -> bool {
     }
 }
 
-/// Whether an encoded byte may follow a percent sign, as far as the text is known.
+/// Returns whether the text after a percent sign may be an encoded byte, as far as the text is known.
 fn may_be_encoded(after: &[u8]) -> bool {
     match after {
         [] | [b'\\', ..] => true,
@@ -149,11 +151,11 @@ fn may_be_encoded(after: &[u8]) -> bool {
     }
 }
 
-/// An escape at the beginning of a text.
+/// An escape at the start of a text.
 pub(super) struct Escaped {
-    /// The byte that it spells. A backslash that is spelled as an escape is passed over like any other.
+    /// The decoded byte. `None` for an escaped backslash, which is skipped like any other.
     pub(super) byte: Option<u8>,
-    /// Where the spelling of the byte begins: after the backslashes, where they escape nothing.
+    /// The start of the encoded byte: after the backslashes, if they escape nothing.
     pub(super) start: usize,
     pub(super) length: usize,
 }
@@ -164,7 +166,7 @@ impl Escaped {
     }
 }
 
-/// Reads a JSON escape of an ASCII character that the text shows whole. `None` where the state machine is needed.
+/// Decodes a complete JSON escape of an ASCII character. Returns `None` if the state machine is needed.
 #[inline]
 pub(super) fn json_escape(text: &[u8]) -> Option<Escaped> {
     if text.first() != Some(&b'\\') {
@@ -178,7 +180,7 @@ pub(super) fn json_escape(text: &[u8]) -> Option<Escaped> {
         b'b' => 8,
         b'f' => 12,
         b'u' => return unicode_escape(slashes, &text[slashes + 1..]),
-        // What comes next is the state machine's.
+        // The state machine handles this case.
         b'%' => return None,
         byte if byte.is_ascii_alphanumeric() || byte >= 0x80 => {
             return Some(Escaped::new(byte, slashes, slashes + 1));
@@ -188,11 +190,11 @@ pub(super) fn json_escape(text: &[u8]) -> Option<Escaped> {
     Some(Escaped::new(spelled, 0, slashes + 1))
 }
 
-/// The same after so many backslashes and a `u`.
+/// Decodes the text after a number of backslashes and a `u`.
 fn unicode_escape(slashes: usize, text: &[u8]) -> Option<Escaped> {
     let mut code = 0;
     for at in 0..4 {
-        // The text may go on with a digit.
+        // The next piece of the text may continue with a digit.
         match HEX[usize::from(*text.get(at)?)] {
             Some(digit) => code = code << 4 | u16::from(digit),
             None => return Some(Escaped::new(b'u', slashes, slashes + 1)),
@@ -202,7 +204,7 @@ fn unicode_escape(slashes: usize, text: &[u8]) -> Option<Escaped> {
     Some(Escaped::new(byte, 0, slashes + 5))
 }
 
-/// Reads an encoded byte at the beginning of a text.
+/// Decodes a percent-encoded byte at the start of a text.
 #[inline]
 pub(super) fn percent_escape(text: &[u8]) -> Option<Escaped> {
     let [b'%', first, second, ..] = text else { return None };
@@ -210,7 +212,7 @@ pub(super) fn percent_escape(text: &[u8]) -> Option<Escaped> {
     Some(Escaped::new(byte, 0, 3))
 }
 
-/// The value of a hexadecimal digit.
+/// The values of hexadecimal digits.
 static HEX: [Option<u8>; 256] = {
     let mut values = [None; 256];
     let mut value = 0;
@@ -241,7 +243,7 @@ impl Percent {
             (Some(sign), Some(digit)) if unit.byte.is_ascii_hexdigit() => {
                 *self = Self::default();
                 let byte = number(&[digit.byte, unit.byte]) as u8;
-                // A backslash that is encoded is passed over like any other.
+                // An encoded backslash is skipped like any other.
                 if byte != b'\\' {
                     each(Unit { byte, start: sign.start, end: unit.end });
                 }
@@ -255,15 +257,16 @@ impl Percent {
         }
     }
 
-    /// The text ends: what looked like an encoded byte is none.
+    /// Handles the end of the text: an incomplete encoding is literal text.
     pub(super) fn finish(&mut self, each: &mut impl FnMut(Unit)) {
         let (sign, digit) = (self.sign.take(), self.digit.take());
         sign.into_iter().chain(digit).for_each(each);
     }
 }
 
-/// The byte by which a decoded byte is compared: in lower case, with the two base64 alphabets as one. Line breaks count for
-/// nothing, because base64, hex and PEM texts are wrapped.
+/// Folds a decoded byte for comparison: lower case, with one form for both base64 alphabets.
+///
+/// Returns `None` for line breaks, because base64, hex and PEM texts are wrapped.
 pub(super) fn fold(byte: u8) -> Option<u8> {
     FOLDED[usize::from(byte)]
 }
@@ -283,7 +286,7 @@ static FOLDED: [Option<u8>; 256] = {
     folded
 };
 
-/// A whole text, decoded and folded.
+/// Decodes and folds a whole text.
 pub(super) fn folded(text: &[u8]) -> Vec<u8> {
     let (mut unescape, mut percent, mut units) = (Unescape::default(), Percent::default(), Vec::new());
     for (at, byte) in text.iter().enumerate() {

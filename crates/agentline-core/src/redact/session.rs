@@ -1,5 +1,4 @@
-//! Redacts what an agent saved of a session. The texts of all answers count as one, because a secret may be split around a
-//! tool call.
+//! Redacts saved sessions. The texts of all answers count as one text, because a tool call may split a secret.
 
 use super::{Scanner, StreamRedactor};
 use crate::{Entry, LineVeil, Media, Part, RawJson, Role, SavedSession, SavedTool, SessionInfo, Veil};
@@ -7,7 +6,7 @@ use serde_json::value::RawValue;
 use std::{borrow::Cow, collections::VecDeque, ops::Range};
 
 impl Veil {
-    /// Redacts a whole session, with the agent's own records in it.
+    /// Redacts a whole session, including the agent's own records.
     pub fn session(&self, session: &mut SavedSession) {
         self.session_info(&mut session.info);
         for damage in &mut session.damage {
@@ -18,7 +17,7 @@ impl Veil {
         }
     }
 
-    /// Redacts entries, of which one at a time is in memory if their content is in a store.
+    /// Redacts entries. If their content is in a store, only one is in memory at a time.
     fn entries(&self, entries: &mut [Entry]) {
         let (mut answers, mut thoughts) = (Joined::default(), Joined::default());
         for entry in entries.iter().map(Entry::loaded).filter(|entry| entry.role == Role::Assistant) {
@@ -54,14 +53,14 @@ impl Veil {
         }
     }
 
-    /// Redacts what is known about a session.
+    /// Redacts the metadata of a session.
     pub fn session_info(&self, info: &mut SessionInfo) {
         [&mut info.title, &mut info.project, &mut info.model, &mut info.agent_version]
             .into_iter()
             .for_each(|text| self.own_some(text));
     }
 
-    /// Redacts the agent's own records when a secret goes from one to another.
+    /// Redacts the agent's own records if a secret extends over several of them.
     fn split_records(&self, entries: &mut [Entry]) {
         let mut lines = LineVeil::new(self.clone());
         let (mut shown, mut done) = (VecDeque::new(), 0);
@@ -77,7 +76,7 @@ impl Veil {
         entries[done..].iter_mut().for_each(|entry| _ = replace_records(entry, &mut shown));
     }
 
-    /// Redacts everything in an entry but its records.
+    /// Redacts everything in an entry except its records.
     fn entry_alone(&self, entry: &mut Entry) {
         [&mut entry.model, &mut entry.stop_reason].into_iter().for_each(|text| self.own_some(text));
         for part in &mut entry.parts {
@@ -119,16 +118,16 @@ impl Veil {
     }
 }
 
-/// Texts that are redacted as if they were one: they are all read first, and then changed in the same order.
+/// Texts that are redacted as one: all are scanned first, and then changed in the same order.
 #[derive(Default)]
 struct Joined {
     scanner: Scanner,
-    /// Where each text ends, counted from the beginning of the first.
+    /// The end of each text, counted from the start of the first.
     ends: Vec<usize>,
     found: Vec<Range<usize>>,
-    /// How many of the texts were changed.
+    /// The number of texts already changed.
     changed: usize,
-    /// The first of the places that the next text may hold.
+    /// The index of the first position that the next text may contain.
     place: usize,
 }
 
@@ -140,7 +139,7 @@ impl Joined {
         self.ends.push(base + text.len());
     }
 
-    /// Ends reading. If a secret was split, returns the keys that were found by their shape.
+    /// Ends the scan. Returns the keys found by their format if a secret was split.
     fn finish(&mut self, veil: &Veil) -> Option<Vec<String>> {
         self.scanner.finish(veil.patterns());
         let key = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
@@ -168,7 +167,7 @@ impl Joined {
     }
 }
 
-/// Replaces the records of an entry by redacted ones, if all of them are there.
+/// Replaces the records of an entry with redacted ones. Returns `false` if not all of them are available yet.
 fn replace_records(entry: &mut Entry, shown: &mut VecDeque<String>) -> bool {
     if entry.loaded().originals.len() > shown.len() {
         return false;
@@ -189,23 +188,23 @@ fn replace_records(entry: &mut Entry, shown: &mut VecDeque<String>) -> bool {
 #[derive(Clone, Debug)]
 pub struct SessionRedactor {
     veil: Veil,
-    /// How far the texts were read before each entry: of answers, and of thoughts.
+    /// The state before each entry: of the answers, and of the thoughts.
     before: Vec<(StreamRedactor, StreamRedactor)>,
 }
 
 impl SessionRedactor {
-    /// Redacts what this veil hides.
+    /// Creates a redactor for the secrets of a veil.
     #[must_use]
     pub fn new(veil: Veil) -> Self {
         Self { veil, before: vec![Default::default()] }
     }
 
-    /// Redacts what is known about the session.
+    /// Redacts the metadata of the session.
     pub fn info(&self, info: &mut SessionInfo) {
         self.veil.session_info(info);
     }
 
-    /// Redacts the entry at this place, which comes after those before it.
+    /// Redacts the entry at this index, which follows the entries before it.
     pub fn entry(&mut self, at: usize, entry: &mut Entry) {
         let last = self.before.last().cloned().unwrap_or_default();
         self.before.resize(at + 1, last);
@@ -229,7 +228,7 @@ impl SessionRedactor {
         self.before.push((answer, thought));
         self.veil.entry_alone(entry);
         for record in &mut entry.originals {
-            // A record holds only its own part of a secret that was split, so that nothing in it can be recognised.
+            // A record contains only its part of a split secret, which cannot be recognized.
             if is_split {
                 *record = RawJson::new("null");
             }

@@ -1,25 +1,25 @@
-//! Recognises keys by their shape alone: those of well-known services, JSON Web Tokens and private keys in PEM.
+//! Recognizes keys by their format: those of well-known services, JSON Web Tokens and private keys in PEM.
 //!
-//! One byte after another goes through it, and at most one candidate is open at a time, so that no text is read twice.
+//! The scanner processes one byte at a time and has at most one open candidate, so it reads no text twice.
 
 use super::decode::Unit;
 use std::ops::Range;
 
-/// Which bytes follow a prefix.
+/// The characters that may follow a prefix.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Body {
     Alphanumeric,
     Upper,
     /// Letters, digits, `_` and `-`.
     Word,
-    /// Three parts of `Word` with points in between.
+    /// Three parts of `Word`, separated by dots.
     Token,
-    /// The label of a PEM block.
+    /// The label and content of a PEM block.
     Pem,
 }
 
 impl Body {
-    /// The bit of its bytes in [`CLASSES`], where they are the same throughout.
+    /// Returns the bit of its bytes in [`CLASSES`], if the same bytes are valid throughout the body.
     fn class(self) -> Option<u8> {
         match self {
             Self::Alphanumeric => Some(1),
@@ -30,7 +30,7 @@ impl Body {
     }
 }
 
-/// To which bodies a byte belongs.
+/// The bodies that each byte belongs to, one bit each.
 static CLASSES: [u8; 256] = {
     let mut classes = [0; 256];
     let mut at = 0;
@@ -55,7 +55,7 @@ struct Shape {
     body: Body,
     shortest: u32,
     longest: u32,
-    /// At least this many digits, so that words with hyphens are none.
+    /// The minimum number of digits, which excludes hyphenated words.
     digits: u32,
 }
 
@@ -63,7 +63,7 @@ const fn shape(prefix: &'static str, body: Body, shortest: u32, longest: u32, di
     Shape { prefix, body, shortest, longest, digits }
 }
 
-/// No prefix begins with another.
+/// The known key formats. No prefix is a prefix of another.
 const SHAPES: &[Shape] = &[
     shape("ghp_", Body::Alphanumeric, 36, 251, 1),
     shape("gho_", Body::Alphanumeric, 36, 251, 1),
@@ -85,17 +85,17 @@ const SHAPES: &[Shape] = &[
     shape("eyJ", Body::Token, 10, 1 << 16, 0),
     shape("-----BEGIN ", Body::Pem, 64, 1 << 17, 0),
 ];
-/// How many hyphens a PEM label begins and ends with.
+/// The number of hyphens before and after a PEM label.
 const PEM_HYPHENS: usize = 5;
-/// What follows `sk-` in keys that are known to be keys from this length on.
+/// Text after `sk-` that identifies a key, which may then be as short as [`SHORTEST_KNOWN_SK`].
 const KNOWN_SK: &[&str] = &["ant-", "proj-"];
 const SHORTEST_KNOWN_SK: u32 = 20;
-/// What goes on after an interruption is part of a complete key only if it looks random.
+/// The minimum length of text after an interruption that counts as the rest of a complete key.
 const SHORTEST_TAIL: u32 = 16;
-/// More of a key is not remembered.
+/// The maximum number of bytes of a key that are remembered.
 const LONGEST_VALUE: usize = 16 << 10;
 
-/// How all shapes begin; each prefix has at least three bytes.
+/// The prefixes of all formats. Each has at least three bytes.
 const SHAPE_PREFIXES: [&[u8]; SHAPES.len()] = {
     let mut prefixes: [&[u8]; SHAPES.len()] = [b""; SHAPES.len()];
     let mut i = 0;
@@ -107,7 +107,7 @@ const SHAPE_PREFIXES: [&[u8]; SHAPES.len()] = {
 };
 const LONGEST_PREFIX: usize = 11;
 
-/// The shapes that have this byte at this place of their prefix, one bit each.
+/// The formats that have a byte at a position of their prefix, one bit each.
 static PREFIXES: [[u32; 256]; LONGEST_PREFIX] = {
     let mut fitting = [[0; 256]; LONGEST_PREFIX];
     let mut i = 0;
@@ -123,7 +123,7 @@ static PREFIXES: [[u32; 256]; LONGEST_PREFIX] = {
     fitting
 };
 
-/// How many bytes stand before the first one with which a key may begin.
+/// Returns the number of bytes before the first byte with which a key may start.
 fn passed_over(bytes: &[u8], mut last: u8) -> usize {
     let begins = |byte: &u8| {
         let last = std::mem::replace(&mut last, *byte);
@@ -132,12 +132,12 @@ fn passed_over(bytes: &[u8], mut last: u8) -> usize {
     bytes.iter().position(begins).unwrap_or(bytes.len())
 }
 
-/// Whether a key may begin with this byte after `last`.
+/// Returns whether a key may start with this byte after `last`.
 fn may_follow(byte: u8, last: u8) -> bool {
     if byte == b'-' { last != b'-' } else { !joins(last) }
 }
 
-/// Whether a key cannot begin after this byte.
+/// Returns whether a key cannot start after this byte.
 fn joins(byte: u8) -> bool {
     byte != b'-' && CLASSES[usize::from(byte)] & 4 != 0
 }
@@ -145,9 +145,9 @@ fn joins(byte: u8) -> bool {
 #[derive(Clone, Default)]
 pub(super) struct ShapeScanner {
     open: Option<Candidate>,
-    /// The byte before.
+    /// The previous byte.
     last: u8,
-    /// The key so far, decoded, once its prefix is complete.
+    /// The decoded key so far, once its prefix is complete.
     value: Vec<u8>,
 }
 
@@ -155,17 +155,17 @@ pub(super) struct ShapeScanner {
 struct Candidate {
     start: usize,
     end: usize,
-    /// How many bytes were seen.
+    /// The number of bytes seen.
     length: usize,
-    /// The shapes that fit, one bit each, until the prefix is complete.
+    /// The formats that match so far, one bit each, until the prefix is complete.
     fitting: u32,
     shape: Option<&'static Shape>,
     count: u32,
     digits: u32,
-    /// Of a token: which part. Of a PEM block: how many runs of five hyphens were seen.
+    /// For a token, the current part. For a PEM block, the number of runs of five hyphens.
     part: u32,
     hyphens: u32,
-    /// Where the text was interrupted while the key was complete already.
+    /// The text after an interruption at which the key was already complete.
     tail: Option<Tail>,
 }
 
@@ -191,12 +191,12 @@ enum Step {
 }
 
 impl ShapeScanner {
-    /// Where a key may have begun.
+    /// Returns where a key may have started.
     pub(super) fn open_from(&self) -> Option<usize> {
         self.open.as_ref().map(|open| open.tail.map_or(open.start, |tail| tail.start))
     }
 
-    /// How many bytes of a key that may have begun tell something: those after its prefix.
+    /// Returns the number of significant bytes of a key that may have started: those after its prefix.
     pub(super) fn telling(&self) -> usize {
         let open = self.open.as_ref().and_then(|open| open.shape.map(|shape| (open, shape)));
         open.map_or(0, |(open, shape)| match shape.body {
@@ -220,7 +220,7 @@ impl ShapeScanner {
         }
     }
 
-    /// Takes bytes without escapes.
+    /// Processes bytes without escapes.
     pub(super) fn push_plain(&mut self, bytes: &[u8], start: usize, found: &mut Vec<Found>) {
         let mut at = 0;
         while at < bytes.len() {
@@ -240,7 +240,7 @@ impl ShapeScanner {
         }
     }
 
-    /// The text ends: a key that is long enough is complete.
+    /// Handles the end of the text: a key that is long enough is complete.
     pub(super) fn finish(&mut self, found: &mut Vec<Found>) {
         if let Some(open) = self.open.take() {
             let place = open.place(&self.value);
@@ -248,7 +248,7 @@ impl ShapeScanner {
         }
     }
 
-    /// Something comes in between. A key that is long enough is complete, but may go on.
+    /// Handles an interruption of the text. A key that is long enough is complete, but may continue.
     pub(super) fn interrupt(&mut self, at: usize, found: &mut Vec<Found>) {
         let Some(mut open) = self.open.take() else { return };
         if open.tail.is_none() && open.is_complete(&self.value) {
@@ -295,7 +295,7 @@ impl Candidate {
     fn prefix(&mut self, unit: Unit, value: &mut Vec<u8>) -> Step {
         let is_pem = SHAPES[self.fitting.trailing_zeros() as usize].body == Body::Pem;
         if is_pem && unit.byte == b'-' && self.length == PEM_HYPHENS {
-            // A sixth hyphen, as in a diff that removes a key: the five last ones count.
+            // A sixth hyphen comes from a diff that removes a key. The last five count.
             (self.start, self.end) = (self.start + 1, unit.end);
             return Step::Goes;
         }
@@ -303,7 +303,7 @@ impl Candidate {
         if self.fitting == 0 {
             return Step::Stops;
         }
-        // No prefix begins with another, so that a complete one is the last that fits.
+        // No prefix is a prefix of another, so a complete one is the only match.
         let shape = &SHAPES[self.fitting.trailing_zeros() as usize];
         (self.end, self.length) = (unit.end, self.length + 1);
         if shape.prefix.len() == self.length {
@@ -314,7 +314,7 @@ impl Candidate {
         Step::Goes
     }
 
-    /// Takes the bytes of a body that need no look at what was before them, and returns how many.
+    /// Processes bytes of the body that do not depend on the previous byte, and returns their number.
     fn run(&mut self, bytes: &[u8], start: usize, value: &mut Vec<u8>) -> usize {
         let Some((shape, class)) = self.shape.and_then(|shape| Some((shape, self.class(shape)?))) else {
             return 0;
@@ -339,10 +339,10 @@ impl Candidate {
         run
     }
 
-    /// The bit in [`CLASSES`] of the bytes that belong to the key wherever they stand in this part of it.
+    /// Returns the bit in [`CLASSES`] of the bytes that are valid anywhere in the current part of the key.
     fn class(&self, shape: &Shape) -> Option<u8> {
         match shape.body {
-            // The second part has a beginning of its own.
+            // The second part has a prefix of its own.
             Body::Token => (self.part != 1 || self.count > 2).then_some(4),
             Body::Pem => (self.part == 1).then_some(8),
             body => body.class(),
@@ -358,7 +358,7 @@ impl Candidate {
         if belongs {
             self.count(byte);
         } else if byte.is_ascii_alphanumeric() {
-            // A word that goes on is no key.
+            // A longer word is not a key.
             self.count = u32::MAX;
         }
         if belongs && self.count <= shape.longest { Step::Goes } else { Step::Stops }
@@ -424,7 +424,7 @@ impl Candidate {
         self.digits >= shape.digits && (shortest..=shape.longest).contains(&self.count)
     }
 
-    /// Where the key stands, if it is complete.
+    /// Returns the position of the key, if it is complete.
     fn place(&self, value: &[u8]) -> Option<Range<usize>> {
         match self.tail {
             Some(tail) if tail.count >= SHORTEST_TAIL && tail.digits > 1 => Some(tail.start..self.end),

@@ -1,22 +1,22 @@
-//! The words to look for so that a secret is found in every encoding.
+//! Generates the words to search for, so that a secret is found in every encoding.
 
 use super::decode::folded;
 
-/// Longer secrets are encoded up to here.
+/// Only this many bytes of a longer secret are encoded.
 const LONGEST_ENCODED: usize = 4 << 10;
-/// A line of a secret of several lines is a secret from this length on.
+/// The minimum length of a line of a multi-line secret that is redacted by itself.
 const SHORTEST_LINE: usize = 16;
-/// What is left of a secret without its backslashes must be this long.
+/// The minimum length of a word after decoding.
 const SHORTEST_FOLDED: usize = 6;
-/// With more places that can be read in two ways, several are read in the same way.
+/// The maximum number of ambiguous positions that are combined freely. Further ones share a choice.
 const MOST_CUTS: usize = 4;
-/// In a longer secret all of them are.
+/// In a longer secret, all ambiguous positions share one choice.
 const LONGEST_AMBIGUOUS: usize = 256;
-/// What follows the first sign of an escape has no more bytes.
+/// The maximum number of bytes after the first character of an escape.
 const LONGEST_ESCAPE: usize = 11;
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// All words for one secret, folded.
+/// Returns all words for one secret, folded.
 pub(super) fn spellings(secret: &str) -> Vec<Vec<u8>> {
     let mut words = itself(secret);
     let bytes = &secret.as_bytes()[..secret.len().min(LONGEST_ENCODED)];
@@ -29,10 +29,11 @@ pub(super) fn spellings(secret: &str) -> Vec<Vec<u8>> {
     words
 }
 
-/// The secret itself, without quotation marks around it: those of a JSON string look the same.
+/// Returns the words for the secret itself, without surrounding quotation marks, which look like those of a JSON
+/// string.
 ///
-/// What follows a backslash or a percent sign in it can be read in two ways: as an escape, or as it stands, when the text is
-/// cut there or the sign is encoded itself. Its own first letter can follow a backslash.
+/// The text after a backslash or percent sign is ambiguous: it is an escape, or literal if the text is cut there or the
+/// sign itself is encoded. The first letter of the secret can also follow a backslash.
 fn itself(secret: &str) -> Vec<Vec<u8>> {
     let secret = secret.trim_matches('"');
     let cuts = ambiguous_cuts(secret.as_bytes());
@@ -49,7 +50,7 @@ fn itself(secret: &str) -> Vec<Vec<u8>> {
     words
 }
 
-/// The places behind a backslash or a percent sign at which it matters whether the text is cut there.
+/// Returns the positions after a backslash or percent sign at which cutting the text changes its meaning.
 fn ambiguous_cuts(secret: &[u8]) -> Vec<usize> {
     let matters = |cut: &usize| {
         let window = &secret[cut - 1..secret.len().min(cut + LONGEST_ESCAPE)];
@@ -72,7 +73,7 @@ fn hex(byte: u8) -> [u8; 2] {
     [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)])
 }
 
-/// The letters of base64 that depend on nothing but these bytes when `before` other bytes stand in front of them.
+/// Returns the base64 characters that depend only on these bytes, if `before` other bytes precede them.
 fn base64_core(bytes: &[u8], before: usize) -> Vec<u8> {
     let padded: Vec<u8> = std::iter::repeat_n(0, before).chain(bytes.iter().copied()).collect();
     let first = (before * 8).div_ceil(6);
@@ -91,7 +92,8 @@ mod tests {
     #[test]
     fn base64_has_three_alignments() {
         let core = |before| String::from_utf8(base64_core(b"hunter2!", before)).unwrap();
-        // `base64` of the secret alone, of `:` and it, and of `u:` and it, without what depends on the neighbours.
+        // `base64` of the secret alone, after `:` and after `u:`, without the characters that depend on neighbouring
+        // bytes.
         assert!("aHVudGVyMiE=".starts_with(&core(0)) && core(0).len() == 10);
         assert!("Omh1bnRlcjIh"[2..].starts_with(&core(1)) && core(1).len() == 10);
         assert!("dTpodW50ZXIyIQ=="[3..].starts_with(&core(2)) && core(2).len() == 10);

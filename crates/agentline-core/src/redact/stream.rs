@@ -1,39 +1,41 @@
-//! Redacts a stream of text: a piece is held back while enough letters of a secret stand at its end to tell something.
-//! Fewer letters are shown at once, because nearly every text ends with a letter that some secret begins with.
+//! Redacts a stream of text.
 //!
-//! Pieces are shown one by one as they came, so that a tape, whose replay knows no secrets, gives the same events.
+//! A piece is held back while it ends with a significant part of a secret. Shorter parts are shown at once, because
+//! nearly every text ends with a letter that some secret starts with.
+//!
+//! Pieces keep their boundaries, so that replaying a tape, which contains no secrets, gives the same events.
 
 use super::{Patterns, Scanner, whole_characters};
 use crate::veil::{MARK, SHORTEST_SECRET, TELLING_PART};
 use std::{collections::VecDeque, fmt};
 
-/// No more text is held back than this: what has begun in it is hidden as if something came in between.
+/// The maximum size of held text. Beyond it, an incomplete secret is hidden as on an interruption.
 const MOST_HELD: usize = 64 << 10;
 
-/// Redacts one stream of text that comes in pieces.
+/// Redacts one stream of text that arrives in pieces.
 #[derive(Clone, Default)]
 pub(crate) struct StreamRedactor {
-    /// The patterns that the scanner has begun with.
+    /// The patterns that the scanner uses.
     patterns: Option<Patterns>,
     scanner: Scanner,
     held: String,
-    /// Where the held text begins in the stream.
+    /// The position of the held text in the stream.
     base: usize,
-    /// Where each piece of it ends.
+    /// The end of each held piece.
     ends: VecDeque<usize>,
-    /// Keys that were known by their shape and came in several pieces.
+    /// Keys that were found by their format and arrived in several pieces.
     learned: Vec<String>,
 }
 
 impl fmt::Debug for StreamRedactor {
-    /// Does not show what is held back.
+    /// Hides the held text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StreamRedactor").field("held", &self.held.len()).finish_non_exhaustive()
     }
 }
 
 impl StreamRedactor {
-    /// Takes a piece and returns the pieces that can be shown.
+    /// Adds a piece and returns the pieces that can be shown.
     pub(crate) fn push(&mut self, patterns: &Patterns, piece: String) -> Vec<String> {
         self.adopt(patterns);
         let at = self.base + self.held.len();
@@ -52,8 +54,8 @@ impl StreamRedactor {
         self.give(open)
     }
 
-    /// Nothing came for a while: returns the pieces up to the letters that may begin a secret, and which of the held pieces
-    /// was divided for that.
+    /// Returns the text before a possible secret, after a pause in the stream, and the index of the held piece that was
+    /// split.
     pub(crate) fn divide(&mut self, patterns: &Patterns) -> Option<(usize, Vec<String>)> {
         self.adopt(patterns);
         let open = self.scanner.telling_from(patterns, TELLING_PART)?;
@@ -67,7 +69,7 @@ impl StreamRedactor {
         Some((at, self.give(open)))
     }
 
-    /// Something else comes in between: shows what was held, but not the beginning of a secret, which may go on afterwards.
+    /// Shows the held text before an interruption, except for the start of a secret, which may continue afterwards.
     pub(crate) fn interrupt(&mut self, patterns: &Patterns) -> Vec<String> {
         self.adopt(patterns);
         let end = self.base + self.held.len();
@@ -77,7 +79,9 @@ impl StreamRedactor {
         self.hide_from(telling)
     }
 
-    /// The answer is over: shows what was held, but not most of a secret. Should more come, it still counts as one text.
+    /// Shows the held text at the end of the answer, except for a large part of a secret.
+    ///
+    /// Any text that follows still counts as the same text.
     pub(crate) fn finish(&mut self, patterns: &Patterns) -> Vec<String> {
         self.adopt(patterns);
         let end = self.base + self.held.len();
@@ -87,12 +91,12 @@ impl StreamRedactor {
         self.hide_from(telling)
     }
 
-    /// Keys that were found by their shape in several pieces since the last call.
+    /// Returns the keys that were found by their format in several pieces since the last call.
     pub(crate) fn take_learned(&mut self) -> Vec<String> {
         std::mem::take(&mut self.learned)
     }
 
-    /// Reads what is held again if there are other secrets now.
+    /// Scans the held text again if the patterns have changed.
     fn adopt(&mut self, patterns: &Patterns) {
         if !self.patterns.as_ref().is_some_and(|own| own.is(patterns)) {
             self.patterns = Some(patterns.clone());
@@ -110,7 +114,7 @@ impl StreamRedactor {
         self.learned.extend(split.map(|key| String::from_utf8_lossy(&key.value).into_owned()));
     }
 
-    /// Shows everything that is held, from this place on as a mark.
+    /// Shows all held text, replacing everything from this position with a mark.
     fn hide_from(&mut self, from: Option<usize>) -> Vec<String> {
         let end = self.base + self.held.len();
         if let Some(from) = from {
@@ -119,7 +123,7 @@ impl StreamRedactor {
         self.give(end)
     }
 
-    /// Shows the pieces that end before this place, redacted: one text for each piece.
+    /// Shows the pieces that end before this position, redacted, with one text for each piece.
     fn give(&mut self, open: usize) -> Vec<String> {
         let end = self.end_of_pieces(open);
         if end == self.base {
@@ -163,7 +167,9 @@ impl StreamRedactor {
         shown
     }
 
-    /// The end of the last piece before this place that no secret crosses. The end of the text waits for nothing.
+    /// Returns the end of the last piece before this position that no secret crosses.
+    ///
+    /// At the end of the text, nothing is held back.
     fn end_of_pieces(&self, open: usize) -> usize {
         let limit = self.base + self.held.len();
         if open >= limit {
@@ -180,7 +186,7 @@ impl StreamRedactor {
         }
     }
 
-    /// The held text between two places of the stream.
+    /// Returns the held text between two positions of the stream.
     fn raw(&self, from: usize, to: usize) -> &str {
         if from < to { &self.held[from - self.base..to - self.base] } else { "" }
     }

@@ -1,4 +1,4 @@
-//! Every spelling of a secret is found, ordinary text stays, and the time grows with the length of the text alone.
+//! Tests that every spelling of a secret is redacted and that ordinary text stays unchanged.
 
 use super::{Patterns, Scanner, StreamRedactor};
 use crate::{MARK, Veil};
@@ -23,7 +23,7 @@ fn base64(bytes: &[u8], alphabet: &[u8; 64], padding: bool) -> String {
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Longest run of letters that both have.
+/// Returns the length of the longest common substring.
 fn common(a: &str, b: &str) -> usize {
     (0..a.len())
         .flat_map(|i| (i + 1..=a.len()).map(move |j| (i, j)))
@@ -100,7 +100,7 @@ fn every_encoding_of_a_known_secret_is_hidden() {
             );
         }
     }
-    // Nothing but the neighbours is left.
+    // Only bytes that also encode neighbouring text remain.
     let pair = base64(format!("user:{KEY}").as_bytes(), STANDARD, true);
     let hidden = veil.text(&pair).into_owned();
     assert!(hidden.replace(MARK, "").len() <= 9, "{hidden}");
@@ -232,7 +232,7 @@ fn a_private_key_that_a_diff_removes_is_hidden() {
 
 #[test]
 fn characters_are_never_cut() {
-    // A secret whose decoded spelling begins and ends inside a character.
+    // A secret whose decoded spelling starts and ends inside a character.
     let veil = Veil::new(["%A9password%C3", "größte-Größe", "pass-😀-word"]);
     for text in
         ["é©password", "\u{a9}passwordÃ", "éééé©", "größte-Größe", "pass-\\ud83d\\ude00-word", "pass-😀-word"]
@@ -264,7 +264,7 @@ proptest! {
         let text = parts.concat();
         let patterns = Patterns::new([KEY, "ssssssss"]);
         let mut scanner = Scanner::default();
-        // One byte at a time nothing is passed over that could matter.
+        // When scanned one byte at a time, the fast paths skip nothing that could matter.
         text.bytes().enumerate().for_each(|(at, byte)| scanner.scan(&patterns, &[byte], at));
         scanner.finish(&patterns);
         prop_assert_eq!(patterns.find(&text), scanner.take_found(usize::MAX), "{:?}", text);
@@ -313,8 +313,8 @@ proptest! {
         }
         shown.extend(stream.finish(veil.patterns()));
         let whole = veil.text(&text).into_owned();
-        // Up to three letters, and the prefix of a shape, are shown before it is clear that a secret has begun, and at its end
-        // a stream hides more: most of a secret that is not complete.
+        // A stream shows up to three letters, and the prefix of a key format, before it detects a secret. At its end it
+        // hides more than the whole text does: most of an incomplete secret.
         let whole_parts: Vec<&str> = whole.split(MARK).collect();
         let fits = |shown: &str, whole: &str| {
             let Some(more) = shown.strip_prefix(whole) else { return false };
@@ -360,7 +360,7 @@ fn a_piece_that_ends_with_the_first_letters_of_a_secret_is_shown_at_once() {
     for piece in ["begun", " an", " no-", " sk-", " eyJhb", " -----BEGIN PRIVATE KEY-----", " ghp_abc", " "] {
         assert_eq!(stream.push(veil.patterns(), piece.to_owned()), [piece]);
     }
-    // The rest of a secret of which the first letters were shown is redacted.
+    // The rest of a secret whose first letters were shown is redacted.
     let key = "no-key-of-anything ghp_R4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0m ";
     let mut shown = String::new();
     for letter in key.chars() {

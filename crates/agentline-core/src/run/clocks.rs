@@ -1,26 +1,26 @@
-//! How long a run may be silent, and what it says when that was too long.
+//! The timeouts of a run and the messages of expired ones.
 
 use super::{Run, Stage};
 use crate::{Clock, Millis, Stop};
 
-/// How long a tool that is still open may take to report after the answer.
+/// How long an open tool may take to report its result after the answer.
 const TOOL_QUIET: Millis = 500;
-/// However often it is broken, the silence after an answer is not waited for any longer.
+/// The maximum total wait for silence after an answer.
 const QUIET_CAP: Millis = 30_000;
-/// How long the shell may take to look at the disk.
+/// The time limit for inspecting the workspace.
 const SETTLE: Millis = 30_000;
-/// The same for a run that the caller has cancelled.
+/// The time limit for inspecting the workspace after the caller cancelled the run.
 const HURRIED_SETTLE: Millis = 5_000;
-/// After so much silence, text is shown up to the letters that may begin a secret.
+/// The silence after which held text is shown up to a possible secret.
 const HELD_BACK: Millis = 1_000;
 
 impl Run {
-    /// When text that is held back is to be shown as far as possible.
+    /// Returns the time at which held text is shown as far as possible.
     pub(crate) fn held_deadline(&self) -> Option<Millis> {
         self.held_since.filter(|_| !self.waiting.is_empty()).map(|since| since + HELD_BACK)
     }
 
-    /// The next moment at which silence would mean something, and what.
+    /// Returns the time and kind of the next timeout.
     pub(crate) fn deadline(&self) -> Option<(Millis, Clock)> {
         let soonest = self.deadline_of_stage();
         let callers = self.order.clocks.deadline.map(|after| (self.begun + after, Clock::Deadline));
@@ -30,7 +30,7 @@ impl Run {
             {
                 Some(callers)
             }
-            // Nothing is waited for after it.
+            // The deadline also ends the wait for silence.
             (Stage::Ended(_), Some(soonest), Some(callers)) => Some((soonest.0.min(callers.0), soonest.1)),
             _ => soonest,
         }
@@ -60,8 +60,8 @@ impl Run {
             }
             Stage::Stopping(until) => Some((until, Clock::Cancel)),
             Stage::Ended(since) => {
-                // After our own stop a tool may never report, so it is not waited for; what an agent still says belongs to
-                // this run, not to the next prompt in the session.
+                // After a stop, a tool may never report, so the run does not wait for it. It still waits for other
+                // output, which belongs to this run and not to the next prompt in the session.
                 let stopped = self.seen.stop.is_some();
                 let tools = if self.open.is_empty() || stopped { 0 } else { TOOL_QUIET };
                 let quiet = if self.hurried { 0 } else { clocks.quiet.max(tools) };
@@ -88,7 +88,7 @@ impl Run {
         }
     }
 
-    /// Which clock ran out, how long it was, and the last thing seen.
+    /// Returns a message with the expired timeout, its length and the last activity.
     pub(crate) fn clock_text(&self, clock: Clock, at: Millis) -> String {
         let clocks = &self.order.clocks;
         let (what, long) = match clock {
@@ -114,7 +114,7 @@ impl Run {
     }
 }
 
-/// A time for people.
+/// Formats a duration in seconds.
 fn seconds(ms: Millis) -> String {
     if ms.is_multiple_of(1000) {
         format!("{} s", ms / 1000)

@@ -1,4 +1,4 @@
-//! Keeps the content of entries outside of memory, so that a session may be larger than it.
+//! Stores the content of entries outside memory, so that a session may be larger than memory.
 
 use super::{Entry, Part, SavedSession};
 use crate::{RawJson, ToolUse};
@@ -8,12 +8,12 @@ use std::{borrow::Cow, fmt, ops::Range, sync::Arc};
 /// How many bytes of records a reader holds before it moves content to a store.
 pub const HELD_CONTENT: usize = 8 << 20;
 
-/// Keeps bytes outside of memory, such as in a temporary file.
+/// A store for bytes outside memory, such as a temporary file.
 pub trait ContentStore: Send + Sync {
-    /// Writes bytes and returns where they are; `None` when they cannot be written.
+    /// Writes bytes and returns their location, or `None` if they cannot be written.
     fn write(&self, bytes: &[u8]) -> Option<Range<u64>>;
 
-    /// Reads what was written; `None` when it cannot be read.
+    /// Reads bytes from a location, or returns `None` if they cannot be read.
     fn read(&self, place: Range<u64>) -> Option<Vec<u8>>;
 }
 
@@ -30,7 +30,7 @@ impl Stored {
         Some(Self { store: Arc::clone(store), place })
     }
 
-    /// Whether a value is the stored one.
+    /// Returns whether a value equals the stored one.
     fn holds(&self, value: &impl Serialize) -> bool {
         let stored = self.store.read(self.place.clone());
         stored.is_some() && stored == serde_json::to_vec(value).ok()
@@ -55,8 +55,9 @@ pub(super) struct StoredContent {
 }
 
 impl Entry {
-    /// Moves its parts and records to a store. [`loaded`](Self::loaded) shows the entry with them. An entry that cannot be
-    /// written stays as it is.
+    /// Moves the parts and records to a store; [`loaded`](Self::loaded) returns the entry with them.
+    ///
+    /// An entry that cannot be written stays in memory.
     pub fn offload(&mut self, store: &Arc<dyn ContentStore>) {
         if self.content.is_some() || (self.parts.is_empty() && self.originals.is_empty()) {
             return;
@@ -66,7 +67,7 @@ impl Entry {
         (self.parts, self.originals) = (Vec::new(), Vec::new());
     }
 
-    /// Moves its parts and records back into memory. What cannot be read back is said in a part of its own.
+    /// Moves the parts and records back into memory. If they cannot be read, a text part says so.
     pub fn load(&mut self) {
         if let Some(content) = self.content.take() {
             (self.parts, self.originals) =
@@ -74,7 +75,7 @@ impl Entry {
         }
     }
 
-    /// The entry with its parts and records, wherever they are.
+    /// Returns the entry with its parts and records, loaded from the store if necessary.
     #[must_use]
     pub fn loaded(&self) -> Cow<'_, Self> {
         if self.content.is_none() {
@@ -85,7 +86,7 @@ impl Entry {
         Cow::Owned(entry)
     }
 
-    /// Changes an entry wherever its content is.
+    /// Changes an entry, and writes it back if its content was in a store and has changed.
     pub(crate) fn update(&mut self, change: impl FnOnce(&mut Self)) {
         let before = self.content.clone();
         self.load();
@@ -100,7 +101,7 @@ impl Entry {
         }
     }
 
-    /// Whether it has no parts, in memory or in a store.
+    /// Returns whether the entry has no parts, in memory or in a store.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty() && self.content.as_ref().is_none_or(|content| !content.has_parts)
@@ -118,13 +119,13 @@ impl SavedSession {
         self.entries.iter_mut().chain(&mut self.abandoned).for_each(Entry::load);
     }
 
-    /// Every entry with its content, one at a time.
+    /// Returns every entry with its content, one at a time.
     pub fn loaded_entries(&self) -> impl Iterator<Item = Cow<'_, Entry>> {
         self.entries.iter().map(Entry::loaded)
     }
 }
 
-/// What stands for content that cannot be read back.
+/// The placeholder for content that cannot be read back.
 pub(crate) const LOST_CONTENT: &str = "(agentline could not read this back from its temporary file)";
 
 /// Writes parts and records to a store.
@@ -143,7 +144,7 @@ pub(crate) fn read_content<P: DeserializeOwned>(stored: &Stored) -> Option<(Vec<
     Some((parts, originals.into_iter().map(RawJson::new).collect()))
 }
 
-/// A record in a store: its text, because it need not be JSON.
+/// Serializes a record as text, because it need not be JSON.
 pub(super) mod record {
     use super::*;
 
@@ -161,7 +162,7 @@ pub(super) mod record {
     }
 }
 
-/// A call in a store, with what its event does not show.
+/// Serializes a call with the fields that its event does not show.
 pub(super) mod call {
     use super::*;
 

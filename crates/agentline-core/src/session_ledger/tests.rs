@@ -1,4 +1,4 @@
-//! Sessions of a few entries whose sums were worked out by hand.
+//! Tests with small sessions whose sums were calculated by hand.
 
 use super::*;
 use crate::{LongPrice, Part, Price, Role};
@@ -7,13 +7,14 @@ const DAY: Millis = 86_400_000;
 /// 2026-11-15 at noon.
 const NOON: Millis = 20_772 * DAY + DAY / 2;
 
-/// `m` costs 2 and 10, and twice that above 1,000 tokens; `n` costs 1 and 1; other models have no price.
+/// Returns the test prices: `m` costs 2 and 10, and twice that above 1,000 tokens; `n` costs 1 and 1; other models have
+/// no price.
 fn prices() -> PriceTable {
     let long = LongPrice { above: 1_000, input: 4.0, output: 20.0, ..LongPrice::default() };
     let m = Price { input: 2.0, output: 10.0, long: Some(long), ..Price::default() };
     let n = Price { input: 1.0, output: 1.0, ..Price::default() };
     let mut table = PriceTable::default().with([("m".to_owned(), m), ("n".to_owned(), n)].into());
-    // As if they had come with the program.
+    // Treat the prices as built-in ones.
     let models = ["m", "n"].map(str::to_owned).into();
     table.sources.push(crate::PriceSource { models, ..crate::PriceSource::default() });
     table
@@ -144,7 +145,7 @@ fn the_agents_word_for_the_session_fills_in_and_is_held_against_its_parts() {
     assert!(warned.warnings[0].message.contains("$0.2500") && warned.warnings[0].message.contains("$0.2000"));
     unknown.entries[1].cost_usd = Some(0.250_01);
     assert_eq!(ledger(&unknown, &prices()).warnings, [], "that is rounding");
-    // No price of an agent is no price.
+    // A reported cost of zero means that the agent does not know the price.
     unknown.info.cost_usd = Some(0.0);
     unknown.entries[1].cost_usd = Some(0.0);
     assert_eq!(ledger(&unknown, &prices()).total.cost_usd, None);

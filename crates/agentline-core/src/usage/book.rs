@@ -1,19 +1,19 @@
-//! The book of a run's tokens: its sources are kept apart, reconciled once, and held against each other.
+//! Tracks the tokens of a run by source, and reconciles and compares the sources.
 
 use super::{Count, Source, Span, Tokens, TurnUsage, Usage};
 use crate::{Charge, PriceTable};
 use std::collections::BTreeMap;
 
-/// One call of a model, as it was last told.
+/// One call of a model, as last reported.
 #[derive(Clone, Debug)]
 struct Call {
-    /// Its place among the calls of the run.
+    /// Its position among the calls of the run.
     place: usize,
     model: Option<String>,
     tokens: Tokens,
 }
 
-/// Keeps what was said about tokens, by source, and tells the sum.
+/// Collects token counts by source and calculates their sums.
 #[derive(Default, Debug)]
 pub struct UsageBook {
     before: Tokens,
@@ -27,12 +27,12 @@ pub struct UsageBook {
 }
 
 impl UsageBook {
-    /// What the session had used before this run.
+    /// Sets the usage of the session before this run.
     pub fn start_from(&mut self, before: Tokens) {
         self.before = before;
     }
 
-    /// Takes one count.
+    /// Adds one count.
     pub fn take(&mut self, count: Count) {
         if let Some(n) = count.requests {
             self.requests = Some(self.requests.unwrap_or(0).saturating_add(n));
@@ -58,7 +58,7 @@ impl UsageBook {
         }
     }
 
-    /// What the agent told of this run as a whole, each way before the next.
+    /// Returns what the agent reported for the whole run, from the most to the least direct report.
     fn told(&self) -> Tokens {
         let session = self.session.map(|t| t.since(self.before)).unwrap_or_default();
         let stream = self.sums.get(&Source::Stream).copied().unwrap_or_default();
@@ -73,18 +73,19 @@ impl UsageBook {
         self.sums.get(&Source::SessionFile).copied().unwrap_or_default()
     }
 
-    /// The stream's own total wins field by field; the session file fills in what the stream does not say.
+    /// Returns the total of the run. The stream takes precedence for each field, and the session file fills in the
+    /// rest.
     #[must_use]
     pub fn total(&self) -> Tokens {
         let (told, file) = (self.told(), self.file());
         let mut total = told.or(file);
         if told.input.is_some() && told.input != file.input {
-            // The file does not know the agent's helpers, or knows of turns before: its counts are not those of this run.
+            // The file lacks the agent's helpers or contains earlier turns, so its counts are not those of this run.
             (total.thoughts, total.cached, total.total) = (told.thoughts, told.cached, told.total);
             (total.cache_write, total.cache_write_long) = (told.cache_write, told.cache_write_long);
             total.tool = told.tool;
         }
-        // A surface that tells only sums leaves the thoughts as what remains.
+        // If a surface reports only sums, the thoughts are the remainder.
         if let (None, Some(all), Some(i), Some(o)) = (total.thoughts, total.total, total.input, total.output)
         {
             total.thoughts = all.checked_sub(i.saturating_add(o).saturating_add(total.tool.unwrap_or(0)));
@@ -92,19 +93,19 @@ impl UsageBook {
         total
     }
 
-    /// Tokens so far, for the limits.
+    /// Returns the tokens so far, for checking limits.
     #[must_use]
     pub fn live(&self) -> Tokens {
         self.total()
     }
 
-    /// Session totals as last said, for agents that count from the beginning of a session.
+    /// Returns the last reported session total, for agents that count from the start of a session.
     #[must_use]
     pub fn session_total(&self) -> Option<Tokens> {
         self.session
     }
 
-    /// Tokens of each model, as far as they are known.
+    /// Returns the tokens of each model, as far as known.
     #[must_use]
     pub fn by_model(&self) -> BTreeMap<String, Tokens> {
         let mut from_calls: BTreeMap<String, Tokens> = BTreeMap::new();
@@ -117,7 +118,7 @@ impl UsageBook {
         if self.models.is_empty() {
             return from_calls;
         }
-        // The stream tells every model, utility ones too; the file knows thoughts of those it saw.
+        // The stream reports every model, including utility models. The file has the thoughts of those it contains.
         let mut models = self.models.clone();
         for (name, tokens) in &mut models {
             if let Some(file) = from_calls.get(name)
@@ -134,7 +135,7 @@ impl UsageBook {
         models
     }
 
-    /// The calls of the source that knows more of them, in their order.
+    /// Returns the calls of the source that has more of them, in order.
     fn known_calls(&self) -> Vec<&Call> {
         let of = |source| self.calls.iter().filter(move |((s, _), _)| *s == source).map(|(_, call)| call);
         let (stream, file) = (of(Source::Stream), of(Source::SessionFile));
@@ -144,8 +145,10 @@ impl UsageBook {
         calls
     }
 
-    /// What the run cost by these prices. Where every call of a model is known each is priced by its own length;
-    /// `unnamed` is the model of what was told without one.
+    /// Returns the cost of the run by these prices.
+    ///
+    /// If every call of a model is known, each is priced by its own length. `unnamed` is the model for counts without
+    /// one.
     #[must_use]
     pub fn charge(&self, prices: &PriceTable, unnamed: Option<&str>) -> Option<Charge> {
         let mut by_model = self.by_model();
@@ -154,7 +157,7 @@ impl UsageBook {
         {
             by_model.insert(model.to_owned(), self.total());
         }
-        // Nothing is known of tokens: that is not a run without cost.
+        // Unknown usage does not mean that the run cost nothing.
         by_model.retain(|_, tokens| *tokens != Tokens::default());
         if by_model.is_empty() {
             return None;
@@ -172,7 +175,7 @@ impl UsageBook {
         Some(sum)
     }
 
-    /// Each call of a model by its own length, where all of them are known.
+    /// Prices each call of a model by its own length, or returns `None` if not all calls are known.
     fn charge_calls(
         &self,
         prices: &PriceTable,
@@ -198,7 +201,7 @@ impl UsageBook {
         })
     }
 
-    /// Everything for the outcome.
+    /// Returns the usage for the outcome.
     #[must_use]
     pub fn usage(&self) -> Usage {
         let mut sources = Vec::new();
@@ -215,7 +218,7 @@ impl UsageBook {
         let known = self.known_calls();
         let calls = known.len() as u64;
         let tokens = self.total();
-        // Calls that the stream knows to be more than the file shows were not all seen.
+        // If the sums do not match the total, not all calls were seen.
         let all_seen = self.sums.values().any(|sum| sum.input == tokens.input);
         Usage {
             tokens,
@@ -227,7 +230,7 @@ impl UsageBook {
         }
     }
 
-    /// Where each number of the total came from.
+    /// Returns the source of each number of the total.
     fn origins(&self, total: &Tokens) -> BTreeMap<String, Source> {
         let (told, file) = (self.told().named(), self.file().named());
         let rows = total.named().into_iter().zip(told).zip(file);
@@ -256,8 +259,10 @@ impl UsageBook {
         turns.collect()
     }
 
-    /// Where two sources tell of the same requests and differ. They tell of the same when the prompts agree: a session
-    /// file that lacks an agent's helpers, or has turns of before, tells of others.
+    /// Returns the differences between sources that cover the same requests.
+    ///
+    /// Two sources cover the same requests if their prompt tokens are equal. A session file that lacks an agent's
+    /// helpers, or contains earlier turns, covers other requests.
     #[must_use]
     pub fn disagreements(&self) -> Vec<String> {
         let mut found = Vec::new();
@@ -277,7 +282,7 @@ impl UsageBook {
 }
 
 fn compare(a: &str, left: &Tokens, b: &str, right: &Tokens, found: &mut Vec<String>) {
-    // One that does not tell thoughts apart may have them in its answers.
+    // A source that does not count thoughts separately may count them as output.
     let same_output =
         left.thoughts.is_some() != right.thoughts.is_some() && left.produced() == right.produced();
     for ((name, one), (_, other)) in left.named().into_iter().zip(right.named()) {

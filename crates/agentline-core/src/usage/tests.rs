@@ -1,4 +1,4 @@
-//! Counts as agents tell them, and what becomes of them.
+//! Tests how reported token counts are combined.
 
 use super::*;
 use crate::{Failure, Kind, LongPrice, Price, PriceTable, Verdict, Who};
@@ -81,7 +81,7 @@ fn sources_that_tell_of_the_same_requests_and_differ_are_named() {
     book.take(Count::new(Source::Stream, Span::Run, tokens(100, 30)));
     book.take(call(Source::SessionFile, "1", "m", tokens(100, 31)));
     assert_eq!(book.disagreements(), ["`output_tokens`: the agent's output says 30, its session file 31"]);
-    // The file lacks a helper, or has a turn of before: it tells of other requests.
+    // The file covers other requests: it lacks a helper's, or contains an earlier turn.
     book.take(call(Source::SessionFile, "2", "m", tokens(50, 5)));
     assert_eq!(book.disagreements(), [""; 0]);
 
@@ -90,10 +90,10 @@ fn sources_that_tell_of_the_same_requests_and_differ_are_named() {
     book.take(Count::new(Source::Stream, Span::Model("m".into()), tokens(60, 10)));
     book.take(Count::new(Source::Stream, Span::Model("n".into()), tokens(40, 10)));
     assert_eq!(book.disagreements(), ["`output_tokens`: the agent's total says 30, its models together 20"]);
-    // What one calls thoughts the other has in its answers.
+    // One source counts as thoughts what the other counts as answer tokens.
     book.take(Count::new(Source::Stream, Span::Run, Tokens { thoughts: Some(5), ..tokens(100, 15) }));
     assert_eq!(book.disagreements(), [""; 0]);
-    // A helper asked more: the models know of it, the total does not.
+    // The models include requests of a helper that the total does not.
     book.take(Count::new(Source::Stream, Span::Model("n".into()), tokens(90, 10)));
     assert_eq!(book.disagreements(), [""; 0]);
 }
@@ -103,7 +103,7 @@ fn a_run_is_priced_by_its_calls_where_they_are_all_known() {
     let micros = |charge: Option<crate::Charge>| charge.map(|c| ((c.usd * 1e6).round(), c.estimated));
     let mut book = UsageBook::default();
     book.take(Count::new(Source::Stream, Span::Model("m".into()), tokens(2_000, 0)));
-    // How many requests they were is not known.
+    // The number of requests is not known.
     assert_eq!(micros(book.charge(&prices(), None)), Some((4_000.0, true)));
     book.take(call(Source::SessionFile, "1", "m", tokens(900, 0)));
     assert_eq!(micros(book.charge(&prices(), None)), Some((4_000.0, true)), "one call is not all");

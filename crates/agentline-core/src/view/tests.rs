@@ -1,4 +1,4 @@
-//! Both views of a session that was made by hand.
+//! Tests both views of a handmade session.
 
 use super::*;
 use crate::{Media, SavedDiff, Tokens, ToolKind, ToolStatus, ToolUse};

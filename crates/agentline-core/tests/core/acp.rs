@@ -1,4 +1,4 @@
-//! The Agent Client Protocol as a machine: scripted agents, recorded ones, damaged ones.
+//! Tests the Agent Client Protocol as a state machine, with scripted, recorded and damaged agents.
 
 mod basics;
 mod compatibility;

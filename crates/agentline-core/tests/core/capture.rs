@@ -1,4 +1,4 @@
-//! Real runs of the agent that were recorded against a scripted model: their output, stderr and exit code.
+//! Real runs of the agent, recorded with a scripted model: their stdout, stderr and exit code.
 
 use crate::play::{Player, feed, order};
 use agentline_core::{Exit, Order, Surface};
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 /// One recorded run.
 pub(crate) struct Capture {
-    /// `folder/name` without the ending.
+    /// `folder/name` without the extension.
     pub(crate) name: String,
     pub(crate) surface: Surface,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<String>,
-    /// `None` where the recorder had to kill it.
+    /// The exit code, or `None` if the recorder had to kill the agent.
     pub(crate) exit: Option<i32>,
 }
 
@@ -19,14 +19,14 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures/gemini")
 }
 
-/// The lines of a session file.
+/// Returns the lines of a session file.
 pub(crate) fn session(name: &str) -> Vec<String> {
     let path = root().join("sessions").join(format!("{name}.jsonl"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     text.lines().map(str::to_owned).collect()
 }
 
-/// Every recorded run, by name.
+/// Returns every recorded run, sorted by name.
 pub(crate) fn all() -> Vec<Capture> {
     let mut captures: Vec<Capture> = ["stream-json", "json", "misc"]
         .into_iter()
@@ -48,7 +48,7 @@ pub(crate) fn find(name: &str) -> Capture {
 
 fn read(folder: &str, file: &str) -> Capture {
     let folder_path = root().join(folder);
-    // A run that printed nothing left no file.
+    // A run without output has no file.
     let stdout = std::fs::read(folder_path.join(file)).unwrap_or_default();
     let notes = std::fs::read(folder_path.join(format!("{file}.stderr.txt"))).expect("the notes are there");
     let notes = String::from_utf8_lossy(&notes).into_owned();
@@ -65,7 +65,7 @@ fn read(folder: &str, file: &str) -> Capture {
     }
 }
 
-/// How stderr stands to stdout when a capture is played.
+/// When stderr is fed relative to stdout.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Stderr {
     First,
@@ -74,7 +74,7 @@ pub(crate) enum Stderr {
 }
 
 impl Capture {
-    /// Plays it from its start to its outcome.
+    /// Plays the run from its start to its outcome.
     pub(crate) fn play(&self) -> Player {
         self.play_with(order(), &[], Stderr::Last)
     }

@@ -1,4 +1,5 @@
-//! Every wait has a clock, and a clock that ran out says which it was, how long it is, and what was seen last.
+//! Tests that every wait has a timeout, and that the message of an expired one has its kind, its length and the last
+//! activity.
 
 use crate::play::{Player, order};
 use agentline_core::{Exit, Kind, Order, Rung, Stream, Surface, Verdict, What};
@@ -20,7 +21,7 @@ fn begun(order: Order, lines: &[&str]) -> Player {
     player
 }
 
-/// Time alone passes; the verdict, the kind and the message are these, at that second.
+/// Advances the time, and checks the verdict, the kind, the message and the second at which the run is stopped.
 #[track_caller]
 fn ends(mut player: Player, verdict: Verdict, kind: Kind, at: u64, parts: &[&str]) -> Player {
     player.wait(at * 1000 - player.now - 1);

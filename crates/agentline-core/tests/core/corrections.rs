@@ -1,4 +1,5 @@
-//! What the session file corrects: repeated text, stopped tools, lines of a diff, tokens that the stream does not tell.
+//! Tests what the session file corrects: repeated text, stopped tools, lines of a diff, and tokens missing from the
+//! stream.
 
 use crate::capture;
 use crate::play::{Player, order};
@@ -122,7 +123,7 @@ fn a_recorded_run_with_its_session_file() {
     let outcome = player.outcome();
     assert_eq!((outcome.verdict, outcome.turns, outcome.tool_calls), (Verdict::Done, 7, 9));
     assert_eq!(outcome.model.as_deref(), Some("gemini-2.5-flash"));
-    // A search was made by another model, which the session file does not know: 8 requests, 7 of them recorded.
+    // Another model performed a search that the session file does not contain: 7 of 8 requests are recorded.
     let tokens = outcome.usage.tokens;
     assert_eq!((tokens.input, tokens.output, tokens.total), (Some(800), Some(160), Some(1000)));
     assert_eq!(tokens.thoughts, Some(40), "total = input + output + thoughts");

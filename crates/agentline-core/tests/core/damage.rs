@@ -1,4 +1,5 @@
-//! Thousands of damaged recordings: bytes flipped, cut out, swapped and doubled. Each has one outcome, and none panics.
+//! Replays thousands of damaged recordings, with bytes flipped, removed, swapped and duplicated. Each has one outcome,
+//! and none panics.
 
 use crate::capture::{self, Capture, Stderr};
 use crate::play::{Dice, Player, order};
@@ -29,7 +30,7 @@ fn damage(bytes: &mut Vec<u8>, dice: &mut Dice) {
         5 => bytes
             .insert(at, *[b'\n', b'{', b'"', b'\\', 0, 0xff, b'}', b'['].get(dice.below(8)).unwrap_or(&0)),
         _ => {
-            // Lines change places.
+            // Swap two lines.
             let mut lines: Vec<&[u8]> = bytes.split(|b| *b == b'\n').collect();
             let (a, b) = (dice.below(lines.len()), dice.below(lines.len()));
             lines.swap(a, b);
@@ -49,7 +50,7 @@ fn damaged(capture: &Capture, dice: &mut Dice) -> Capture {
     }
     Capture {
         name: capture.name.clone(),
-        // A document read line by line and lines read as a document: both must hold.
+        // Also read a document line by line, and lines as a document.
         surface: if dice.below(8) == 0 { Surface::Json } else { capture.surface },
         stdout,
         stderr: String::from_utf8_lossy(&stderr).lines().map(str::to_owned).collect(),

@@ -1,5 +1,5 @@
-//! Properties of the decoder: lines made of the agent's own words with any value in any place, in any order, on any
-//! stream, end in one outcome and keep every invariant.
+//! Properties of the decoder: lines with the agent's keys and arbitrary values, in any order and on any stream, lead to
+//! one outcome and keep every invariant.
 
 use crate::play::{Player, order};
 use agentline_core::{Exit, Side, Stream, Surface, What};
@@ -95,7 +95,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A record that is nearly right: its kind is one of the agent's, the rest is anything.
+/// Generates a nearly valid record: its type is one of the agent's, and the rest is arbitrary.
 fn record() -> impl Strategy<Value = String> {
     const KINDS: &[&str] = &["init", "message", "tool_use", "tool_result", "error", "result", "gemini"];
     (prop::sample::select(KINDS), prop::collection::vec((prop::sample::select(KEYS), value()), 0..8))

@@ -1,4 +1,4 @@
-//! Sessions that real versions of Gemini CLI saved, read as they were meant.
+//! Tests sessions that real versions of Gemini CLI saved.
 
 mod fixtures;
 mod long;
@@ -13,7 +13,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures/gemini/saved")
 }
 
-/// One file: its name, how it is stored, and its text.
+/// One file: its name, format and text.
 pub(crate) struct Saved {
     pub(crate) name: String,
     pub(crate) form: SavedForm,
@@ -26,7 +26,7 @@ impl Saved {
     }
 }
 
-/// The files of one recording.
+/// Returns the files of one recording.
 pub(crate) fn files(recording: &str) -> Vec<Saved> {
     let names = list(&root().join(recording));
     let file = |name: String| {
@@ -45,7 +45,7 @@ fn list(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Every recording: `version/name`.
+/// Returns every recording as `version/name`.
 pub(crate) fn recordings() -> Vec<String> {
     let mut all = Vec::new();
     for version in list(&root()) {

@@ -1,4 +1,4 @@
-//! What holds for every run whatever came in: any cut of the bytes, any order of the streams, any moment to stop.
+//! Invariants of every run: for any split of the bytes, any order of the streams, and a stop at any time.
 
 use crate::capture::{self, Capture, Stderr};
 use crate::play::{Dice, Player, RUN, order};
@@ -42,7 +42,7 @@ fn the_same_inputs_give_the_same_outputs() {
     }
 }
 
-/// A recorded run that stops after some of its lines.
+/// Starts a recorded run and stops after some of its lines.
 fn begin(capture: &Capture, lines: usize, disk: bool) -> Player {
     let mut player = Player::new(capture.surface);
     if !disk {

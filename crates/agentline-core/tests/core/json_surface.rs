@@ -1,4 +1,5 @@
-//! The surface that prints one document at the end: events come from the session file, the document from wherever it is.
+//! Tests the surface that prints one document at the end: events come from the session file, and the document is found
+//! wherever it is in the output.
 
 use crate::capture;
 use crate::play::{Player, order};

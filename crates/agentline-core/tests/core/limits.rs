@@ -1,4 +1,5 @@
-//! Limits are held by watching, also where the agent has no such flag; the outcome so far is kept.
+//! Tests that limits are enforced by observation, even if the agent has no such flag, and that the partial outcome is
+//! kept.
 
 use crate::play::{Player, order};
 use agentline_core::{Exit, Kind, Limits, Price, PriceTable, Surface, Verdict};
@@ -26,7 +27,7 @@ fn result(player: &mut Player, id: &str) {
     player.stdout(&format!(r#"{{"type":"tool_result","tool_id":"{id}","status":"success"}}"#));
 }
 
-/// One turn as the session file records it, and once more as the agent writes it again.
+/// Adds one turn as the session file records it, twice, because the agent writes it again.
 fn turn(player: &mut Player, id: &str) {
     for _ in 0..2 {
         player.side(&format!(
@@ -38,7 +39,7 @@ fn turn(player: &mut Player, id: &str) {
 #[track_caller]
 fn stopped(mut player: Player, kind: Kind, message: &str) {
     assert!(player.rungs().len() == 2, "it was not stopped");
-    // Whatever the agent says after our stop, the limit is the reason.
+    // Whatever the agent sends after the stop, the limit is the reason.
     player.stdout(r#"{"type":"result","status":"success","stats":{"total_tokens":999}}"#);
     player.exit(Exit::Code(0));
     player.check();
@@ -91,7 +92,7 @@ fn output_tokens_with_their_thoughts() {
 
 #[test]
 fn cost() {
-    // A turn costs 60 fresh, 40 cached and 25 produced tokens: 60 + 20 + 250 millionths.
+    // A turn costs 60 fresh, 40 cached and 25 produced tokens: 60 + 20 + 250 millionths of a dollar.
     let mut player = limited(|l| l.max_cost = Some(0.000_65));
     turn(&mut player, "1");
     assert_eq!(player.rungs().len(), 1);

@@ -1,4 +1,4 @@
-//! The core as a machine: recorded runs, invented ones and damaged ones go in, and what comes out is held to its promises.
+//! Tests the core as a state machine with recorded, invented and damaged runs, and checks its invariants.
 
 mod acp;
 mod capture;

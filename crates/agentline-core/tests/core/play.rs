@@ -1,4 +1,4 @@
-//! Plays scripts and captures through a connection, answers what it asks, and collects what it says.
+//! Feeds scripts and captures to a connection, answers its requests, and collects its outputs.
 
 use agentline_core::{
     Answer, Ask, AskId, Clocks, Connection, Dialogue, Disk, Event, Exit, Input, LineSplitter, Millis, Order,
@@ -11,7 +11,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 /// The run of every test that needs only one.
 pub(crate) const RUN: RunId = RunId(1);
 
-/// An order as the shell would give it.
+/// Returns an order like those of the shell.
 pub(crate) fn order() -> Order {
     let mut order = Order::default();
     order.prompt = "Do it".into();
@@ -23,21 +23,21 @@ pub(crate) fn order() -> Order {
     order
 }
 
-/// The translator of one surface of the first agent.
+/// Returns the dialogue for one surface of Gemini CLI.
 pub(crate) fn dialogue(surface: Surface) -> Box<dyn Dialogue> {
     agents::find("gemini").expect("it is listed").dialogue(&agentline_core::Talk::new(surface, None))
 }
 
-/// A connection, the time, and everything that came out of it.
+/// A connection, the current time, and all outputs so far.
 pub(crate) struct Player {
     pub(crate) conn: Connection,
     pub(crate) now: Millis,
     pub(crate) out: Vec<Output>,
-    /// What the disk shows when a run settles; `None` leaves the question open.
+    /// The workspace changes reported when a run settles. `None` leaves the request unanswered.
     pub(crate) disk: Option<Disk>,
-    /// Everything that was handed in, as lines of a tape, where that is wanted.
+    /// All inputs as lines of a tape, if the test needs them.
     pub(crate) tape: Option<Vec<String>>,
-    /// Session-file lines that are still to be read when a run settles.
+    /// Lines of the session file that are read only when a run settles.
     pub(crate) late_lines: Vec<String>,
 }
 
@@ -63,7 +63,8 @@ impl Player {
         player
     }
 
-    /// Hands in one thing, checks that the deadline is not in the past, and answers the question to settle.
+    /// Passes one input to the connection, checks that the deadline is in the future, and answers the request to
+    /// settle.
     pub(crate) fn take(&mut self, what: What<'_>) {
         let from = self.out.len();
         let input = Input { at: self.now, what };
@@ -116,7 +117,7 @@ impl Player {
         self.take(What::Exit(exit));
     }
 
-    /// Lets this much time pass, stopping at every deadline on the way as the shell would.
+    /// Advances the time, stopping at every deadline as the shell would.
     pub(crate) fn wait(&mut self, time: Millis) {
         let until = self.now + time;
         while let Some(deadline) = self.conn.deadline().filter(|d| *d <= until) {
@@ -126,7 +127,7 @@ impl Player {
         self.now = until;
     }
 
-    /// Only time passes, until nothing can happen any more.
+    /// Advances the time until no deadline remains, and returns the number of steps.
     pub(crate) fn ticks_to_the_end(&mut self) -> usize {
         let mut steps = 0;
         while let Some(deadline) = self.conn.deadline() {
@@ -162,7 +163,7 @@ impl Player {
             .collect()
     }
 
-    /// The one outcome of the one run.
+    /// Returns the only outcome of the only run.
     pub(crate) fn outcome(&self) -> &Outcome {
         self.outcome_of(RUN)
     }
@@ -181,14 +182,14 @@ impl Player {
         self.out.iter().any(|o| matches!(o, Output::Done(..)))
     }
 
-    /// What must hold for the outputs of any connection whatever came in.
+    /// Checks the invariants that hold for the outputs of any connection.
     pub(crate) fn check(&self) {
         check_outputs(&self.out);
     }
 }
 
-/// Invariants of design: one `Done` a run and nothing after it, numbers without gaps, tools in pairs, every question
-/// asked once and withdrawn at most once, rungs in order and each once.
+/// Checks the invariants of outputs: one `Done` per run and nothing after it, consecutive numbers, tools in pairs,
+/// every request sent once and withdrawn at most once, and shutdown steps in order, each once.
 pub(crate) fn check_outputs(out: &[Output]) {
     let mut seq: BTreeMap<RunId, u32> = BTreeMap::new();
     let mut done: Vec<RunId> = Vec::new();
@@ -226,7 +227,7 @@ pub(crate) fn check_outputs(out: &[Output]) {
             }
             Output::Ask(run, id, ask) => {
                 assert!(!done.contains(run), "a question after the outcome");
-                // Whether an answer will do is asked again after each.
+                // A review is requested again after each answer.
                 let again = matches!(ask, Ask::Review { .. });
                 assert!(asks.insert(*id, true).is_none() || again, "{id:?} was asked before");
             }
@@ -243,7 +244,7 @@ pub(crate) fn check_outputs(out: &[Output]) {
     }
 }
 
-/// Feeds bytes of stdout through a splitter, cut at these places.
+/// Feeds bytes of stdout through a splitter, cut at these positions.
 pub(crate) fn feed(player: &mut Player, bytes: &[u8], cuts: &[usize]) {
     let mut splitter = LineSplitter::new(256 << 20);
     let mut from = 0;
@@ -264,7 +265,7 @@ fn hand(player: &mut Player, piece: Piece<'_>) {
     }
 }
 
-/// Numbers that look random and are the same in every run.
+/// A deterministic pseudo-random number generator.
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -272,7 +273,7 @@ impl Dice {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// A number below `most`; 0 where there is none.
+    /// Returns a number below `most`, or 0 if `most` is 0.
     pub(crate) fn below(&mut self, most: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -1,5 +1,4 @@
-//! Several runs on one process, with an invented agent whose every line names its run: what one says, asks, uses or
-//! forgets to say never touches its neighbour.
+//! Several runs on one process, with an invented agent whose lines name their run: no run affects another one.
 
 use crate::play::{Player, order};
 use agentline_core::{
@@ -12,10 +11,10 @@ use std::collections::BTreeMap;
 const ONE: RunId = RunId(1);
 const TWO: RunId = RunId(2);
 
-/// Understands `RUN verb rest…`, and says every order and answer as a frame.
+/// A dialogue that understands `RUN verb rest…` and sends every order and answer as a frame.
 struct Invented {
     room: Room,
-    /// Whether it has words for a stop.
+    /// Whether the agent supports cancellation.
     obeys: bool,
     asks: BTreeMap<AskId, RunId>,
 }
@@ -93,7 +92,7 @@ fn start(room: Room, obeys: bool) -> Player {
     player
 }
 
-/// Two runs side by side.
+/// Starts two concurrent runs.
 fn two(obeys: bool) -> Player {
     let mut player = start(Room::Sessions, obeys);
     for run in [ONE, TWO] {
@@ -127,7 +126,7 @@ fn outputs_of(player: &Player, run: RunId) -> Vec<String> {
             _ => false,
         })
         .map(|o| match o {
-            // Which line it was of all lines is the one thing that may differ.
+            // Only the line number among all lines may differ.
             Output::Event(_, record) => format!("{} {} {:?}", record.seq, record.at_ms, record.event),
             other => format!("{other:?}"),
         })
@@ -243,7 +242,7 @@ fn waiting_for_an_answer_is_on_nobody_s_clock() {
     assert!(!player.out.iter().any(|o| matches!(o, Output::Done(run, _) if *run == ONE)));
     let ask = asked(&player)[0];
     player.take(What::Answer { ask, answer: Answer::Ruled(Ruling::allow("test")) });
-    // All of its time is still there, but for what it used before.
+    // The run still has all of its time, except for what it used before.
     for _ in 0..5 {
         player.wait(110_000);
         player.stdout("1 text .");
@@ -352,7 +351,7 @@ fn turns_one_after_another_pay_for_what_they_used_themselves() {
         player.stdout(&format!("{n} text t"));
         player.stdout(&format!("{n} used {used}"));
         if n == 2 {
-            // A turn that is stopped has still used what it used.
+            // A cancelled turn still counts its usage.
             player.take(What::Cancel { run, signal: 2 });
         }
         player.stdout(&format!("{n} end"));

@@ -1,4 +1,4 @@
-//! A saved session as a few lines of text, for tests to compare.
+//! Formats a saved session as a few lines of text for comparison.
 
 use agentline_core::{
     Agent, Entry, Part, RawJson, Role, SavedForm, SavedSession, SavedTool, SessionFold, agents,
@@ -17,7 +17,7 @@ pub(crate) fn fold(agent: &str, form: SavedForm) -> Box<dyn SessionFold> {
     agent.session_fold(form).expect("it has a reader")
 }
 
-/// Feeds one file.
+/// Passes one file to a reader.
 pub(crate) fn take(fold: &mut dyn SessionFold, form: SavedForm, text: &str) {
     let whole = RawJson::new(text);
     match form {
@@ -30,7 +30,7 @@ pub(crate) fn take(fold: &mut dyn SessionFold, form: SavedForm, text: &str) {
     }
 }
 
-/// Every entry and its parts, in short.
+/// Formats every entry and its parts in short form.
 pub(crate) fn text_of(session: &SavedSession) -> String {
     let info = &session.info;
     let mut out = String::new();
@@ -162,7 +162,7 @@ fn tell_tool(out: &mut String, tool: &SavedTool) {
     }
 }
 
-/// A text on one line, with its length where it is cut.
+/// Formats a text on one line, with its length if it is truncated.
 fn short(text: &str) -> String {
     let start: String = text.chars().take(100).collect();
     if start.len() == text.len() {

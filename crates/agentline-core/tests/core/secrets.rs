@@ -1,4 +1,5 @@
-//! Secrets leave by no door, wherever the agent puts them and wherever a text is cut; frames go out as they are.
+//! Checks that no output contains a secret, wherever the agent puts it and wherever a text is cut. Frames are not
+//! redacted.
 
 use crate::capture::{self, Stderr};
 use crate::play::{Player, order};
@@ -7,7 +8,7 @@ use std::collections::BTreeSet;
 
 const SECRET: &str = "s3cr3t-\"value\"/of-ours";
 
-/// Everything that leaves, as programs see it.
+/// Returns all outputs as programs see them.
 fn leaves(player: &Player) -> String {
     let mut all = String::new();
     for output in &player.out {
@@ -21,7 +22,7 @@ fn leaves(player: &Player) -> String {
     all
 }
 
-/// Texts of the recording that could be a secret, longest first.
+/// Collects the texts of a recorded line that could be secrets.
 fn texts_in(line: &str, found: &mut BTreeSet<String>) {
     fn walk(value: &serde_json::Value, found: &mut BTreeSet<String>) {
         match value {
@@ -44,7 +45,7 @@ fn no_text_of_a_recording_leaves_when_it_is_a_secret() {
     for capture in capture::all().into_iter().filter(|c| c.stdout.len() < 20_000) {
         let mut secrets = BTreeSet::new();
         String::from_utf8_lossy(&capture.stdout).lines().for_each(|line| texts_in(line, &mut secrets));
-        // Words of our own vocabulary stand in every output.
+        // These words of the format are in every output.
         secrets.retain(|s| !["assistant", "tool_use", "tool_result"].contains(&s.as_str()));
         for secret in secrets {
             let mut player = Player::veiled(capture.surface, &[&secret]);
@@ -120,7 +121,7 @@ fn frames_go_out_as_they_are() {
     assert_eq!(frames, [&format!("use {SECRET} here")]);
 }
 
-/// A veiled run in which the secret is put somewhere.
+/// Returns the outputs of a run in which `put` inserts the secret somewhere.
 fn shown(put: impl Fn(&mut Player)) -> String {
     let mut player = Player::veiled(Surface::StreamJson, &[SECRET]);
     player.prompt(order());
@@ -134,7 +135,7 @@ fn shown(put: impl Fn(&mut Player)) -> String {
 
 #[track_caller]
 fn nothing_of_it(shown: &str) {
-    // Four letters in a row of it are too many.
+    // No part of four or more letters may be shown.
     for part in ["s3cr", "3cr3t", "r3t-", "value", "/of-", "ours"] {
         assert!(!shown.contains(part), "`{part}` in {shown}");
     }

@@ -1,5 +1,5 @@
-//! What each recorded run came to. The table beside the captures was read row by row against what the scripted model
-//! did and what the contract says of it; it is no snapshot of what the code says.
+//! Checks the outcome of each recorded run. The table next to the captures was verified row by row against the
+//! behaviour of the scripted model and the contract. It is not a snapshot of the code's output.
 
 use crate::capture::{self, Stderr};
 use crate::play::order;
@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 const TABLE: &str = include_str!("../captures/gemini/verdicts.txt");
 
-/// The row of an outcome as the table writes it.
+/// Returns the row of an outcome in the format of the table.
 fn row(outcome: &Outcome) -> Vec<String> {
     let dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
     let kind = outcome.error.as_ref().map(|e| serde_json::to_value(e.kind).expect("a word"));
@@ -71,7 +71,7 @@ fn a_run_that_is_no_success_says_why_and_what_to_do() {
 fn nothing_of_a_recorded_line_is_unreadable() {
     for capture in capture::all() {
         let player = capture.play();
-        // Two recordings were cut by the pipe that took them; their last line is half a line.
+        // Two recordings were truncated by a pipe, so their last line is incomplete.
         let cut = u32::from(matches!(
             &*capture.name,
             "misc/context_overflow" | "stream-json/shell_exit3_bigoutput_background"
@@ -85,7 +85,7 @@ fn the_verdict_does_not_depend_on_how_stdout_and_stderr_interleave() {
     for capture in capture::all() {
         let mut wanted: Option<Vec<String>> = None;
         for stderr in [Stderr::Last, Stderr::First, Stderr::Between] {
-            // A recording that was killed ends by a clock, and which clock depends on what came last.
+            // A killed recording ends by a timeout, which depends on the last input.
             if capture.exit.is_none() && stderr != Stderr::Last {
                 continue;
             }

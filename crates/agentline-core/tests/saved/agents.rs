@@ -1,4 +1,4 @@
-//! Every recording, as it is read.
+//! Compares every recording, as it is read, with a snapshot.
 
 use crate::look::{read, recordings, told};
 

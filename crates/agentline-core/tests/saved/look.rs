@@ -1,11 +1,11 @@
-//! Reads the recordings, and tells a session in a form that people can check.
+//! Reads the recordings, and formats a session as readable text.
 
 use agentline_core::{
     Entry, Part, RawJson, Role, SavedForm, SavedSession, SavedTool, SessionFold, Tokens, ToolStatus, agents,
 };
 use std::{fmt::Write as _, fs, path::PathBuf};
 
-/// A reader of an agent's sessions.
+/// Creates a reader for an agent's sessions.
 pub(crate) fn fold(agent: &str) -> Box<dyn SessionFold> {
     agents::find(agent).expect("it is listed").session_fold(SavedForm::Lines).expect("it has lines")
 }
@@ -20,7 +20,7 @@ pub(crate) fn read(agent: &str, text: &str) -> SavedSession {
     fold.finish()
 }
 
-/// The recordings of an agent: their names and texts.
+/// Returns the recordings of an agent: their names and texts.
 pub(crate) fn recordings(agent: &str) -> Vec<(String, String)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/captures").join(agent).join("saved");
     let files =
@@ -38,7 +38,7 @@ pub(crate) fn recordings(agent: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Tells all of a session, with long texts cut.
+/// Formats a whole session, with long texts truncated.
 pub(crate) fn told(session: &SavedSession) -> String {
     let mut out = String::new();
     let info = &session.info;

@@ -1,5 +1,5 @@
-//! Sessions as Claude Code and Codex saved them: recorded ones as they are read, and the promises that every one keeps,
-//! whole, cut, or damaged.
+//! Tests the saved sessions of Claude Code and Codex: how recordings are read, and the properties of every session,
+//! whether complete, truncated or damaged.
 
 mod agents;
 mod look;

@@ -1,4 +1,4 @@
-//! Tokens that were summed by hand from the recordings.
+//! Checks token counts against sums calculated by hand from the recordings.
 
 use crate::look::{read, recordings};
 use agentline_core::Tokens;
@@ -12,8 +12,8 @@ fn sum(agent: &str, name: &str) -> (Tokens, u64) {
 
 #[test]
 fn the_tokens_of_claude_code_add_up() {
-    // Six answers of 100 to 105 tokens, each with 20 from the cache and 10 written to it, and 30 of an answer. Three of
-    // them are told in several lines, each of which repeats the count.
+    // Six answers with 100 to 105 uncached prompt tokens, 20 cached, 10 written to the cache and 30 output tokens each.
+    // Three of them consist of several lines, each of which repeats the count.
     let (tokens, requests) = sum("claude", "full");
     assert_eq!((tokens.input, tokens.cached, tokens.cache_write), (Some(615 + 6 * 30), Some(120), Some(60)));
     assert_eq!((tokens.output, tokens.total, requests), (Some(180), Some(615 + 180 + 180), 6));
@@ -21,8 +21,8 @@ fn the_tokens_of_claude_code_add_up() {
 
 #[test]
 fn the_tokens_of_codex_add_up() {
-    // Six answers of 100 to 105 tokens, 20 of them cached, and 30 of an answer, 5 of them thoughts. Each is told by a
-    // record of its own and by a count from the beginning, in which the last says 615, 120, 180 and 30.
+    // Six answers with 100 to 105 prompt tokens, 20 of them cached, and 30 output tokens, 5 of them thoughts. Each has
+    // a record of its own and a cumulative count; the last cumulative count is 615, 120, 180 and 30.
     let (tokens, requests) = sum("codex", "full");
     assert_eq!((tokens.input, tokens.cached, tokens.thoughts), (Some(615), Some(120), Some(30)));
     assert_eq!((tokens.output, tokens.total, requests), (Some(150), Some(795), 6));

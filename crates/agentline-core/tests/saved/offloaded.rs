@@ -1,4 +1,4 @@
-//! A session whose content is moved to a store after every record is the same session.
+//! Checks that moving the content to a store after every record does not change a session.
 
 use super::look;
 use agentline_core::{
@@ -39,7 +39,7 @@ fn jsonl_below(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Every recorded session in lines: its agent and its text.
+/// Returns every recorded session in line format: its agent and its text.
 fn recordings() -> Vec<(&'static str, String)> {
     let captures = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/captures");
     let mut all = Vec::new();
@@ -85,7 +85,7 @@ fn a_session_is_the_same_when_its_content_is_not_in_memory() {
 
 #[test]
 fn a_session_is_redacted_alike_when_its_content_is_not_in_memory() {
-    // Words of every recording, whole and split between two answers, stand for secrets.
+    // Words of every recording, whole and split between two answers, serve as secrets.
     for (agent, text) in recordings() {
         let plain = read(agent, &text, None);
         let texts: Vec<String> = plain.entries.iter().map(|entry| entry.text()).collect();

@@ -1,5 +1,5 @@
-//! What other versions wrote, in lines made by hand: the real programs of today do not write them any more, or only with
-//! a model of the maker's own.
+//! Sessions of other versions, in handmade lines: current versions no longer write them, or only with the vendor's own
+//! models.
 
 use crate::look::{read, told};
 

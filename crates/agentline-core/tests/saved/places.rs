@@ -1,4 +1,4 @@
-//! Where the sessions lie, and how a file is known to be one.
+//! Tests where sessions are stored and how session files are recognized.
 
 use agentline_core::{Look, RootForm, SavedForm, SessionFile, agents};
 use std::{
@@ -64,7 +64,7 @@ fn a_name_tells_a_session_from_other_files() {
     let thread = "01a1e028-4dfa-75a2-adcd-efcf14d329b2";
     let day = "2026/11/15/rollout-2026-11-15T17-01-40-";
     assert_eq!(file("codex", &format!("{day}{thread}.jsonl")), id(thread));
-    // A thread that was rewound goes on in another file.
+    // A rewound thread continues in another file.
     assert_eq!(
         file("codex", &format!("{day}{thread}_01a1e028-4f30-79f0-b27c-19248346fcce.jsonl")),
         id(thread)

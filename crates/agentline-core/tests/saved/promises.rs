@@ -1,4 +1,4 @@
-//! What holds for every session, however it is read and whatever happened to its file.
+//! Properties of every session, however it is read and however its file is damaged.
 
 use crate::look::{fold, read, recordings, told};
 use agentline_core::RawJson;
@@ -27,7 +27,7 @@ fn a_file_that_is_cut_anywhere_tells_all_that_was_whole() {
             let ends = text.match_indices('\n').map(|(at, _)| at + 1);
             for (start, end) in std::iter::once(0).chain(ends.clone()).zip(ends) {
                 let before = told(&read(agent, &text[..start]));
-                // The ends of a line and some places between them; every byte of every line takes minutes.
+                // Cut at a few positions inside each line. Cutting at every byte takes minutes.
                 let step = ((end - start) / 3).max(1);
                 for at in (start..end - 1).step_by(step).filter(|at| text.is_char_boundary(*at)).skip(1) {
                     let mut cut = read(agent, &text[..at]);

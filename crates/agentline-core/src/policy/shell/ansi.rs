@@ -1,6 +1,6 @@
-//! Decodes `$'…'`, in which bash replaces escapes.
+//! Decodes `$'…'` strings, in which bash replaces escapes.
 
-/// The text of `$'…'` from between its quotes; `None` where shells do not agree on it.
+/// Decodes the text between the quotes of `$'…'`. Returns `None` if shells disagree about it.
 pub(super) fn decode(inner: &str) -> Option<String> {
     let mut text = String::new();
     let mut rest = inner;
@@ -33,7 +33,8 @@ pub(super) fn decode(inner: &str) -> Option<String> {
     Some(text)
 }
 
-/// Takes the digits of a character from the front. What is not ASCII depends on the locale, and zero ends a text.
+/// Takes the digits of a character from the front. Returns `None` for non-ASCII values, which depend on the locale, and
+/// for zero, which ends a string.
 fn number(rest: &mut &str, radix: u32, most: usize) -> Option<char> {
     let length = rest.chars().take(most).take_while(|c| c.is_digit(radix)).count();
     let value = u8::from_str_radix(&rest[..length], radix).ok()?;

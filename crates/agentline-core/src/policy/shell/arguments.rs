@@ -1,4 +1,4 @@
-//! Reads the arguments of programs that start others in a way of their own: shells, `find`, `xargs` and builtins.
+//! Analyzes the arguments of programs that start others in their own way: shells, `find`, `xargs` and builtins.
 
 use super::{
     data,
@@ -13,7 +13,7 @@ const SHELLS: &[&str] =
 const SHELL_FLAGS: &[&str] = &["login", "noprofile", "norc", "posix", "restricted", "verbose", "noediting"];
 /// Actions of `find` that start a program.
 const EXECUTING: &[&str] = &["-exec", "-execdir", "-ok", "-okdir"];
-/// Tests of `find` that take a value, which may be known only when it runs.
+/// Tests of `find` with a value, which may be known only at run time.
 const FIND_VALUES: &[&str] = &[
     "-name",
     "-iname",
@@ -33,7 +33,7 @@ const FIND_VALUES: &[&str] = &[
     "-group",
     "-perm",
 ];
-/// Options of `xargs` with a value, and without one.
+/// Options of `xargs`, with and without a value.
 const XARGS_VALUES: &str = "adEILnPs";
 const XARGS_FLAGS: &str = "0rtpxo";
 const XARGS_LONG: &[&str] = &["null", "no-run-if-empty", "verbose", "interactive", "exit", "open-tty"];
@@ -44,12 +44,12 @@ const ASSIGNING: &[&str] = &["read", "mapfile", "readarray", "getopts", "printf"
 /// Builtins that declare variables.
 const DECLARING: &[&str] = &["declare", "typeset", "local", "readonly", "export"];
 
-/// Other names whose arguments are followed.
+/// Other programs and builtins whose arguments are analyzed.
 const FOLLOWED: &[&str] = &[
     "find", "xargs", "trap", "alias", "unalias", "source", ".", "let", "test", "[", "set", "shopt", "cd",
     "pushd", "popd",
 ];
-/// Options of `set` that leave alone how words are read; `-o` takes a name.
+/// Options of `set` that do not change how words are parsed. `-o` takes a name.
 const SET_FLAGS: &str = "abefhmnptuvxBCETPo";
 const SET_OPTIONS: &[&str] = &[
     "allexport",
@@ -67,18 +67,18 @@ const SET_OPTIONS: &[&str] = &[
 const SHOPT_OPTIONS: &[&str] =
     &["dotglob", "failglob", "globstar", "inherit_errexit", "lastpipe", "nocaseglob", "nullglob"];
 
-/// Whether the arguments of a program or builtin are followed.
+/// Returns whether the arguments of a program or builtin are analyzed.
 pub(super) fn is_followed(name: &str) -> bool {
     [FOLLOWED, SHELLS, ASSIGNING, DECLARING].iter().any(|names| names.contains(&name))
 }
 
-/// Whether the name of an option of the shell is known to leave alone how words are read.
+/// Returns whether a shell option is known not to change how words are parsed.
 fn is_plain_option(name: &Word) -> bool {
     name.known_text().is_some_and(|name| SET_OPTIONS.contains(&name))
 }
 
 impl Walk<'_> {
-    /// Follows what a program runs by its own reading of its arguments.
+    /// Analyzes what a program or builtin runs because of its arguments.
     pub(super) fn arguments(&mut self, name: &str, arguments: &[Word], input: &Input) {
         match name {
             "find" => self.find(arguments, input),
@@ -107,7 +107,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A shell: the text behind `-c`, a script, or standard input.
+    /// Analyzes a shell: the text after `-c`, a script, or standard input.
     fn shell(&mut self, name: &str, arguments: &[Word], input: &Input) -> Option<()> {
         let bash = matches!(name, "bash" | "rbash");
         let mut rest = arguments;
@@ -131,7 +131,7 @@ impl Walk<'_> {
                 match letter {
                     'c' => takes_text = true,
                     's' => reads_input = true,
-                    // The name of an option follows. `-O` and `-i` change how text is read.
+                    // `-o` takes the name of an option. `-O` and `-i` change how text is parsed.
                     'o' => {
                         is_plain_option(rest.first()?).then_some(())?;
                         rest = &rest[1..];
@@ -172,7 +172,7 @@ impl Walk<'_> {
             if !EXECUTING.contains(&text) {
                 continue;
             }
-            // `+` ends it only behind `{}`.
+            // `+` ends the command only after `{}`.
             let ends = |end: &usize| match arguments[*end].known_text() {
                 Some(";") => true,
                 Some("+") => *end > at && arguments[*end - 1].text == "{}",
@@ -234,7 +234,7 @@ impl Walk<'_> {
             Some(text) => rest.iter().map(|word| filled_in(word, text)).collect(),
             None => rest.to_vec(),
         };
-        // What it reads becomes further arguments.
+        // Standard input becomes further arguments.
         words.push(Word::unknown());
         self.invoke(words, &Input::default());
     }
@@ -257,14 +257,14 @@ impl Walk<'_> {
         }
     }
 
-    /// A definition changes how the words behind it are read.
+    /// An alias changes how the following words are parsed.
     fn alias(&mut self, arguments: &[Word]) {
         if arguments.iter().any(|word| !word.known || word.text.contains('=')) {
             self.undeterminable();
         }
     }
 
-    /// Options of the shell, of which some change how the words behind them are read.
+    /// Analyzes `set`, because some options change how the following words are parsed.
     fn set(&mut self, arguments: &[Word]) {
         let mut rest = arguments.iter();
         while let Some(word) = rest.next() {
@@ -272,7 +272,7 @@ impl Walk<'_> {
             if !word.known && (word.splits || word.text.is_empty() || cluster.is_some()) {
                 return self.undeterminable();
             }
-            // The first other word begins the positional parameters.
+            // The first word that is not an option starts the positional parameters.
             let Some(cluster) = cluster else { return };
             let on = word.text.starts_with('-');
             let named = if cluster.contains('o') { rest.next() } else { None };
@@ -298,7 +298,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Builtins whose arguments name variables. An index in such a name is evaluated.
+    /// Analyzes builtins whose arguments name variables. The shell evaluates an index in such a name.
     fn assigning(&mut self, name: &str, arguments: &[Word]) {
         let names_variable = match name {
             "printf" => arguments.first().is_some_and(|word| !word.known || word.text.starts_with("-v")),
@@ -310,7 +310,7 @@ impl Walk<'_> {
         }
         let calls_back = matches!(name, "mapfile" | "readarray")
             && arguments.iter().any(|word| word.text.starts_with('-') && word.text.contains('C'));
-        // `printf` names a variable in its option alone, and the rest is data.
+        // Only the option of `printf` names a variable. The rest is data.
         let naming = if name == "printf" { &arguments[..arguments.len().min(2)] } else { arguments };
         let is_unclear = |word: &Word| !word.known || word.text.contains('[') || word.holds_command();
         if calls_back || naming.iter().any(is_unclear) {
@@ -333,7 +333,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Declarations that make a shell evaluate values, or follow names.
+    /// Analyzes declarations that make the shell evaluate values or follow name references.
     fn declaring(&mut self, arguments: &[Word]) {
         let evaluates = |word: &Word| {
             let option = word.text.strip_prefix('-').unwrap_or_default();
@@ -352,7 +352,7 @@ impl Walk<'_> {
             if arrays {
                 self.arrays.insert(name.clone());
             }
-            // The value of an array that is declared is read as a list.
+            // The shell parses the value of a declared array as a list.
             if value.starts_with('(') || (!word.known && word.text.contains('=')) {
                 self.declared.insert(name);
             }
@@ -360,7 +360,7 @@ impl Walk<'_> {
     }
 }
 
-/// A word in which a placeholder is replaced when it runs.
+/// Returns the word with its text from the placeholder on marked as unknown until run time.
 fn filled_in(word: &Word, placeholder: &str) -> Word {
     match word.text.split_once(placeholder) {
         Some((before, _)) => Word { text: before.to_owned(), known: false, ..word.clone() },
@@ -368,7 +368,7 @@ fn filled_in(word: &Word, placeholder: &str) -> Word {
     }
 }
 
-/// Whether a word names a script on the disk. What a script runs is its own affair.
+/// Returns whether a word names a script file. The content of scripts is not analyzed.
 fn is_script(word: &Word) -> bool {
     let Some(path) = word.known_text() else { return false };
     let name = path.rsplit('/').next().unwrap_or(path);

@@ -1,4 +1,4 @@
-//! Follows what a shell evaluates: arithmetic, tests, and text that reads like the index of an array.
+//! Analyzes what a shell evaluates: arithmetic, tests, and text that looks like an array index.
 
 use super::{
     walk::Walk,
@@ -7,7 +7,9 @@ use super::{
 use brush_parser::ast;
 
 impl Walk<'_> {
-    /// `((…))` is arithmetic to every shell only where the parentheses touch; else it is a subshell in a subshell.
+    /// Analyzes `((…))`, which all shells parse as arithmetic only if the parentheses touch.
+    ///
+    /// Otherwise it is a subshell in a subshell.
     pub(super) fn arithmetic_command(&mut self, command: &ast::ArithmeticCommand, text: &str) {
         let source: String = text.chars().skip(command.loc.start.index).take(command.loc.length()).collect();
         self.arithmetic(&command.expr.value);
@@ -23,7 +25,7 @@ impl Walk<'_> {
         }
     }
 
-    /// An arithmetic expression, in which values are evaluated again.
+    /// Analyzes an arithmetic expression, in which values are evaluated again.
     pub(super) fn arithmetic(&mut self, expression: &str) {
         let Some(scanned) = words::scan(expression, true) else { return self.undeterminable() };
         let parameter =
@@ -78,8 +80,10 @@ impl Walk<'_> {
         }
     }
 
-    /// Quoted text is an argument and does not run. But a builtin may evaluate it as the name of an element of an array,
-    /// and then runs a substitution in the index.
+    /// Checks text for substitutions inside an array index.
+    ///
+    /// Quoted text is an argument and does not run. But a builtin may evaluate it as the name of an array element, and
+    /// then runs a substitution in the index.
     pub(super) fn index_in_text(&mut self, text: &str) {
         let mut depth = 0_usize;
         for (at, c) in text.char_indices() {
@@ -93,7 +97,7 @@ impl Walk<'_> {
         }
     }
 
-    /// `test` and `[`: `-v` evaluates the name behind it.
+    /// Analyzes `test` and `[`, in which `-v` evaluates the name after it.
     pub(super) fn test_builtin(&mut self, arguments: &[Word]) {
         let may_name = |word: &Word| {
             matches!(word.text.as_str(), "-v" | "-R")

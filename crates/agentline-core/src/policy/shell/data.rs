@@ -1,8 +1,9 @@
-//! Programs that take their arguments as data, and variables that a shell treats specially.
+//! Programs that treat their arguments as data, and variables that shells treat specially.
 
 use super::{runners::Runner, words::Word};
 
-/// Programs that never run an argument as a command, whatever it says.
+/// Programs that treat their arguments as data, except where other tables say otherwise ([`EVALUATING_WORDS`],
+/// [`Runner`]).
 const DATA: &[&str] = &[
     ":",
     "[",
@@ -73,10 +74,10 @@ const DATA: &[&str] = &[
     "which",
     "yarn",
 ];
-/// Words by which builtins evaluate an argument after all.
+/// Options with which a builtin evaluates an argument.
 const EVALUATING_WORDS: &[(&str, &[&str])] =
     &[("printf", &["-v"]), ("test", &["-v", "-R"]), ("[", &["-v", "-R"])];
-/// Variables that a shell evaluates, sets by itself, or by which it finds what it runs.
+/// Variables that a shell evaluates, sets by itself, or uses to find programs.
 const SPECIAL: &[&str] = &[
     "_",
     "ENV",
@@ -117,24 +118,24 @@ const SPECIAL: &[&str] = &[
     "histchars",
 ];
 const SPECIAL_PREFIXES: &[&str] = &["BASH", "COMP_", "DYLD_", "LD_", "READLINE_"];
-/// Syntax that bash reads in another way than other shells.
+/// Syntax that bash parses differently from other shells.
 const OF_BASH: &[&str] = &[
     "[[", "&>", ">&", "|&", "$'", "$\"", "$[", "<<<", "<(", ">(", ";&", ";;&", "function", "coproc",
     "select", "((",
 ];
 
-/// Whether a shell treats a variable of this name specially.
+/// Returns whether shells treat a variable of this name specially.
 pub(super) fn is_special(name: &str) -> bool {
     SPECIAL.contains(&name) || SPECIAL_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Whether programs run the value of a variable of this name.
+/// Returns whether programs run the value of a variable of this name.
 pub(super) fn holds_command(name: &str) -> bool {
     name.starts_with("GIT_")
         || ["PAGER", "EDITOR", "BROWSER", "COMMAND"].iter().any(|end| name.ends_with(end))
 }
 
-/// Whether a program takes these arguments as data.
+/// Returns whether a program treats these arguments as data.
 pub(super) fn takes_data(program: &str, name: &str, arguments: &[Word]) -> bool {
     let in_place =
         !program.contains('/') || program == format!("/bin/{name}") || program == format!("/usr/bin/{name}");
@@ -145,38 +146,38 @@ pub(super) fn takes_data(program: &str, name: &str, arguments: &[Word]) -> bool 
     in_place && is_data_program(name) && runs_none && evaluating.next().is_none()
 }
 
-/// Whether it is the name of a program that takes its arguments as data.
+/// Returns whether a program of this name usually treats its arguments as data.
 pub(super) fn is_data_program(name: &str) -> bool {
     DATA.contains(&name)
 }
 
-/// How many of the leading arguments are subcommands of the program itself.
+/// Returns how many leading arguments are subcommands of the program.
 pub(super) fn own_words(name: &str, arguments: &[Word]) -> usize {
     let has_groups = matches!(name, "docker" | "podman");
     let leading = arguments.iter().take_while(|word| !word.written.starts_with('-')).count();
     if has_groups { leading.min(2) } else { 0 }
 }
 
-/// Whether bash and other shells read a text in different ways.
+/// Returns whether bash and other shells may parse a text differently.
 pub(super) fn is_of_bash(text: &str) -> bool {
     let text = text.replace("$((", "").replace("2>&1", "").replace(">&2", "");
     OF_BASH.iter().any(|syntax| text.contains(syntax))
 }
 
-/// The words of a text that may be the name of a program: as they are, and behind a number or an option of one letter.
+/// Returns the words of a text that may be program names, also those attached to a number or a one-letter option.
 pub(super) fn names(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|c: char| !c.is_alphanumeric() && !"_.+-".contains(c));
     words.flat_map(|word| [Some(word), attached(word)]).flatten().filter(|name| !name.is_empty())
 }
 
-/// What is attached to an option of one letter (`-Orm`), or to a letter behind a number (`1erm`).
+/// Returns the text attached to a one-letter option (`-Orm`) or to a letter after a number (`1erm`).
 fn attached(word: &str) -> Option<&str> {
     let number = word.trim_start_matches(|c: char| c.is_ascii_digit());
     let rest = word.strip_prefix('-').or_else(|| (number.len() < word.len()).then_some(number))?;
     rest.strip_prefix(|c: char| c.is_ascii_alphabetic())
 }
 
-/// A text without the quotes and escapes by which a shell that reads it may hide a name.
+/// Removes the quotes and escapes that could hide a name from the analysis.
 pub(super) fn without_quotes(text: &str) -> String {
     text.replace(['\\', '\'', '"'], "")
 }

@@ -1,35 +1,32 @@
-//! Rejects text that would take the parser too long or too deep, before and after it is cut into tokens.
+//! Rejects text that would take the parser too long or nest too deeply, before and after tokenizing.
 //!
-//! The parser recurses once for each level of nesting. A command of a hostile model must not exhaust the stack, so the
-//! depth is estimated here in a way that never counts less than the parser descends.
+//! The parser recurses once per nesting level, and the command of a hostile model must not exhaust the stack. The
+//! estimated depth is never less than the real recursion depth.
 
 use brush_parser::{ParserOptions, SourceInfo, Token, ast::Program, parse_tokens, uncached_tokenize_str};
-use std::{
-    borrow::Cow,
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The longest command that is parsed, in bytes.
 pub(super) const MAX_LENGTH: usize = 64 << 10;
-/// How many expansions a command may hold that may nest.
+/// The maximum number of expansions in a command that may contain others.
 const MAX_EXPANSIONS: usize = 48;
-/// How many signs between commands a command may hold.
+/// The maximum number of separator characters in a command.
 const MAX_SEPARATORS: usize = 4096;
-/// How deep compound commands may nest.
+/// The maximum nesting depth of compound commands.
 const MAX_DEPTH: usize = 20;
 
-/// Words that open a compound command, and how many levels each may add.
+/// Words that open a compound command, with the number of levels that each may add.
 const OPENERS: &[(&str, usize)] =
     &[("{", 1), ("if", 1), ("for", 1), ("while", 1), ("until", 1), ("case", 2), ("[[", 1), ("select", 1)];
-/// Words that close one, and how many levels each takes away.
+/// Words that close a compound command, with the number of levels that each removes.
 const CLOSERS: &[(&str, usize)] = &[("}", 1), ("fi", 1), ("done", 1), ("esac", 2), ("]]", 1)];
-/// Operators and words behind which a closing word is a closing word, and not an argument.
+/// Operators and words after which a closing word is a keyword and not an argument.
 const COMMAND_STARTS: &[&str] = &[
     ";", "&", "\n", "(", ")", ";;", ";&", ";;&", "&&", "||", "then", "else", "do", "in", "{", "}", "fi",
     "done", "esac", "]]",
 ];
 
-/// Parses a command; `None` where it is too long, too deep, or not a command in this grammar.
+/// Parses a command. Returns `None` if it is too long, nests too deeply, or is not valid in this grammar.
 pub(super) fn parse(text: &str) -> Option<Program> {
     let options = ParserOptions::default();
     let tokens = tokens(text)?;
@@ -39,16 +36,35 @@ pub(super) fn parse(text: &str) -> Option<Program> {
     caught(|| parse_tokens(&tokens, &options, &SourceInfo::default()).ok())
 }
 
-/// The tokens of a text; `None` where it is too long, has too many commands, nests too many expansions, or ends inside of a quote.
+/// Tokenizes a text. Returns `None` if the text is too long, has too many commands or expansions, or ends inside a
+/// quote.
 pub(super) fn tokens(text: &str) -> Option<Vec<Token>> {
     let is_too_large = text.len() > MAX_LENGTH || separators(text) > MAX_SEPARATORS;
     if is_too_large || expansions(text) > MAX_EXPANSIONS || has_nested_document(text) {
         return None;
     }
-    caught(|| uncached_tokenize_str(text, &ParserOptions::default().tokenizer_options()).ok())
+    let tokens = caught(|| uncached_tokenize_str(text, &ParserOptions::default().tokenizer_options()).ok())?;
+    (!has_unclear_process_id(&tokens)).then_some(tokens)
 }
 
-/// What the parser found; `None` also where it panics.
+/// Returns whether `$$` is followed by text that the parser, but not every shell, parses as an expansion of the second
+/// `$`.
+///
+/// The text of a here-document with a quoted delimiter is not expanded, so it does not count.
+fn has_unclear_process_id(tokens: &[Token]) -> bool {
+    let is_unclear = |text: &str| ["$$(", "$${", "$$[", "$$'", "$$`"].iter().any(|form| text.contains(form));
+    let is_quoted_document = |at: usize| {
+        let operator = at.checked_sub(2).map(|operator| &tokens[operator]);
+        let follows_tag = matches!(operator, Some(Token::Operator(operator, _)) if matches!(operator.as_str(), "<<" | "<<-"));
+        follows_tag && tokens[at - 1].to_str().starts_with(['\'', '"', '\\'])
+    };
+    tokens.iter().enumerate().any(|(at, token)| {
+        let text = token.to_str();
+        (is_unclear(text) || is_unclear(&text.replace("\\\n", ""))) && !is_quoted_document(at)
+    })
+}
+
+/// Runs the parser. Returns `None` if it fails or panics.
 fn caught<T>(parse: impl FnOnce() -> Option<T>) -> Option<T> {
     catch_unwind(AssertUnwindSafe(parse)).ok().flatten()
 }
@@ -57,14 +73,14 @@ fn separators(text: &str) -> usize {
     text.bytes().filter(|byte| matches!(byte, b';' | b'&' | b'|')).count()
 }
 
-/// Counts expansions that may hold another one: all but `${NAME}` and a `$(…)` of plain words.
+/// Counts expansions that may contain others: all but `${NAME}` and `$(…)` with plain words.
 fn expansions(text: &str) -> usize {
     let bytes = text.as_bytes();
     (0..bytes.len()).filter(|at| opens_expansion(bytes, *at) && !is_plain_expansion(bytes, *at)).count()
 }
 
-/// Whether a here-document may stand inside of an expansion, whose end the parser then takes to be elsewhere than a
-/// shell does.
+/// Returns whether a here-document may be inside an expansion. The parser and shells disagree about the end of such an
+/// expansion.
 fn has_nested_document(text: &str) -> bool {
     let bytes = text.as_bytes();
     let opens =
@@ -72,70 +88,22 @@ fn has_nested_document(text: &str) -> bool {
     let here = |text: &str| text.replace("<<<", "   ").find("<<");
     let Some(document) = here(text) else { return false };
     let Some(first) = (0..bytes.len()).find(opens) else { return false };
-    // Behind a parenthesis, the parser is wrong about documents that hold substitutions.
+    // After a parenthesis, the parser misreads here-documents that contain substitutions.
     here(&text[first..]).is_some() || text[..document].contains('(')
-}
-
-/// Leaves out the text of `$(cat <<'TAG' … TAG)`, by which agents write long messages: nothing in it runs. Other
-/// here-documents inside of a substitution stay, and are not parsed.
-pub(super) fn without_messages(text: &str) -> Cow<'_, str> {
-    fold_messages(text).map_or(Cow::Borrowed(text), Cow::Owned)
-}
-
-fn fold_messages(text: &str) -> Option<String> {
-    const OPENING: &str = "$(cat <<'";
-    if !text.contains(OPENING) {
-        return None;
-    }
-    let (mut folded, mut at, mut quoted, mut before) = (String::new(), 0, false, ' ');
-    while let Some(c) = text[at..].chars().next() {
-        let rest = &text[at..];
-        let length = match c {
-            '\\' => 1 + rest[1..].chars().next()?.len_utf8(),
-            '\'' if !quoted => 2 + rest[1..].find('\'')?,
-            '"' => {
-                quoted = !quoted;
-                1
-            }
-            '$' if rest.starts_with(OPENING) => {
-                let (tag, body) = rest[OPENING.len()..].split_once("'\n")?;
-                let is_name = !tag.is_empty() && tag.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-                let line = format!("\n{tag}\n");
-                let end = if body.starts_with(&line[1..]) { 0 } else { body.find(&line)? + 1 };
-                let behind = body[end + tag.len()..].trim_start_matches('\n').strip_prefix(')');
-                if !is_name || behind.is_none() {
-                    return None;
-                }
-                folded.push_str("$(cat)");
-                at = text.len() - behind?.len();
-                before = ')';
-                continue;
-            }
-            // What is not certain to be understood here is left as it is.
-            '`' => return None,
-            '$' if rest[1..].starts_with(['(', '{', '\'']) => return None,
-            '#' if !quoted && (before.is_whitespace() || ";&|()".contains(before)) => return None,
-            '<' if !quoted && rest.starts_with("<<") => return None,
-            c => c.len_utf8(),
-        };
-        folded.push_str(&rest[..length]);
-        (at, before) = (at + length, c);
-    }
-    Some(folded)
 }
 
 fn opens_expansion(bytes: &[u8], at: usize) -> bool {
     matches!(bytes.get(at..at + 2), Some(b"$(" | b"${" | b"<(" | b">(" | b"$["))
 }
 
-/// Whether an expansion holds plain words alone.
+/// Returns whether an expansion contains only plain words.
 fn is_plain_expansion(bytes: &[u8], at: usize) -> bool {
     let close = if bytes[at + 1] == b'{' { b'}' } else { b')' };
     let end = bytes[at + 2..].iter().position(|b| b"$`(){}<>\"'\\#\n".contains(b));
     end.is_some_and(|end| bytes[at + 2 + end] == close)
 }
 
-/// An upper bound of how deep compound commands nest.
+/// Returns an upper bound of the nesting depth of compound commands.
 fn depth(tokens: &[Token]) -> usize {
     let (mut depth, mut deepest, mut negations, mut cases) = (0_usize, 0, 0, 0_usize);
     let mut before = ";";
@@ -171,7 +139,7 @@ fn depth(tokens: &[Token]) -> usize {
 mod tests {
     use super::*;
 
-    /// Runs on as little stack as the smallest thread on which a policy decides.
+    /// Runs `act` on the smallest stack of any thread on which a policy decides.
     fn on_a_small_stack(act: impl FnOnce() + Send) {
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().stack_size(1 << 20).spawn_scoped(scope, act).unwrap();
@@ -227,22 +195,6 @@ mod tests {
             let options = ParserOptions::default().tokenizer_options();
             assert!(caught(|| uncached_tokenize_str(text, &options).ok()).is_none(), "{text}");
             assert!(parse(text).is_none(), "{text}");
-        }
-    }
-
-    #[test]
-    fn only_messages_are_left_out() {
-        let message = "git commit -m \"$(cat <<'EOF'\nit's ) `here`\nEOF\n)\" && ls";
-        assert_eq!(without_messages(message), "git commit -m \"$(cat)\" && ls");
-        for same in [
-            // The quotes belong to the words here, so that what looks like a message is code.
-            "echo '$(cat <<'E'\n' ; rm x ; echo '\nE\n)'",
-            "# it's\necho $(cat <<'E'\nE\n)",
-            "echo $(sh <<'E'\nrm x\nE\n)",
-            "echo $(cat <<'E'\nE\nrm x)",
-            "cat <<A\n\"\nA\necho $(cat <<'E'\nE\n)",
-        ] {
-            assert_eq!(without_messages(same), same);
         }
     }
 

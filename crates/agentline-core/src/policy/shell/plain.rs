@@ -1,9 +1,10 @@
-//! Commands of which nothing runs but what is written: the only ones that a pattern permits.
+//! Plain commands, which run nothing but what is written. Only these can match an `allow` pattern.
 
 use super::words;
 use brush_parser::ast;
 
-/// The simple commands of a program that holds nothing else, and whose words and redirections do nothing of their own.
+/// Returns the simple commands of a program, or `None` if it contains anything else or has side effects in words or
+/// redirections.
 pub(super) fn plain_commands(program: &ast::Program) -> Option<Vec<&ast::SimpleCommand>> {
     let mut commands = Vec::new();
     for ast::CompoundListItem(and_or, _) in program.complete_commands.iter().flat_map(|list| &list.0) {
@@ -34,7 +35,7 @@ fn is_plain(command: &ast::SimpleCommand) -> bool {
     prefix.chain(suffix).all(plain_item) && command.word_or_name.iter().all(plain_word)
 }
 
-/// Whether a redirection leads to no file: to `/dev/null`, or to another stream.
+/// Returns whether a redirection writes to no file, only to `/dev/null` or another stream.
 fn writes_nothing(redirect: &ast::IoRedirect) -> bool {
     use ast::{IoFileRedirectKind as Kind, IoFileRedirectTarget as Target, IoRedirect as R};
     match redirect {
@@ -49,7 +50,7 @@ fn writes_nothing(redirect: &ast::IoRedirect) -> bool {
     }
 }
 
-/// A simple command as it is written, with one blank between its words and without its redirections.
+/// Returns a simple command as written, with single spaces between its words and without redirections.
 pub(super) fn as_written(command: &ast::SimpleCommand) -> String {
     use ast::CommandPrefixOrSuffixItem as Item;
     let of = |item: &Item| match item {

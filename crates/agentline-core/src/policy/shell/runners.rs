@@ -1,6 +1,6 @@
-//! Programs that take most of their arguments as data and run a command for some: by a subcommand or by an option.
+//! Programs that treat most arguments as data, but run a command for some subcommands or options.
 //!
-//! What such a program runs is known only where its options are: a word that may become an option when the command runs
+//! What such a program runs is known only if its options are known. A word that may turn into an option at run time
 //! makes the command undeterminable.
 
 use super::words::Word;
@@ -8,7 +8,7 @@ use super::words::Word;
 /// A program with subcommands.
 struct Subcommands {
     names: &'static [&'static str],
-    /// Options before the subcommand; with `=` at the end those whose value is the next word.
+    /// Options before the subcommand. A trailing `=` marks options whose value is the next word.
     leading: &'static [&'static str],
     /// Subcommands that run none of their arguments.
     data: &'static [&'static str],
@@ -117,7 +117,7 @@ const SUBCOMMANDS: &[Subcommands] = &[
         ],
     },
 ];
-/// Options whose value is a command, by program or subcommand. A long one may be abbreviated.
+/// Options whose value can make the program run a command, by program or subcommand. Long options may be abbreviated.
 const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
     ("cargo", &["--config"]),
     (
@@ -164,19 +164,19 @@ const VALUE_OPTIONS: &[(&str, &[&str])] = &[
     ("sort", &["-o", "-k", "-t"]),
     ("tar", &["-C", "-f", "-xf", "-cf", "-czf", "-xzf", "xf", "cf", "czf", "xzf", "tf"]),
 ];
-/// Programs to which a word behind `--` is no option and no command.
+/// Programs for which no word after `--` is an option or a command.
 const ENDS_OPTIONS: &[&str] = &["git", "man", "rg", "rsync", "sort", "split", "tar"];
 
-/// How one use of such a program reads its arguments.
+/// One use of such a program, with its arguments.
 pub(super) struct Runner<'a> {
     name: &'a str,
     arguments: &'a [Word],
-    /// Where the subcommand stands behind options that are known.
+    /// The index of the subcommand, if all options before it are known.
     subcommand: Option<usize>,
 }
 
 impl<'a> Runner<'a> {
-    /// A use of a program; `None` where it is not one of these.
+    /// Returns the use of a program, or `None` if it is not in the tables.
     pub(super) fn of(name: &'a str, arguments: &'a [Word]) -> Option<Self> {
         let known = |(program, _): &(&str, _)| *program == name;
         let table = SUBCOMMANDS.iter().find(|table| table.names.contains(&name));
@@ -187,17 +187,17 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// Whether it is not known which of its words are options.
+    /// Returns whether it is not known which words are options, or whether an option runs a command.
     pub(super) fn is_unclear(&self) -> bool {
         self.has_command_option() || (0..self.arguments.len()).any(|at| self.hides_option(at))
     }
 
-    /// Whether it runs none of its arguments.
+    /// Returns whether the program runs none of its arguments.
     pub(super) fn takes_data(&self) -> bool {
         let Some(table) = SUBCOMMANDS.iter().find(|table| table.names.contains(&self.name)) else {
             return true;
         };
-        // `ext::COMMAND` is a repository behind a command.
+        // `ext::COMMAND` is a repository URL that runs a command.
         let has_helper = self.name == "git" && self.arguments.iter().any(|word| word.written.contains("::"));
         !has_helper && self.subcommand_text().is_some_and(|text| table.data.contains(&text))
     }
@@ -206,7 +206,7 @@ impl<'a> Runner<'a> {
         self.arguments[self.subcommand?].known_text()
     }
 
-    /// The options of a table for the program and for its subcommand.
+    /// Returns the options that a table has for the program and its subcommand.
     fn options(&self, table: &[(&str, &'static [&'static str])]) -> impl Iterator<Item = &'static str> {
         let whole = format!("{} {}", self.name, self.subcommand_text().unwrap_or_default());
         let fits = |key: &str| key == self.name || key == whole;
@@ -215,7 +215,7 @@ impl<'a> Runner<'a> {
         found.into_iter().copied()
     }
 
-    /// Whether a word may become an option, or the subcommand, when the command runs.
+    /// Returns whether a word may turn into an option or the subcommand at run time.
     fn hides_option(&self, at: usize) -> bool {
         let word = &self.arguments[at];
         if word.known || self.is_behind_options(at) {
@@ -228,7 +228,7 @@ impl<'a> Runner<'a> {
             || (may_be && (word.splits || !self.is_value(at)))
     }
 
-    /// Whether a word stands directly behind an option that takes it as its value.
+    /// Returns whether a word directly follows an option that takes it as its value.
     fn is_value(&self, at: usize) -> bool {
         let Some(before) = at.checked_sub(1).and_then(|at| self.arguments[at].known_text()) else {
             return false;
@@ -241,8 +241,9 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Whether a word that looks like an option may be the value of the option before it. Where no option runs a command,
-    /// that does not matter.
+    /// Returns whether a word that looks like an option may be the value of the option before it.
+    ///
+    /// Returns `false` where this does not matter, because no option runs a command.
     fn may_be_value(&self, at: usize) -> bool {
         let harmless = matches!(self.name, "docker" | "gh" | "podman")
             || (self.name == "git" && self.subcommand_text() == Some("commit"));
@@ -256,7 +257,7 @@ impl<'a> Runner<'a> {
             && self.arguments[subcommand..at].iter().any(|word| word.known_text() == Some("--"))
     }
 
-    /// Whether an argument is an option whose value the program runs.
+    /// Returns whether an argument is an option whose value the program may run.
     fn has_command_option(&self) -> bool {
         let options: Vec<_> = self.options(COMMAND_OPTIONS).collect();
         let is_option = |(at, word): (usize, &Word)| {
@@ -274,7 +275,7 @@ impl<'a> Runner<'a> {
 }
 
 impl Subcommands {
-    /// Where the subcommand stands; `None` where an option before it is not known.
+    /// Returns the index of the subcommand, or `None` if an option before it is not known.
     fn position(&self, arguments: &[Word]) -> Option<usize> {
         let mut at = 0;
         while let Some(option) = arguments.get(at)?.written.strip_prefix('-').map(|_| &arguments[at].text) {

@@ -4,7 +4,7 @@ use super::{
     Analysis, Invocation, Script,
     arguments::is_followed,
     data::{self, is_special, takes_data},
-    guard,
+    guard, messages,
     plain::{as_written, plain_commands},
     program_name,
     runners::Runner,
@@ -14,20 +14,20 @@ use super::{
 use brush_parser::ast;
 use std::collections::BTreeSet;
 
-/// How many commands within commands are followed.
+/// The maximum nesting depth of commands within commands.
 const MAX_NESTING: u8 = 8;
-/// How much text is parsed for one command in all, in bytes.
+/// The maximum total size of the text parsed for one command, in bytes.
 const MAX_PARSED: usize = 1 << 20;
-/// How many words are compared with the names of programs.
+/// The maximum number of words that are compared with program names.
 const MAX_NAMED: usize = 4096;
 
-/// Words that are no programs. Where one stands in the place of a program, shells read the text in another way.
+/// Words that are not programs. If one is in the position of a program, shells parse the text differently.
 const RESERVED: &[&str] = &[
     "!", "{", "}", "[[", "]]", "case", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if",
     "in", "select", "then", "until", "while",
 ];
 
-/// Whether a function of this name changes how a command is read that the analysis knows about.
+/// Returns whether a function of this name would change the meaning of a command that the analysis knows.
 fn is_known_name(name: &str) -> bool {
     let is_read = is_followed(name) || started(name, &[]) != Started::Nothing || is_wrapper(name);
     is_read
@@ -38,14 +38,14 @@ fn is_known_name(name: &str) -> bool {
         || name.contains('/')
 }
 
-/// What a program reads from standard input.
+/// The standard input of a program.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Input {
     /// The text of a here-document or here-string.
     pub(super) text: Option<Word>,
-    /// It may read something else too.
+    /// Whether it may also read something else.
     pub(super) unclear: bool,
-    /// The text of every here-document and here-string.
+    /// The texts of all here-documents and here-strings.
     written: Vec<Word>,
 }
 
@@ -55,16 +55,16 @@ pub(super) struct Walk<'a> {
     pub(super) found: Analysis,
     nesting: u8,
     parsed: usize,
-    /// Variables that hold something other than a number.
+    /// Variables whose values are not plain numbers.
     values: BTreeSet<String>,
-    /// Variables that stand in arithmetic, where a shell evaluates their values.
+    /// Variables used in arithmetic, where a shell evaluates their values.
     pub(super) evaluated: BTreeSet<String>,
-    /// Arrays, and variables that are declared with values which a shell evaluates if they are arrays.
+    /// Arrays, and variables declared with values that a shell evaluates for arrays.
     pub(super) arrays: BTreeSet<String>,
     pub(super) declared: BTreeSet<String>,
-    /// It changes its folder, so that relative paths lead elsewhere.
+    /// Whether the command changes its directory, so that relative paths have another meaning.
     pub(super) moved: bool,
-    /// Names of programs that are given by a relative path.
+    /// Names of programs given by a relative path.
     relative: BTreeSet<String>,
 }
 
@@ -85,7 +85,7 @@ pub(super) fn analyze(text: &str, paths: &dyn Fn(&str) -> Vec<String>) -> Script
     let mut walk = new();
     let unclear = text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\t'))
         || (cfg!(windows) && text.contains(['^', '%', '`', '$', '@', '&', '{', '(']));
-    let text = &*guard::without_messages(text);
+    let text = &*messages::without_messages(text);
     let program = if unclear { None } else { guard::parse(text) };
     let Some(program) = program else {
         walk.found.undeterminable = true;
@@ -121,7 +121,7 @@ impl Walk<'_> {
         if self.moved {
             self.found.named.append(&mut self.relative);
         }
-        // The value of a variable in arithmetic is an expression, which may hold a substitution.
+        // The value of a variable in arithmetic is an expression, which may contain a substitution.
         let evaluates = self.evaluated.iter().any(|name| self.values.contains(name) || is_special(name));
         if evaluates || !self.arrays.is_disjoint(&self.declared) || self.found.named.len() > MAX_NAMED {
             self.found.undeterminable = true;
@@ -133,14 +133,14 @@ impl Walk<'_> {
         self.found.undeterminable = true;
     }
 
-    /// The text of a command within the command.
+    /// Analyzes the text of a nested command.
     pub(super) fn script(&mut self, text: &str) {
         self.parsed += text.len();
         if self.nesting >= MAX_NESTING || self.parsed > MAX_PARSED {
             return self.undeterminable();
         }
         self.nesting += 1;
-        let text = &*guard::without_messages(text);
+        let text = &*messages::without_messages(text);
         match guard::parse(text) {
             Some(program) => self.program(&program, text),
             None => self.undeterminable(),
@@ -243,7 +243,7 @@ impl Walk<'_> {
         for redirect in list.iter().flat_map(|list| &list.0) {
             self.redirect(redirect, &mut input);
         }
-        // What reads it is one of the commands inside.
+        // One of the commands inside reads the text.
         for word in &input.written {
             self.names(&word.written);
         }
@@ -268,7 +268,7 @@ impl Walk<'_> {
             }
             R::HereDocument(fd, document) => {
                 let text = &document.doc.value;
-                // Shells do not agree on where it ends.
+                // Shells disagree about the end of such a document.
                 let unclear = document.requires_expansion && !words::is_plain_document(text);
                 if unclear || document.here_end.value.contains(['$', '`', '\n']) {
                     return self.undeterminable();
@@ -291,7 +291,7 @@ impl Walk<'_> {
     }
 
     fn subshell(&mut self, subshell: &ast::SubshellCommand) {
-        // Arithmetic in there is located in a text that is not at hand.
+        // The text that contains this arithmetic is not available here.
         self.list(&subshell.list, "");
     }
 
@@ -343,7 +343,7 @@ impl Walk<'_> {
         }
     }
 
-    /// An assignment. `splits_input` is one by which `read` alone splits what it reads.
+    /// Analyzes an assignment. `splits_input` means that only `read` uses it, to split its input.
     fn assignment(&mut self, assignment: &ast::Assignment, splits_input: bool) {
         let name = match &assignment.name {
             ast::AssignmentName::VariableName(name) => name,
@@ -378,7 +378,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The value of a variable, which may be evaluated anywhere.
+    /// Records the value of a variable, which may be evaluated anywhere.
     fn value(&mut self, value: &Word) {
         self.names(&value.written);
         if value.holds_command() {
@@ -386,14 +386,14 @@ impl Walk<'_> {
         }
     }
 
-    /// Notes words that may be the names of programs.
+    /// Records words that may be program names.
     pub(super) fn names(&mut self, text: &str) {
         for text in [text, &data::without_quotes(text)] {
             self.found.named.extend(data::names(text).take(MAX_NAMED + 1).map(str::to_owned));
         }
     }
 
-    /// Notes what a program may run of its arguments and its input.
+    /// Records which arguments and input a program may run.
     fn arguments_that_may_run(&mut self, name: &str, words: &[Word], input: &Input) {
         let program = words[0].known_text().unwrap_or_default();
         let arguments = &words[1..];
@@ -412,7 +412,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Notes a variable whose value is not a plain number.
+    /// Records a variable, unless its value is a plain number.
     pub(super) fn assigned(&mut self, name: &str, value: &Word) {
         if data::holds_command(name) && !value.known {
             self.undeterminable();
@@ -423,7 +423,7 @@ impl Walk<'_> {
         }
     }
 
-    /// An argument of the form `NAME=value`.
+    /// Checks an argument of the form `NAME=value`.
     fn check_variable(&mut self, word: &Word) {
         if let Some((name, value)) = word.text.split_once('=') {
             let name = name.trim_end_matches('+');
@@ -435,7 +435,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A word where a command may hold one.
+    /// Scans a word of a command.
     pub(super) fn word(&mut self, text: &str) -> Word {
         match self.scan(text, false) {
             Some(scanned) => scanned.word,
@@ -446,7 +446,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A word that is compared and may hold parentheses and bars.
+    /// Scans a word that is used as a pattern and may contain parentheses and bars.
     pub(super) fn pattern(&mut self, text: &str) -> Option<Scanned> {
         let scanned = self.scan(text, false);
         if scanned.is_none() && text.contains(['$', '`', '<', '>']) {
@@ -474,7 +474,7 @@ impl Walk<'_> {
         Some(scanned)
     }
 
-    /// A program with its arguments.
+    /// Analyzes a program with its arguments.
     pub(super) fn invoke(&mut self, words: Vec<Word>, input: &Input) {
         if self.nesting >= MAX_NESTING {
             return self.undeterminable();
@@ -523,7 +523,7 @@ impl Walk<'_> {
         self.nesting -= 1;
     }
 
-    /// The names of a program: as it is written, and by where its path leads.
+    /// Returns the names of a program: as written, and by the targets of its path.
     fn names_of(&mut self, program: &str, words: &[Word]) -> Vec<String> {
         let mut names = vec![program_name(program).to_owned()];
         if !program.contains('/') {
@@ -544,7 +544,7 @@ impl Walk<'_> {
         names
     }
 
-    /// The text of a command, where it is known. `bash` is the shell that reads it.
+    /// Analyzes the text of a command, if it is known. `bash` says whether bash parses it.
     pub(super) fn text(&mut self, text: &Word, bash: bool) {
         match text.known_text() {
             Some(text) if bash || !data::is_of_bash(text) => self.script(text),

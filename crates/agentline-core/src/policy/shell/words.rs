@@ -1,38 +1,38 @@
-//! Takes the words of a command apart: what a word is once its quotes are gone, and what runs inside of it.
+//! Scans the words of a command: their value without quotes, and what runs inside them.
 //!
-//! Where a word was cut from the text is known already. Whatever does not fit to that is reported as not understood.
+//! The parser has already split the text into words. Anything inconsistent with that is reported as not understood.
 
 use super::{ansi, guard};
 
 /// A word without its quotes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Word {
-    /// Its text, as far as it is known before it runs.
+    /// The text up to the first part that is known only at run time.
     pub(super) text: String,
-    /// The text is all of it.
+    /// Whether `text` is the whole word.
     pub(super) known: bool,
-    /// It may become several words, or none.
+    /// Whether it may expand to several words or to none.
     pub(super) splits: bool,
-    /// It is split where the value of an expansion holds blanks.
+    /// Whether it is split at blanks in the value of an expansion.
     pub(super) splits_at_blanks: bool,
-    /// All that is written in it, also behind what is known only when it runs.
+    /// All literal text in it, including the text after unknown parts.
     pub(super) written: String,
 }
 
 impl Word {
-    /// A word of which nothing is known before it runs.
+    /// Creates a word of which nothing is known before run time.
     pub(super) fn unknown() -> Self {
         Self { splits: true, splits_at_blanks: true, ..Self::default() }
     }
 
-    /// Notes that a part of it is known only when it runs.
+    /// Records that a part of the word is known only at run time.
     fn forget(&mut self, splits: bool) {
         self.known = false;
         self.splits |= splits;
         self.splits_at_blanks |= splits;
     }
 
-    /// Adds what is written. Behind something unknown it is of no use for a comparison from the front.
+    /// Appends literal text. After an unknown part, only `written` grows, because `text` must be a prefix of the word.
     fn push(&mut self, text: &str) {
         self.written.push_str(text);
         if self.known {
@@ -40,39 +40,41 @@ impl Word {
         }
     }
 
-    /// A word that stands for itself.
+    /// Creates a word with a known text.
     pub(super) fn literal(text: impl Into<String>) -> Self {
         let text = text.into();
         Self { written: text.clone(), text, known: true, ..Self::default() }
     }
 
-    /// Whether a shell that evaluates what is written in it runs a command.
+    /// Returns whether a shell that evaluates the text would run a command.
     pub(super) fn holds_command(&self) -> bool {
         ["$(", "`", "${!"].iter().any(|opening| self.written.contains(opening))
     }
 
-    /// Its text where all of it is known.
+    /// Returns the text if it is known completely.
     pub(super) fn known_text(&self) -> Option<&str> {
         self.known.then_some(self.text.as_str())
     }
 }
 
-/// What a word holds.
+/// The contents of a word.
 #[derive(Clone, Debug)]
 pub(super) struct Scanned {
     pub(super) word: Word,
-    /// Commands of its substitutions.
+    /// The commands of its substitutions.
     pub(super) commands: Vec<String>,
     /// Its arithmetic expressions.
     pub(super) arithmetic: Vec<String>,
-    /// It is expanded like a prompt or by a name in another variable, which runs substitutions in the value of a
-    /// variable.
+    /// Whether it is expanded like a prompt or through a name in another variable, which runs substitutions in the
+    /// value of a variable.
     pub(super) prompt: bool,
     /// Variables that it assigns: `${NAME:=value}`.
     pub(super) assigns: Vec<String>,
+    /// Whether the scan is inside double quotes, where another double quote means that their end was not found.
+    in_quotes: bool,
 }
 
-/// Scans a word. `quoted` is the inside of double quotes, or a here-document.
+/// Scans a word. `quoted` means that the text is inside double quotes or a here-document.
 pub(super) fn scan(text: &str, quoted: bool) -> Option<Scanned> {
     let mut scanned = Scanned {
         word: Word::literal(""),
@@ -80,6 +82,7 @@ pub(super) fn scan(text: &str, quoted: bool) -> Option<Scanned> {
         arithmetic: Vec::new(),
         prompt: false,
         assigns: Vec::new(),
+        in_quotes: false,
     };
     scan_into(text, quoted, &mut scanned)?;
     if !quoted && text.starts_with('~') && !scanned.word.text.contains('/') {
@@ -114,12 +117,15 @@ fn scan_into(text: &str, quoted: bool, out: &mut Scanned) -> Option<()> {
             }
             '"' if !quoted => {
                 let end = end_of_double_quote(text, after)?;
+                out.in_quotes = true;
                 scan_into(&text[after..end], true, out)?;
+                out.in_quotes = false;
                 end + 1
             }
+            '"' if out.in_quotes => return None,
             '`' => {
                 let end = end_of_quote(text, after, '`')?;
-                // What a backslash means in there depends on what is around it.
+                // The meaning of a backslash inside backticks depends on the context.
                 (!text[after..end].contains('\\')).then_some(())?;
                 out.commands.push(text[after..end].to_owned());
                 out.word.forget(!quoted);
@@ -149,7 +155,7 @@ fn scan_into(text: &str, quoted: bool, out: &mut Scanned) -> Option<()> {
     Some(())
 }
 
-/// Scans what begins with a dollar sign, and tells where it ends.
+/// Scans an expansion that starts with a dollar sign, and returns where it ends.
 fn dollar(text: &str, after: usize, quoted: bool, out: &mut Scanned) -> Option<usize> {
     let Some(next) = text[after..].chars().next() else {
         out.word.push("$");
@@ -167,7 +173,7 @@ fn dollar(text: &str, after: usize, quoted: bool, out: &mut Scanned) -> Option<u
             Some(end + 1)
         }
         '"' if !quoted => {
-            // A translation may say something else.
+            // bash may replace the text with a translation.
             out.word.forget(false);
             Some(after)
         }
@@ -223,7 +229,9 @@ fn dollar(text: &str, after: usize, quoted: bool, out: &mut Scanned) -> Option<u
     }
 }
 
-/// Whether the inside of `${…}` is a parameter with an operator. Anything else is a command, or another shell's flags.
+/// Returns whether the content of `${…}` is a parameter with an operator.
+///
+/// Anything else is a command, or flags of another shell.
 fn is_parameter(body: &str) -> bool {
     let body = body.strip_prefix(['#', '!']).filter(|rest| !rest.is_empty()).unwrap_or(body);
     let name = body.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(body.len());
@@ -232,7 +240,7 @@ fn is_parameter(body: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(|c| ":-=+?%#/^,@[*".contains(c)))
 }
 
-/// Whether shells agree on where a here-document ends and on what it holds: text and the values of variables.
+/// Returns whether shells agree on the end and content of a here-document: text and the values of variables.
 pub(super) fn is_plain_document(text: &str) -> bool {
     let is_name = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     let is_plain = |rest: &str| match rest.strip_prefix('{') {
@@ -243,19 +251,19 @@ pub(super) fn is_plain_document(text: &str) -> bool {
     !text.contains("\\\n") && !unescaped.contains('`') && unescaped.split('$').skip(1).all(is_plain)
 }
 
-/// Whether shells agree on what the inside of `${…}` means, whatever quotes are around it.
+/// Returns whether shells agree on the meaning of the content of `${…}`, regardless of the quotes around it.
 fn is_clear(body: &str) -> bool {
     !["<(", ">(", "`", "\\\n"].iter().any(|unclear| body.contains(unclear))
 }
 
-/// Whether `${…}` expands what the value of a variable names. `${!NAME[@]}` is the keys of an array.
+/// Returns whether `${…}` expands the variable that another variable names. `${!NAME[@]}` returns the keys of an array.
 fn is_indirect(body: &str) -> bool {
     let Some(rest) = body.strip_prefix('!').filter(|rest| !rest.is_empty()) else { return false };
     let keys = rest.strip_suffix("[@]").or_else(|| rest.strip_suffix("[*]"));
     !keys.is_some_and(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
 }
 
-/// The last place at which a brace that opens before it makes several words of one.
+/// Returns the position of the last separator that makes a preceding brace expand to several words.
 fn last_brace_separator(text: &str) -> Option<usize> {
     let inner = &text[..text.rfind('}')?];
     inner.rfind(',').max(inner.rfind(".."))
@@ -275,7 +283,7 @@ fn end_of_double_quote(text: &str, from: usize) -> Option<usize> {
     None
 }
 
-/// Where a quote ends in which nothing counts but a backslash.
+/// Returns the end of a quote in which only backslashes are special.
 fn end_of_quote(text: &str, from: usize, quote: char) -> Option<usize> {
     let mut at = from;
     while let Some(c) = text[at..].chars().next() {
@@ -288,7 +296,7 @@ fn end_of_quote(text: &str, from: usize, quote: char) -> Option<usize> {
     None
 }
 
-/// Where `${…}` ends, from behind its opening brace.
+/// Returns the end of `${…}`, starting after its opening brace.
 fn end_of_brace(text: &str, from: usize) -> Option<usize> {
     let mut at = from;
     while let Some(c) = text[at..].chars().next() {
@@ -296,7 +304,7 @@ fn end_of_brace(text: &str, from: usize) -> Option<usize> {
             '}' => return Some(at),
             '\\' => skip_escape(text, at)?,
             '"' => end_of_double_quote(text, at + 1)? + 1,
-            // Shells do not agree on what a single quote is in there.
+            // Shells disagree about single quotes inside `${…}`.
             '\'' => return None,
             '`' => end_of_quote(text, at + 1, '`')? + 1,
             '$' => skip_dollar(text, at, true)?,
@@ -306,7 +314,7 @@ fn end_of_brace(text: &str, from: usize) -> Option<usize> {
     None
 }
 
-/// Where `((…))` ends, at its last parenthesis, if it is one.
+/// Returns the position of the last parenthesis of `((…))`, or `None` if the text is not arithmetic.
 fn end_of_arithmetic(text: &str, from: usize) -> Option<usize> {
     if !text[from..].starts_with("((") {
         return None;
@@ -324,11 +332,11 @@ fn end_of_arithmetic(text: &str, from: usize) -> Option<usize> {
     None
 }
 
-/// Where a `$(…)` ends, from its opening parenthesis. The parser must agree.
+/// Returns the end of `$(…)`, starting at its opening parenthesis. The parser must agree.
 fn end_of_substitution(text: &str, open: usize) -> Option<usize> {
     let end = end_of_parentheses(text, open)?;
     let whole = format!("${}", &text[open..=end]);
-    // The parser leaves comments out of the text.
+    // The parser drops comments from the text.
     let same = |token: &str| token == whole || (whole.contains('#') && token.ends_with(')'));
     matches!(&*guard::tokens(&whole)?, [token] if same(token.to_str())).then_some(end)
 }
@@ -358,7 +366,7 @@ fn end_of_parentheses(text: &str, open: usize) -> Option<usize> {
             '`' => end_of_quote(text, at + 1, '`')? + 1,
             '$' => skip_dollar(text, at, false)?,
             '#' if starts_word => at + text[at..].find('\n')?,
-            // A pattern of `case` holds a parenthesis that closes nothing.
+            // Patterns of `case` contain unbalanced parentheses.
             'c' if starts_word && text[at..].starts_with("case") => return None,
             '<' if text[at..].starts_with("<<<") => at + 3,
             '<' if text[at..].starts_with("<<") => return None,
@@ -380,6 +388,7 @@ fn skip_dollar(text: &str, at: usize, quoted: bool) -> Option<usize> {
             None => Some(end_of_parentheses(text, after)? + 1),
         },
         Some('{') => Some(end_of_brace(text, after + 1)? + 1),
+        Some('$') => Some(after + 1),
         Some('\'') if !quoted => Some(end_of_quote(text, after + 1, '\'')? + 1),
         _ => Some(after),
     }
@@ -455,6 +464,8 @@ mod tests {
             "${x:-$\\\n(a)}",
             "`a \\`b\\``",
             "$[1]",
+            "\"$$(\" ; a ; echo \")\"",
+            "\"$${\" ; a ; echo \"}\"",
             "a\u{b}b",
             "\"open",
             "$(a",

@@ -1,17 +1,17 @@
-//! Programs that start the program named among their arguments.
+//! Programs that start the program named by their arguments.
 
 use super::words::Word;
 
-/// What a program does with the words behind its options.
+/// What a program does with the words after its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Runs {
-    /// It starts them as a program with its arguments.
+    /// Starts them as a program with arguments.
     Program,
-    /// It hands them to a shell as one text.
+    /// Passes them to a shell as one text.
     ShellText,
 }
 
-/// How a program that starts another one reads its arguments.
+/// How a program that starts another one parses its arguments.
 #[derive(Clone, Copy, Debug)]
 struct Wrapper {
     name: &'static str,
@@ -19,11 +19,11 @@ struct Wrapper {
     flags: &'static str,
     /// Short options with a value.
     values: &'static str,
-    /// Long options; with `=` at the end those that take a value.
+    /// Long options. A trailing `=` marks options with a value.
     long: &'static [&'static str],
-    /// Words between its options and the program.
+    /// The number of operands between the options and the program.
     operands: usize,
-    /// It takes `NAME=value` before the program.
+    /// Whether `NAME=value` may precede the program.
     assigns: bool,
     /// A short option whose value is the text of a command.
     text: Option<char>,
@@ -34,7 +34,7 @@ const fn wrapper(name: &'static str, flags: &'static str, values: &'static str) 
     Wrapper { name, flags, values, long: &[], operands: 0, assigns: false, text: None, runs: Runs::Program }
 }
 
-/// Every program whose options are known. One that has others counts as unknown.
+/// The wrappers whose options are known. A use with any other option is undeterminable.
 const WRAPPERS: &[Wrapper] = &[
     Wrapper {
         long: &["ignore-environment", "null", "debug", "unset=", "chdir="],
@@ -123,7 +123,7 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper("ltrace", "cCfhiLrStTV", "aAeFlnoDpsuwx"),
 ];
 
-/// Programs that start others in ways that are not followed, and evaluators of text.
+/// Programs that start others in ways that are not analyzed, and programs that evaluate text.
 const OPAQUE: &[&str] = &[
     "eval",
     "parallel",
@@ -241,17 +241,17 @@ const OPAQUE: &[&str] = &[
 /// What a program starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Started<'a> {
-    /// Nothing that is known to start others.
+    /// Nothing, as far as known.
     Nothing,
     /// Another program.
     Program(&'a [Word]),
     /// The text of a command, for a shell.
     Text(Word),
-    /// Something, but it cannot be told what.
+    /// Something that cannot be determined.
     Unknown,
 }
 
-/// What `name` starts when it is given these arguments.
+/// Returns what `name` starts with these arguments.
 pub(super) fn started<'a>(name: &str, arguments: &'a [Word]) -> Started<'a> {
     if OPAQUE.contains(&name) {
         return Started::Unknown;
@@ -260,7 +260,7 @@ pub(super) fn started<'a>(name: &str, arguments: &'a [Word]) -> Started<'a> {
     wrapper.start(arguments).unwrap_or(Started::Unknown)
 }
 
-/// Whether a program starts the one named among its arguments.
+/// Returns whether a program starts the one named by its arguments.
 pub(super) fn is_wrapper(name: &str) -> bool {
     OPAQUE.contains(&name) || WRAPPERS.iter().any(|wrapper| wrapper.name == name)
 }
@@ -271,7 +271,7 @@ impl Wrapper {
         let mut options = true;
         loop {
             let Some((first, after)) = rest.split_first() else {
-                // A program that is missing is one that the caller adds, or none.
+                // Without a program, a wrapper starts nothing, or a shell of its own.
                 return Some(if self.runs_a_shell_by_itself() { Started::Unknown } else { Started::Nothing });
             };
             let text = first.known_text();
@@ -294,7 +294,7 @@ impl Wrapper {
                     return None;
                 }
                 (operands, rest) = (operands - 1, after);
-                // Options of the program itself come behind, but `flock FILE -c TEXT` is one of ours.
+                // Further options belong to the started program, except for `flock FILE -c TEXT`.
                 options = self.text.is_some() && after.first().is_some_and(|w| w.text.starts_with('-'));
             } else if self.runs == Runs::ShellText {
                 return Some(Started::Text(joined(rest)));
@@ -306,7 +306,7 @@ impl Wrapper {
         }
     }
 
-    /// The text behind an option such as `-c`; the outer `None` is one that cannot be told.
+    /// Returns the text after an option such as `-c`. The outer `None` means that it cannot be determined.
     fn text_option(&self, option: &str, after: &[Word]) -> Option<Option<Word>> {
         let Some(letter) = self.text else { return Some(None) };
         if let Some(value) = option.strip_prefix("--command=") {
@@ -327,11 +327,11 @@ impl Wrapper {
         }
     }
 
-    /// The words behind an option and its value; `None` where the option is not known.
+    /// Returns the words after an option and its value, or `None` if the option is not known.
     fn skip_option<'a>(&self, option: &str, after: &'a [Word]) -> Option<&'a [Word]> {
         let value = |after: &'a [Word]| {
             let (value, rest) = after.split_first()?;
-            // A value such as `|command` runs.
+            // A value such as `|command` runs a command.
             let may_run = matches!(self.name, "strace" | "ltrace") && !value.known && value.text.is_empty();
             (!value.splits && !may_run && !value.written.starts_with(['|', '!'])).then_some(rest)
         };
@@ -360,13 +360,13 @@ impl Wrapper {
         Some(after)
     }
 
-    /// Whether it starts a shell where no program is named.
+    /// Returns whether it starts a shell if no program is named.
     fn runs_a_shell_by_itself(&self) -> bool {
         matches!(self.name, "script" | "unshare" | "chroot" | "sudo" | "doas")
     }
 }
 
-/// Words as one text, for a shell.
+/// Joins words into one text for a shell.
 pub(super) fn joined(words: &[Word]) -> Word {
     let known = words.iter().all(|word| word.known);
     let text = words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");

@@ -1,22 +1,22 @@
-//! Which commands a rule about a program refuses, and which it leaves alone.
+//! Tests which commands a rule about a program denies, and which it does not affect.
 
 use super::*;
 
-/// Spellings of one refused command, collected by attacking it.
+/// Spellings of one denied command, collected from attacks on the rules.
 const SPELLINGS: &str = include_str!("../../../tests/data/spellings.json");
 
 #[derive(serde::Deserialize)]
 struct Spelling {
     name: String,
     command: String,
-    /// Whether it runs `rm` at all. What deletes by other means is not covered by a rule about `rm`.
+    /// Whether it runs `rm`. A rule about `rm` does not cover other ways to delete files.
     runs_rm: bool,
 }
 
 #[test]
 fn no_spelling_of_a_refused_command_is_permitted() {
     let spellings: Vec<Spelling> = serde_json::from_str(SPELLINGS).unwrap();
-    assert!(spellings.len() >= 214);
+    assert!(spellings.len() >= 225);
     let policy = policy(M::Bypass, "-Bash(rm *)");
     for Spelling { name, command, runs_rm } in &spellings {
         let mut ask = ask(Bash("x"));
@@ -27,7 +27,7 @@ fn no_spelling_of_a_refused_command_is_permitted() {
     }
 }
 
-/// Commands that a rule about `rm` refuses: by the program that they start, or because it cannot be told.
+/// Commands that a rule about `rm` denies, because they start `rm` or because the program cannot be determined.
 const REFUSED: &[(&str, &[&str])] = &[
     (
         "rule",
@@ -185,11 +185,14 @@ const REFUSED: &[(&str, &[&str])] = &[
             "bash -o posix -c ls",
             "[ \"$X\" \"$Y\" ]",
             "echo \"a[b[0]+\\$(ls)]\"",
+            "echo \"$$(ls)\"",
+            "echo $$'a'",
+            "MSG=$(cat <<'E'\na\nE\n)",
         ],
     ),
 ];
 
-/// Commands that it leaves alone, however much they look like it.
+/// Commands that the rule does not affect, although they look similar.
 const PERMITTED: &[&str] = &[
     "ls",
     "rmdir x",
@@ -266,6 +269,11 @@ const PERMITTED: &[&str] = &[
     "echo $'a\\tb'",
     "n=3; echo $((n * 2 + m)); [[ $n -gt 2 ]]",
     "wrapper --rm x",
+    "echo $$ \"$$\" \"a $$ b\" > pid.$$",
+    "kill -0 $$ && echo \"$$\" $$\"x\"",
+    "cat > Makefile <<'EOF'\nall:\n\tfor f in $$(ls); do echo $${f}; done\nEOF",
+    "git add -A && git commit -m \"$(cat <<'EOF'\nDo not rm $$(x)\n\n- it's \"done\"\nEOF\n)\" && git push",
+    "gh pr create --title \"Fix it\" --body \"$(cat <<'EOF'\n## rm\nEOF\n)\"",
 ];
 
 #[test]
@@ -329,6 +337,11 @@ fn no_pattern_permits_what_is_not_determined() {
         ("Bash(alias *)", "alias ls=touch", "deny"),
         ("Bash(set *)", "set -o history -H", "deny"),
         ("Bash(echo *)", "echo ${${<<E}\nE", "deny"),
+        ("Bash(echo *)", "echo \"$$\"", "allow"),
+        ("Bash(echo *)", "echo \"$$(\" ; touch a ; echo \")\"", "deny"),
+        ("Bash(echo *)", "echo \"$${\" ; touch a ; echo \"}\"", "deny"),
+        ("Bash(echo *)", "echo \"$\\\n$(\" ; touch a ; echo \")\"", "deny"),
+        ("Bash(echo *)", "echo a \\\n# '\necho '$(cat <<'E'\n'\ntouch a\necho '\nE\n)'", "deny"),
     ] {
         let mut ask = ask(Bash("x"));
         ask.command = Some(command.to_owned());

@@ -1,4 +1,4 @@
-//! The way of one run: handshake, session, prompt, updates, answer.
+//! Tests the course of one run: handshake, session, prompt, updates, answer.
 
 use super::desk::Desk;
 use crate::play::{RUN, order};
@@ -89,7 +89,7 @@ fn a_cancel_is_told_in_band_and_open_questions_are_answered() {
     desk.end(&id, &json!({"stopReason": "cancelled"}));
     desk.player.check();
     assert_eq!(desk.player.outcome().verdict, Verdict::Cancelled);
-    // The session goes on.
+    // The session remains usable.
     let mut next = order();
     next.session = agentline_core::Want::Open("s".into());
     desk.player.prompt_as(agentline_core::RunId(2), next);
@@ -140,7 +140,7 @@ fn a_question_that_names_no_session_is_of_the_only_run() {
     };
     ask(&mut desk);
     assert_eq!(desk.asked().len(), 1);
-    // Beside another run nobody can tell whose it is, and the agent must not wait for ever.
+    // With another run active, the owner of the request is unknown, so it is cancelled instead of left waiting.
     desk.start(agentline_core::RunId(2), "t", order());
     desk.frames();
     ask(&mut desk);

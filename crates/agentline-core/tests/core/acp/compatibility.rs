@@ -1,5 +1,6 @@
-//! The eleven promises by which a generic ACP client is compatible with Gemini CLI, each by the name that it is known by.
-//! `agentline-tests` holds the real program to the same.
+//! The eleven properties that make a generic ACP client compatible with Gemini CLI, each under its established name.
+//!
+//! `agentline-tests` checks the same properties with the real program.
 
 use super::desk::{Desk, capabilities};
 use crate::play::{RUN, order};

@@ -1,4 +1,4 @@
-//! A desk to play an ACP agent from: it finds the frames that went out and answers them by what they are.
+//! A scripted ACP agent: it inspects the frames that were sent and replies to them.
 
 use crate::play::{Player, RUN, order};
 use agentline_core::{
@@ -7,7 +7,7 @@ use agentline_core::{
 };
 use serde_json::{Value, json};
 
-/// What Gemini CLI 0.61.0 says of itself.
+/// Returns the capabilities that Gemini CLI 0.61.0 reports.
 pub(crate) fn capabilities(version: &str) -> Value {
     json!({"protocolVersion": 1, "agentInfo": {"name": "gemini-cli", "version": version},
         "agentCapabilities": {"loadSession": true, "mcpCapabilities": {"http": true, "sse": true},
@@ -18,14 +18,14 @@ pub(crate) fn gemini(talk: &Talk) -> Box<dyn Dialogue> {
     agents::find("gemini").expect("it is listed").dialogue(talk)
 }
 
-/// A connection over ACP, and how far its frames have been read.
+/// A connection over ACP, and the position up to which its frames have been read.
 pub(crate) struct Desk {
     pub(crate) player: Player,
     seen: usize,
 }
 
 impl Desk {
-    /// Gemini, up and ready.
+    /// Creates an initialized Gemini CLI.
     pub(crate) fn gemini() -> Self {
         Self::gemini_of("0.61.0")
     }
@@ -36,7 +36,7 @@ impl Desk {
         desk
     }
 
-    /// An agent of which nothing is known, up and ready.
+    /// Creates an initialized agent of an unknown kind.
     pub(crate) fn unknown() -> Self {
         let mut desk = Self::with(acp_dialogue(&Talk::new(Surface::Acp, None)));
         desk.reply("initialize", &capabilities("1.0.0"));
@@ -49,17 +49,17 @@ impl Desk {
         Self { player, seen: 0 }
     }
 
-    /// Gemini before its first word.
+    /// Creates a Gemini CLI before its first message.
     pub(crate) fn bare() -> Self {
         Self::with(gemini(&Talk::new(Surface::Acp, None)))
     }
 
-    /// What a player has played already.
+    /// Wraps a player with its outputs so far.
     pub(crate) fn of(player: Player) -> Self {
         Self { player, seen: 0 }
     }
 
-    /// Every frame that went out since the last call, as JSON.
+    /// Returns every frame sent since the last call, as JSON.
     pub(crate) fn frames(&mut self) -> Vec<Value> {
         let frames = self.player.out[self.seen..]
             .iter()
@@ -73,14 +73,14 @@ impl Desk {
         frames
     }
 
-    /// The one frame that went out since the last call.
+    /// Returns the only frame sent since the last call.
     pub(crate) fn frame(&mut self) -> Value {
         let mut frames = self.frames();
         assert_eq!(frames.len(), 1, "{frames:?}");
         frames.remove(0)
     }
 
-    /// Waits for this request and answers it; gives its parameters.
+    /// Expects this request, replies to it, and returns its parameters.
     pub(crate) fn reply(&mut self, method: &str, result: &Value) -> Value {
         let frame = self.frame();
         assert_eq!(frame["method"], method, "{frame}");
@@ -88,7 +88,7 @@ impl Desk {
         frame["params"].clone()
     }
 
-    /// Waits for this request and answers it with an error.
+    /// Expects this request and replies with an error.
     pub(crate) fn refuse(&mut self, method: &str, code: i64, message: &str) {
         let frame = self.frame();
         assert_eq!(frame["method"], method, "{frame}");
@@ -110,13 +110,13 @@ impl Desk {
         self.update(session, &json!({"sessionUpdate": "agent_message_chunk", "content": content}));
     }
 
-    /// A run in a new session, prompted.
+    /// Starts a run in a new session and sends its prompt.
     pub(crate) fn start(&mut self, run: RunId, session: &str, order: Order) {
         self.player.prompt_as(run, order);
         self.reply("session/new", &json!({"sessionId": session}));
     }
 
-    /// A run of the plain order whose prompt waits for its answer.
+    /// Starts a run of the default order, whose prompt awaits its reply.
     pub(crate) fn going() -> (Self, Value) {
         let mut desk = Self::gemini();
         desk.start(RUN, "s", order());
@@ -129,7 +129,7 @@ impl Desk {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
     }
 
-    /// The questions that are asked of the host and not about the disk.
+    /// Returns the requests to the host, except those to settle.
     pub(crate) fn asked(&self) -> Vec<(AskId, Ask)> {
         self.player
             .out
@@ -145,7 +145,7 @@ impl Desk {
         self.player.take(What::Answer { ask, answer });
     }
 
-    /// What happened, one word an event.
+    /// Returns the type of each event.
     pub(crate) fn story(&self) -> Vec<String> {
         self.player
             .events()

@@ -1,5 +1,5 @@
-//! What must hold whatever an agent writes: nonsense is told and never answered, any cut of the bytes gives the same,
-//! and every damaged conversation has one outcome for each of its runs.
+//! Robustness against arbitrary output: invalid lines are reported and never answered, any split of the bytes gives the
+//! same result, and every damaged conversation has one outcome per run.
 
 use super::{
     desk::{Desk, capabilities},
@@ -22,7 +22,7 @@ fn nonsense_is_told_never_answered_and_breaks_nothing() {
         ("", 0),
         ("   ", 0),
         ("\u{fffd}\u{fffd} bytes that were no text", 1),
-        // An answer to nobody, an unknown notification, a complaint: read, and of no consequence.
+        // A reply to an unknown request, an unknown notification, an error message: all are read and have no effect.
         (r#"{"jsonrpc":"2.0","id":99,"result":{}}"#, 0),
         (r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#, 0),
         (r#"{"jsonrpc":"2.0","method":"_auth/status_update","params":{"authStatus":{}}}"#, 0),
@@ -36,7 +36,7 @@ fn nonsense_is_told_never_answered_and_breaks_nothing() {
         assert_eq!(after - before, unreadable, "{line}");
         assert!(desk.frames().is_empty(), "{line} was answered");
     }
-    // Half a line and a whole one behind it: only the half is lost. Half a surrogate pair is no reason to lose a line.
+    // If half a line precedes a whole one, only the half is lost. A lone surrogate does not lose a line.
     let whole = |text: &str| {
         let content = format!(r#"{{"type":"text","text":"{text}"}}"#);
         format!(
@@ -82,7 +82,7 @@ fn told(replay: &Replay) -> String {
     format!("{:?}", replay.desk.player.out.iter().filter(|o| run_of(o)).collect::<Vec<_>>())
 }
 
-/// Feeds a line as bytes that are cut at these places.
+/// Feeds a line as bytes that are cut at random positions.
 fn cut(line: &str, dice: &mut Dice) -> Vec<String> {
     let bytes = format!("{line}\n").into_bytes();
     let mut splitter = LineSplitter::new(64 << 20);
@@ -120,7 +120,7 @@ fn the_same_conversation_comes_to_the_same() {
     }
 }
 
-/// Damages a line in one of seven ways, or loses or doubles it.
+/// Damages a line in one of five ways, drops it, or duplicates it. Most lines stay intact.
 fn damage(line: String, dice: &mut Dice) -> Vec<String> {
     let mut bytes = line.into_bytes();
     let at = dice.below(bytes.len());
@@ -191,7 +191,7 @@ fn from_any_moment_time_or_a_stop_or_the_end_of_the_process_ends_it() {
     }
 }
 
-/// Plays a part of a tape.
+/// Replays a part of a tape.
 fn replayed(recording: &Recorded, lines: &[String]) -> Player {
     let mut desk = recording.desk();
     desk.player.disk = None;

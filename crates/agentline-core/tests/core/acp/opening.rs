@@ -1,5 +1,5 @@
-//! From the handshake to the first prompt: what is asked for is set up or said to be impossible, and nothing is
-//! prompted before.
+//! Tests the phase from the handshake to the first prompt: every setting is applied or reported as unsupported before
+//! the prompt is sent.
 
 use super::desk::{Desk, capabilities, gemini};
 use crate::play::{RUN, order};
@@ -38,7 +38,7 @@ fn only_what_is_done_for_the_agent_is_offered() {
         );
         assert_eq!(params["clientInfo"]["name"], "agentline");
     }
-    // What was not offered is not done.
+    // Capabilities that were not offered are refused.
     let (mut desk, _) = Desk::going();
     for method in
         ["fs/read_text_file", "fs/write_text_file", "terminal/create", "terminal/output", "brand/new"]
@@ -75,13 +75,13 @@ fn an_agent_that_cannot_be_talked_with_is_said_to_be() {
         answer["id"] = desk.frame()["id"].clone();
         desk.send(&answer);
         failed(&mut desk, kind, part);
-        // Whoever comes later gets no further.
+        // Later runs fail in the same way.
         desk.player.prompt_as(RunId(2), order());
         assert_eq!(desk.player.outcome_of(RunId(2)).error.as_ref().map(|e| e.kind), Some(kind));
         desk.player.ticks_to_the_end();
         desk.player.check();
     }
-    // Silence about the version and about everything else is no reason to give up.
+    // An agent that reports neither a version nor capabilities is accepted.
     for quiet in [json!({}), json!(null), json!({"agentCapabilities": 7, "agentInfo": []})] {
         let mut desk = Desk::with(acp_dialogue(&Talk::new(Surface::Acp, None)));
         desk.player.prompt(order());
@@ -168,7 +168,7 @@ fn our_own_tools_are_waited_for() {
         desk.player.prompt(order);
         desk
     };
-    // Listed after, or before the session was said to be open.
+    // The tools may be listed before or after the session is open.
     let mut desk = hosted();
     desk.reply("session/new", &json!({"sessionId": "s"}));
     host(&mut desk, &json!({"listed": ["ask"]}));
@@ -180,7 +180,7 @@ fn our_own_tools_are_waited_for() {
     host(&mut desk, &json!({"listed": ["tell", "ask"]}));
     desk.end(&open["id"], &json!({"sessionId": "s"}));
     assert_eq!(desk.frame()["method"], "session/prompt");
-    // Not listed: the reason is told, whenever it comes.
+    // If they are not listed, the reason is reported, whenever it arrives.
     for (line, part) in [
         (json!({"unlisted": "nobody came in 10 s"}), "nobody came in 10 s"),
         (json!({"refused": "a wrong token"}), "a wrong token"),
@@ -228,7 +228,7 @@ fn a_session_can_be_opened_alone_and_gone_on_with() {
     assert_eq!(desk.reply("session/set_mode", &json!({}))["modeId"], "yolo");
     assert_eq!(desk.player.outcome().verdict, Verdict::Done);
     assert!(desk.frames().is_empty(), "nothing is prompted");
-    // The agent tells its commands when nobody is there, which is nothing to warn of.
+    // The agent announces its commands between runs, which is no reason for a warning.
     desk.update("s", &json!({"sessionUpdate": "available_commands_update", "availableCommands": []}));
     let mut next = order();
     next.session = Want::Open("s".into());
@@ -266,7 +266,7 @@ fn a_model_is_set_by_the_way_that_the_session_has() {
     let params = desk.reply("session/set_config_option", &json!({}));
     assert_eq!(params, json!({"sessionId": "s", "configId": "model", "value": "big"}));
     assert_eq!(desk.frame()["method"], "session/prompt");
-    // A method that is listed and not there falls back on the option.
+    // If a listed method does not exist, the configuration option is used instead.
     let models = json!({"currentModelId": "small", "availableModels": [{"modelId": "big"}]});
     let mut desk = wish(&json!({"sessionId": "s", "models": models, "configOptions": option}));
     desk.refuse("session/set_model", -32601, "Method not found");
@@ -276,14 +276,14 @@ fn a_model_is_set_by_the_way_that_the_session_has() {
     desk.end(&id, &json!({"stopReason": "end_turn"}));
     assert_eq!(desk.player.outcome().model.as_deref(), Some("big"));
     assert!(desk.player.warnings().is_empty());
-    // No list, no way: the agent is asked, and what it says is told.
+    // Without a list, the request is sent anyway, and its failure is reported.
     let mut desk = wish(&json!({"sessionId": "s"}));
     desk.refuse("session/set_model", -32601, "Method not found");
     assert_eq!(desk.frame()["method"], "session/prompt");
     assert_eq!(desk.player.warnings(), ["model_not_set"]);
 }
 
-/// Where a run can be stopped: how it comes there.
+/// Returns the stages at which a run can be stopped, each with a connection at that stage.
 fn stages() -> Vec<(&'static str, Desk)> {
     let mut all = Vec::new();
     let mut desk = Desk::with(gemini(&Talk::new(Surface::Acp, None)));
@@ -327,7 +327,7 @@ fn a_run_that_is_stopped_before_its_prompt_is_never_prompted() {
         let pending = desk.frames();
         desk.player.take(What::Cancel { run: RUN, signal: 15 });
         assert_eq!(desk.player.outcome().verdict, Verdict::Cancelled, "{when}");
-        // Whatever was under way is answered, and nothing comes of it.
+        // Late replies to pending requests have no effect.
         for frame in pending {
             desk.end(&frame["id"], &json!({"sessionId": "late", "protocolVersion": 1}));
         }
@@ -335,7 +335,7 @@ fn a_run_that_is_stopped_before_its_prompt_is_never_prompted() {
         desk.text("late", "of nobody");
         desk.player.check();
         assert!(desk.frames().iter().all(|f| f["method"] == "initialize"), "{when}");
-        // The process is fine and takes the next.
+        // The process is intact and accepts the next run.
         assert!(desk.player.conn.vacant(), "{when}");
         desk.player.prompt_as(RunId(2), order());
         let frames = desk.frames();
@@ -360,7 +360,7 @@ fn a_session_that_cannot_be_opened_says_why() {
         failed(&mut desk, kind, message);
         assert_eq!(desk.player.outcome().error.as_ref().map(|e| e.phase), Some(Phase::Request));
     }
-    // An agent that cannot load is not asked to.
+    // An agent that cannot load sessions is not asked to.
     let mut desk = Desk::gemini_of("0.24.0");
     let mut order = order();
     order.session = Want::Load("x".into());
@@ -370,7 +370,7 @@ fn a_session_that_cannot_be_opened_says_why() {
     old.reply("initialize", &can);
     old.player.prompt(order);
     failed(&mut old, Kind::Input, "stored session");
-    // A session without a name cannot be talked to.
+    // A session without an id cannot be used.
     desk.player.prompt(crate::play::order());
     desk.reply("session/new", &json!({}));
     failed(&mut desk, Kind::NoResult, "id");

@@ -1,4 +1,4 @@
-//! Gemini's departures from the protocol: each by its name, on the recordings that show it and against the versions
+//! Tests Gemini CLI's deviations from the protocol, each under its name: on recordings that show it, and with versions
 //! that do not have it.
 
 use super::{
@@ -30,7 +30,7 @@ fn results(replay: &Replay) -> Vec<(String, ToolStatus, String)> {
         .collect()
 }
 
-/// An answer of one chunk, by an agent of this version.
+/// Runs an answer of one chunk with this version of the agent.
 fn text_of(version: &str, chunk: &str) -> (String, Vec<String>) {
     let mut desk = Desk::gemini_of(version);
     desk.start(RUN, "s", order());
@@ -49,7 +49,7 @@ fn mode_text() {
     );
     assert_eq!(text_of("0.61.0", "[MODE_UPDATE] is what it prints").0, "[MODE_UPDATE] is what it printsok");
     assert_eq!(text_of("0.36.0", "[MODE_UPDATE] yolo").0, "[MODE_UPDATE] yolook");
-    // Allowing always switched the mode in the middle of a turn, which is no part of the answer.
+    // "Allow always" switched the mode during a turn. The notice is not part of the answer.
     let replay = recorded::find("gemini/allow_always_exec_edit").play();
     assert!(replay.desk.player.events().any(|e| matches!(e, Event::Mode { mode } if mode == "autoEdit")));
     assert!(!replay.desk.player.texts().concat().contains("MODE_UPDATE"));
@@ -78,7 +78,7 @@ fn announces_in_permission() {
 fn silent_refusal() {
     let replay = recorded::find("gemini/reject_and_cancel").play();
     let denied: Vec<_> = results(&replay).into_iter().filter(|r| r.1 == ToolStatus::Denied).collect();
-    // The last two were heard of again, which is not a second result.
+    // The last two calls had further updates, which do not count as second results.
     assert_eq!(denied.len(), 4, "{denied:?}");
     for run in 2..=5 {
         assert_eq!(outcome(&replay, run).verdict, Verdict::DoneWithDenials);
@@ -86,7 +86,7 @@ fn silent_refusal() {
     }
 }
 
-/// The session file's answer to calls of these tools, as 0.61.0 writes it.
+/// Returns the session file's response to calls of these tools, as 0.61.0 writes it.
 fn no_such_tool(names: &[&str]) -> String {
     let part = |name: &&str| {
         let (id, error) = (format!("{name}__{name}_1_0"), format!("Tool \"{name}\" not found in registry."));
@@ -105,7 +105,7 @@ fn silent_unknown_tool() {
         desk.text("s", "I ra");
         let record = no_such_tool(&["run_shell_command", "made_up"]);
         if late {
-            // The file is read to its end when the answer is there.
+            // The file is read to its end after the answer.
             desk.player.late_lines = vec![record.clone(), record];
         } else {
             desk.player.side(&record);
@@ -117,10 +117,10 @@ fn silent_unknown_tool() {
         let denied: Vec<_> = outcome.denied.iter().map(|d| (&*d.tool, &*d.native_tool, &*d.reason)).collect();
         assert_eq!(denied, [("Bash", "run_shell_command", "not_offered")], "late: {late}");
         assert_eq!((outcome.verdict, outcome.tool_calls), (Verdict::DoneWithDenials, 2), "late: {late}");
-        // A call that is told in the middle would tear the answer apart.
+        // An event for the call in the middle would split the answer.
         assert_eq!(outcome.text, "I ran it", "late: {late}");
     }
-    // What somebody says is no record of a call.
+    // Text of the user is not a record of a call.
     let mut desk = Desk::gemini_of("0.61.0");
     desk.start(RUN, "s", order());
     let id = desk.frame()["id"].clone();
@@ -141,7 +141,7 @@ fn cancelled_reads_completed() {
     }
 }
 
-/// The frame that answers a question about a file that is not there.
+/// Returns the frame that answers a request for a missing file.
 fn answer_for_a_missing_file(desk: &mut Desk) -> Value {
     desk.frames();
     let params = json!({"sessionId": "s", "path": "/ws/new.txt", "line": 3, "limit": 2});
@@ -171,7 +171,7 @@ fn empty_content_for_missing_files() {
     assert!(results(&replay).iter().any(|r| r.0.starts_with("write_file") && r.1 == ToolStatus::Ok));
 }
 
-/// A run that loads a session, up to the answer of the agent.
+/// Starts a run that loads a session, up to the agent's reply.
 fn loading(version: &str) -> Desk {
     let mut desk = Desk::gemini_of(version);
     let mut order = order();
@@ -186,12 +186,13 @@ fn loading(version: &str) -> Desk {
 #[test]
 fn history_after_load() {
     let mut desk = loading("0.61.0");
-    // While history comes in between two requests, the prompt waits.
+    // While history arrives between two requests, the prompt waits.
     for round in 0..4 {
         desk.text("old", "history");
         assert_eq!(desk.reply("session/set_mode", &json!({}))["modeId"], "plan", "round {round}");
     }
-    // Only two in a row with nothing in between show that it is over. What the request itself causes does not count.
+    // Two consecutive requests without history in between show that it is complete. Updates caused by the request
+    // itself do not count.
     for _ in 0..2 {
         desk.text("old", "[MODE_UPDATE] plan");
         desk.reply("session/set_mode", &json!({}));
@@ -204,11 +205,11 @@ fn history_after_load() {
     assert_eq!(desk.player.outcome().verdict, Verdict::Done);
     assert_eq!(desk.story(), ["started", "session_info", "text"]);
 
-    // On the recording, nothing of twenty-seven replayed updates is told.
+    // In the recording, none of the twenty-seven replayed updates is reported.
     let replay = recorded::find("gemini/load_replay_next_minute").play();
     assert_eq!(replay.desk.player.texts(), ["continued"]);
     assert!(results(&replay).is_empty());
-    // An agent that answers when it is done is prompted at once.
+    // An agent that replies after replaying the history is prompted at once.
     let mut desk = Desk::unknown();
     let mut order = order();
     order.session = Want::Load("old".into());
@@ -225,7 +226,7 @@ fn session_context_replayed() {
     let replay = recorded::find("gemini/load_replay_next_minute").play();
     let told = format!("{:?}", replay.desk.player.out);
     assert!(!told.contains("session_context"));
-    // In the middle of a turn words of the user are passed on, and are no text of the answer.
+    // During a turn, text of the user is passed on, but is not part of the answer.
     let (mut desk, id) = Desk::going();
     let content = json!({"type": "text", "text": "<session_context>secret folder</session_context>"});
     desk.update("s", &json!({"sessionUpdate": "user_message_chunk", "content": content}));
@@ -254,7 +255,7 @@ fn auto_in_usage() {
     let usage = &outcome(&replay, 3).usage;
     assert_eq!((usage.tokens.input, usage.tokens.output), (Some(400), Some(80)));
     assert!(usage.by_model.is_empty(), "{usage:?}");
-    // Where all are models, they are told.
+    // If all names are models, they are reported.
     assert_eq!(outcome(&replay, 2).usage.by_model["gemini-3.8-flash"].input, Some(100));
 }
 
@@ -270,23 +271,23 @@ fn models_unchecked() {
         desk.reply("session/new", &models);
         desk
     };
-    // One outside the list is a warning with the list and the nearest, and is set all the same.
+    // A model outside the list causes a warning with the list and the most similar name, but is still set.
     let mut desk = wish("gemini-3.9-flash", false);
     assert_eq!(desk.reply("session/set_model", &json!({}))["modelId"], "gemini-3.9-flash");
     assert_eq!(desk.frame()["method"], "session/prompt");
     let told = format!("{:?}", desk.player.events().collect::<Vec<_>>());
     assert!(told.contains("unknown_model") && told.contains("did you mean `gemini-3.8-flash`?"), "{told}");
     assert!(told.contains("auto, gemini-3.8-flash"), "{told}");
-    // Strictly, nothing is set and nothing prompted.
+    // In strict mode, the model is not set and no prompt is sent.
     let mut desk = wish("gemini-3.9-flash", true);
     assert!(desk.frames().is_empty());
     let error = desk.player.outcome().error.as_ref().expect("why");
     assert_eq!((error.kind, error.phase), (Kind::UnknownModel, agentline_core::Phase::Request));
     assert!(error.hint.as_ref().is_some_and(|h| h.contains("gemini-3.8-flash")), "{error:?}");
-    // The one that it has is not set again; one in the list is.
+    // The current model is not set again; another one in the list is.
     assert_eq!(wish("auto", true).frame()["method"], "session/prompt");
     assert_eq!(wish("gemini-3.8-flash", true).frame()["method"], "session/set_model");
-    // One outside the list is told of as well where the agent was started with it.
+    // A model outside the list is also reported if the agent was started with it.
     let models = json!({"sessionId": "s", "models": {"currentModelId": "gemini-3.9-flash",
         "availableModels": [{"modelId": "auto"}]}});
     for strict in [false, true] {
@@ -300,7 +301,7 @@ fn models_unchecked() {
         let told = format!("{:?}", desk.player.events().collect::<Vec<_>>());
         assert_eq!(told.contains("unknown_model"), !strict, "{told}");
     }
-    // In one session it is told once, and to a run: not where the session is only opened.
+    // The warning appears once per session and only in a run with a prompt, not in one that only opens the session.
     let mut desk = Desk::gemini();
     let mut order = order();
     order.model = Some(ModelWish::new("gemini-3.9-flash", false));
@@ -318,7 +319,7 @@ fn models_unchecked() {
         desk.reply("session/prompt", &json!({"stopReason": "end_turn"}));
     }
     assert_eq!(warnings(&desk) - opened, 1);
-    // What was set blindly fails at the prompt.
+    // A model that was set without a check fails at the prompt.
     assert_eq!(
         outcome(&recorded::find("gemini/errors").play(), 13).error.as_ref().unwrap().kind,
         Kind::UnknownModel
@@ -394,14 +395,14 @@ fn resources_drop_media() {
     assert_eq!(kinds, "text image text image audio");
     assert_eq!(blocks[2]["text"], "\n--- Content of file:///text/plain ---\nhi\n");
     assert_eq!(blocks[3]["mimeType"], "application/pdf");
-    // Without media, files are embedded; and so they are for an agent that keeps both.
+    // Without media, files are embedded as resources. For an agent without this quirk, they always are.
     assert_eq!(sent(Desk::gemini(), vec![text(), data("application/pdf")]).0, "text resource resource");
     assert_eq!(sent(Desk::unknown(), all()).0, "text image resource resource audio");
 }
 
 #[test]
 fn authenticate_rewrites_settings() {
-    // Never unasked, whatever the agent offers.
+    // Authentication is never requested by default, whatever the agent offers.
     let mut desk = Desk::with(gemini(&Talk::new(Surface::Acp, None)));
     desk.player.prompt(order());
     let mut offers = super::desk::capabilities("0.61.0");

@@ -1,5 +1,5 @@
-//! Real conversations over ACP that were recorded against a scripted model, played with our own requests: an answer of
-//! the agent is fed when we have asked what it answers.
+//! Real conversations over ACP, recorded with a scripted model and replayed with our own requests. A recorded reply is
+//! fed once the connection has sent the matching request.
 
 use super::desk::{Desk, capabilities, gemini};
 use crate::play::Player;
@@ -20,7 +20,7 @@ pub(crate) struct Recorded {
     pub(crate) lines: Vec<Entry>,
 }
 
-/// One thing that was said in it.
+/// One recorded message.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     ms: u64,
@@ -32,7 +32,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures")
 }
 
-/// Every recorded conversation, by name.
+/// Returns every recorded conversation, sorted by name.
 pub(crate) fn all() -> Vec<Recorded> {
     let mut found: Vec<Recorded> =
         ["gemini", "opencode", "claude", "codex"].into_iter().flat_map(of_agent).collect();
@@ -63,14 +63,14 @@ fn of_agent(agent: &'static str) -> impl Iterator<Item = Recorded> {
     })
 }
 
-/// Plays recordings, and keeps which of our requests answers which of theirs.
+/// Replays recordings and maps recorded requests to those of the connection.
 pub(crate) struct Replay {
     pub(crate) desk: Desk,
-    /// Recorded request ids and our own.
+    /// Recorded request ids and those of the connection.
     ids: BTreeMap<String, Value>,
-    /// Questions of the agent by its id, with what is offered.
+    /// The agent's requests by id, with the options offered.
     asks: BTreeMap<String, (AskId, Value)>,
-    /// The run that was in a session last.
+    /// The last run in each session.
     last: BTreeMap<String, RunId>,
     pub(crate) runs: u32,
     /// Runs that only opened a session.
@@ -78,7 +78,7 @@ pub(crate) struct Replay {
     damage: Option<Damage>,
 }
 
-/// What becomes of a line on its way.
+/// A function that damages a line before it is fed.
 pub(crate) type Damage = Box<dyn FnMut(String) -> Vec<String>>;
 
 impl Recorded {
@@ -86,17 +86,17 @@ impl Recorded {
         self.play_with(None)
     }
 
-    /// A desk for its agent, with what the recorder offered it.
+    /// Creates a connection for its agent, with the capabilities that the recorder offered.
     pub(crate) fn desk(&self) -> Desk {
         let can = self.lines.iter().find(|l| l.msg["method"] == "initialize");
         let fs = |what: &str| can.is_some_and(|l| l.msg["params"]["clientCapabilities"]["fs"][what] == true);
         let mut talk = Talk::new(Surface::Acp, None);
         (talk.read_files, talk.write_files) = (fs("readTextFile"), fs("writeTextFile"));
-        // Those that are not Gemini's show how far an agent is understood of which nothing is known.
+        // Recordings of other agents use the generic dialogue, to show how well an unknown agent is understood.
         Desk::with(if self.agent == "gemini" { gemini(&talk) } else { acp_dialogue(&talk) })
     }
 
-    /// Plays it with every line of stdout changed on its way.
+    /// Replays the conversation, changing every line of stdout.
     pub(crate) fn play_with(&self, damage: Option<Damage>) -> Replay {
         let can = self.lines.iter().find(|l| l.msg["method"] == "initialize");
         let mut replay = Replay {
@@ -109,7 +109,7 @@ impl Recorded {
             damage,
         };
         if can.is_none() {
-            // This one was never greeted; we always greet.
+            // This recording has no handshake, but the connection always sends one.
             replay.desk.reply("initialize", &capabilities("0.61.0"));
         }
         for line in &self.lines {
@@ -121,7 +121,7 @@ impl Recorded {
 }
 
 impl Replay {
-    /// What a player has played already.
+    /// Wraps a player with its outputs so far.
     pub(crate) fn of(player: Player, runs: u32) -> Self {
         Self {
             desk: Desk::of(player),
@@ -155,7 +155,7 @@ impl Replay {
         }
     }
 
-    /// What the recorder said to the agent, as an order, a stop or an answer of ours.
+    /// Converts a message of the recorder to an order, a cancellation or an answer.
     fn ours(&mut self, msg: &Value) {
         self.probes();
         let session = msg["params"]["sessionId"].as_str().unwrap_or_default().to_owned();
@@ -229,11 +229,11 @@ impl Replay {
         self.desk.answer(ask, answer);
     }
 
-    /// What the agent said.
+    /// Feeds a message of the agent.
     fn theirs(&mut self, msg: &Value) {
         let mut msg = msg.clone();
         if msg["method"].is_null() {
-            // An answer to something that we would not have asked is not fed.
+            // Replies to requests that the connection would not send are skipped.
             let Some(ours) = self.ids.get(&msg["id"].to_string()) else { return };
             msg["id"] = ours.clone();
         }
@@ -248,7 +248,7 @@ impl Replay {
                 self.asks.insert(msg["id"].to_string(), (ask, msg["params"]["options"].clone()));
             }
         }
-        // A new session is known by what the answer to its request says.
+        // The reply to a request contains the id of a new session.
         if let Some(session) = msg["result"]["sessionId"].as_str() {
             self.last.entry(session.to_owned()).or_insert(RunId(self.runs));
         }
@@ -265,7 +265,7 @@ impl Replay {
         }
     }
 
-    /// Answers what only we ask.
+    /// Replies to requests that only the connection sends.
     fn probes(&mut self) {
         for _ in 0..20 {
             let frames = self.desk.frames();
@@ -279,7 +279,7 @@ impl Replay {
         }
     }
 
-    /// Where the recorder stopped before the end, time brings it.
+    /// Ends the replay. If the recording stopped early, time advances to the end.
     fn finish(&mut self) {
         self.probes();
         self.desk.player.take(What::Retire);

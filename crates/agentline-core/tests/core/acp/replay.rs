@@ -1,5 +1,5 @@
-//! What each prompt of the recorded conversations came to. The table beside the recordings was read row by row against
-//! what the scripted model did and what was measured of the agents.
+//! Checks the outcome of each prompt of the recorded conversations. The table next to the recordings was verified row
+//! by row against the behaviour of the scripted model and the agents.
 
 use super::recorded::{self, Replay};
 use agentline_core::{Output, RunId, Verdict};

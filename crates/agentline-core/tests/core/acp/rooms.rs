@@ -1,5 +1,5 @@
-//! Sessions side by side on one process: what one says, asks or uses never touches the other, and a run that is cut
-//! out of a shared tape plays the same alone.
+//! Tests concurrent sessions on one process: no session affects another one, and a run extracted from a shared tape
+//! replays identically.
 
 use super::{
     desk::Desk,
@@ -10,7 +10,7 @@ use agentline_core::{Answer, AskId, Input, Output, Ruling, RunId, Side, Stream, 
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// What came out for one run. Which line it was of all lines is the one thing that may differ.
+/// Returns the outputs of some runs. Only the line number among all lines may differ.
 fn outputs_of(out: &[Output], runs: &BTreeSet<RunId>) -> Vec<String> {
     let of = |o: &Output| match o {
         Output::Event(run, _) | Output::Ask(run, ..) | Output::Done(run, _) | Output::Follow(run, ..) => {
@@ -31,14 +31,14 @@ fn outputs_of(out: &[Output], runs: &BTreeSet<RunId>) -> Vec<String> {
         .collect()
 }
 
-/// The run whose request a frame is; answers and notices are of nobody here.
+/// Returns the run that sent a request frame. Replies and notifications belong to no run here.
 fn frame_owner(frame: &str) -> Option<RunId> {
     let frame: Value = serde_json::from_str(frame).expect("a frame is JSON");
     let id = frame["method"].is_string().then(|| frame["id"].as_u64())??;
     (id >= 4096).then(|| RunId(u32::try_from(id >> 12).expect("a small number")))
 }
 
-/// The runs that an input names by itself.
+/// Returns the run that an input names explicitly.
 fn named(input: &Input<'_>) -> Option<RunId> {
     match &input.what {
         What::Prompt { run, .. } | What::Cancel { run, .. } | What::Notice { run, .. } => Some(*run),
@@ -48,7 +48,7 @@ fn named(input: &Input<'_>) -> Option<RunId> {
     }
 }
 
-/// Cuts some runs out of a shared tape: an input goes only if all that it caused belongs to others.
+/// Extracts some runs from a shared tape: an input is dropped only if all its effects belong to other runs.
 fn cut(recording: Option<&Recorded>, tape: &Tape, runs: &BTreeSet<RunId>) -> (Vec<String>, Vec<String>) {
     let desk = || recording.map_or_else(Desk::bare, Recorded::desk);
     let mut shared = desk().player;
@@ -98,7 +98,7 @@ fn conversations_cut_out_of_a_recording_play_the_same_alone() {
     for recording in recorded::all() {
         let replay = recording.play();
         let tape = tape_of(&replay.desk.player.tape.clone().expect("it was taped"));
-        // The runs of one session belong together: the later ones go on in what the first has opened.
+        // Runs of one session belong together, because later ones use the session that the first one opened.
         let mut sessions: Vec<(String, BTreeSet<RunId>)> = Vec::new();
         for run in (1..=replay.runs).map(RunId) {
             let wanted = tape.inputs.iter().find_map(|input| match &input.what {
@@ -133,7 +133,7 @@ fn conversations_cut_out_of_a_recording_play_the_same_alone() {
     assert!(cuts > 50, "{cuts}");
 }
 
-/// What two runs side by side say, one line a step; `who` is the number of the run and of its session.
+/// Returns the lines of one of two concurrent runs, one per step. `who` is the number of the run and its session.
 fn steps(who: u32, ids: (u64, u64)) -> Vec<Value> {
     let session = format!("s{who}");
     let update = |update: Value| json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": update}});
@@ -186,7 +186,7 @@ fn two_runs_side_by_side_each_with_its_own_story() {
         assert_eq!(outcome.usage.tokens.input, Some(10 * u64::from(run)));
         assert_eq!(outcome.session_id, Some(format!("s{run}")));
     }
-    // Each of them alone is the same.
+    // Each run by itself gives the same outputs.
     let tape = tape_of(&desk.player.tape.clone().expect("it was taped"));
     for run in [1, 2] {
         let (shared, alone) = cut(None, &tape, &BTreeSet::from([RunId(run)]));

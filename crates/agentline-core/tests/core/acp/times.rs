@@ -1,5 +1,5 @@
-//! What comes after the answer: the quiet period and what breaks it, updates that come too late, a second prompt in
-//! the same run, and tokens that are never counted twice.
+//! Tests what happens after the answer: the quiet period, late updates, a second prompt in the same run, and tokens
+//! that must not be counted twice.
 
 use super::desk::Desk;
 use crate::play::{RUN, order};
@@ -8,7 +8,7 @@ use agentline_core::{
 };
 use serde_json::{Value, json};
 
-/// A run whose agent may still tell something after its answer.
+/// Returns a run whose agent may still send updates after its answer.
 fn answered(quiet: u64) -> Desk {
     let mut desk = Desk::unknown();
     let mut order = order();
@@ -32,7 +32,7 @@ fn text_behind_an_unknown_update_after_the_answer_still_arrives() {
     unknown(&mut desk);
     desk.player.wait(150);
     desk.text("s", "late");
-    // Armed again by the text: 499 ms are not enough.
+    // The text restarted the quiet period, so 499 ms are not enough.
     desk.player.wait(499);
     assert!(!desk.player.is_over());
     desk.player.wait(1);
@@ -48,7 +48,7 @@ fn silence_after_the_answer_ends_it_after_the_quiet_period() {
     assert!(!desk.player.is_over());
     desk.player.wait(1);
     assert_eq!(desk.player.outcome().duration_ms, 510);
-    // Where nothing follows, nothing is waited for.
+    // With a quiet period of zero, the run ends at once.
     assert_eq!(answered(0).player.outcome().text, "early ");
 }
 
@@ -62,7 +62,7 @@ fn the_quiet_period_has_an_end_however_often_it_is_broken() {
     }
     desk.player.wait(400);
     assert_eq!(desk.player.outcome().duration_ms, 30_010);
-    // The caller's deadline is earlier still.
+    // The caller's deadline is even earlier.
     let mut desk = Desk::unknown();
     let mut order = order();
     (order.clocks.quiet, order.clocks.deadline) = (500, Some(700));
@@ -132,7 +132,7 @@ fn the_end_of_a_call_that_a_run_left_open_is_no_call_of_the_next_run() {
     next.session = Want::Open("s".into());
     desk.player.prompt_as(RunId(2), next);
     let id = desk.frame()["id"].clone();
-    // Codex tells so of a command that it was to stop, some milliseconds after its answer.
+    // Codex sends this for a command that it had to stop, some milliseconds after its answer.
     desk.update("s", &json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "failed"}));
     desk.text("s", "second");
     desk.end(&id, &json!({"stopReason": "end_turn"}));
@@ -281,7 +281,7 @@ fn a_stop_ends_the_quiet_period_and_keeps_the_answer() {
     assert_eq!((desk.player.outcome().verdict, desk.player.outcome().duration_ms), (Verdict::Done, 110));
 }
 
-/// A run that is stopped, and whose agent has said that it stopped.
+/// Returns a cancelled run whose agent has confirmed the cancellation.
 fn stopped(change: impl FnOnce(&mut Order)) -> Desk {
     let mut desk = Desk::unknown();
     let mut order = order();
@@ -309,7 +309,7 @@ fn words_after_a_stop_belong_to_the_run_that_was_stopped() {
         (desk.player.outcome().verdict, desk.player.outcome().text.as_str()),
         (Verdict::Cancelled, "early late")
     );
-    // One that cannot stop talking is not waited for as long as one that answers.
+    // After a cancellation, the limit for an agent that keeps sending text is shorter than after an answer.
     let mut desk = stopped(|order| order.clocks.rung = 1000);
     for _ in 0..3 {
         desk.player.wait(300);
@@ -380,7 +380,7 @@ fn a_session_that_nobody_uses_again_is_closed_where_the_agent_can() {
         let close = (&json!("session/close"), &json!({"sessionId": "s"}));
         assert_eq!(told, if closes { vec![close] } else { vec![] });
         if closes {
-            // Whatever it says to that, the run is over.
+            // Whatever the agent replies, the run is over.
             desk.send(
                 &json!({"jsonrpc": "2.0", "id": frames[0]["id"], "error": {"code": 1, "message": "no"}}),
             );

@@ -1,4 +1,5 @@
-//! Tool calls as agents tell them: without ids, with arguments that come late, asked for under other names.
+//! Tests tool calls in the forms that agents use: without ids, with late arguments, and with permission requests under
+//! other names.
 
 use super::desk::Desk;
 use crate::play::{RUN, order};
@@ -62,7 +63,7 @@ fn calls_without_an_id_get_one_of_ours_and_stay_in_pairs() {
     desk.update("s", &end(Some("one")));
     desk.update("s", &end(None));
     desk.update("s", &call("three", "completed"));
-    // One that was never begun.
+    // A call that was never announced.
     desk.update("s", &end(Some("four")));
     finish(&mut desk, &id);
     let ids: Vec<String> = uses(&desk).into_iter().map(|u| u.0).collect();
@@ -210,7 +211,7 @@ fn an_agent_that_tells_of_a_refusal_closes_its_tool_itself() {
     assert_eq!(count(&desk), 0, "the agent may still say it");
     let content = json!([{"type": "content", "content": {"type": "text", "text": "User refused"}}]);
     desk.update("s", &json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed", "content": content}));
-    // Another is never heard of again.
+    // The second call gets no further updates.
     let call = json!({"toolCallId": "d", "title": "t", "kind": "edit"});
     ask(&mut desk, &json!(2), &call, &json!([{"optionId": "n", "kind": "reject_once"}]));
     rule(&mut desk, false);

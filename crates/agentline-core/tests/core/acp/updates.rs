@@ -1,11 +1,10 @@
-//! Every kind of update that the protocol has, and those that it may yet get: each is told, none is lost, none breaks
-//! the run.
+//! Tests every kind of update in the protocol, and unknown ones: each is reported, and none breaks the run.
 
 use super::desk::Desk;
 use agentline_core::{Event, ToolStatus, Verdict};
 use serde_json::{Value, json};
 
-/// What one update is told as, in a run that then ends well.
+/// Returns the events of one update in a run that then succeeds.
 fn told(update: &Value) -> Vec<Value> {
     let (mut desk, id) = Desk::going();
     desk.update("s", update);
@@ -40,7 +39,7 @@ fn agent_message_chunk() {
             [text("a"), json!({"type": "content", "block": block}), text("b")]
         );
     }
-    // What has no text is no text, and nothing breaks.
+    // Content without text gives no text and breaks nothing.
     for odd in [json!(null), json!(7), json!({}), json!([]), json!([[1]]), json!({"type": "text"})] {
         assert!(chunk("agent_message_chunk", &odd).iter().all(|e| e["type"] != "text"), "{odd}");
     }
@@ -77,7 +76,7 @@ fn tool_call_and_tool_call_update() {
     let failed = json!({"sessionUpdate": "tool_call_update", "toolCallId": "read_file__read_file_1_0",
         "status": "failed", "content": content});
     desk.update("s", &failed);
-    // Said twice, it is passed on and closes nothing.
+    // A repeated update is passed on and closes nothing.
     desk.update("s", &failed);
     // A call that was never announced is announced by its end.
     desk.update(
@@ -151,7 +150,7 @@ fn usage_update() {
     };
     let events = told(&update(0.5));
     assert_eq!((&events[0]["type"], &events[0]["raw"]["used"]), (&json!("agent"), &json!(53)));
-    // How full the window is, is not what was used.
+    // The fill level of the context window is not the usage.
     let (mut desk, id) = Desk::going();
     desk.update("s", &update(0.25));
     desk.update("s", &update(0.75));

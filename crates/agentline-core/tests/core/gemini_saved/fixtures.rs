@@ -1,4 +1,4 @@
-//! Small sessions made for one thing each: what is read of them, and the messages that they become.
+//! Small sessions, each for one feature: how they are read, and the messages that they become.
 
 use crate::saved_text::load;
 use agentline_core::{BlockOrder, Part, Role, SavedForm, SavedSession, SavedTool, ToolStatus, unified_view};
@@ -17,7 +17,7 @@ fn session(name: &str) -> SavedSession {
     session
 }
 
-/// The messages of the view `unified`, each checked for what all have in common.
+/// Returns the messages of the view `unified`, after checking their common properties.
 fn messages(name: &str) -> Vec<Value> {
     let file: Value = serde_json::from_str(&text(name)).expect("it is JSON");
     let session = session(name);
@@ -38,7 +38,7 @@ fn messages(name: &str) -> Vec<Value> {
     messages
 }
 
-/// The one message of a fixture, and the one tool in it.
+/// Returns the only message of a fixture, and the only tool in it.
 fn one(name: &str) -> (Value, SavedTool) {
     let session = session(name);
     let [entry] = &session.entries[..] else { panic!("{:?}", session.entries) };
@@ -49,12 +49,12 @@ fn one(name: &str) -> (Value, SavedTool) {
     (message.clone(), (*tool).clone())
 }
 
-/// The blocks of a kind.
+/// Returns the blocks of a type.
 fn blocks<'a>(message: &'a Value, kind: &str) -> Vec<&'a Value> {
     message["content"].as_array().expect("blocks").iter().filter(|block| block["type"] == kind).collect()
 }
 
-/// Checks the call and the result of a fixture with one tool; gives the tool for what is special about it.
+/// Checks the call and result of a fixture with one tool, and returns the tool for further checks.
 fn check(name: &str, tool_name: &str, input: &Value, status: ToolStatus, content: &str) -> SavedTool {
     let (message, tool) = one(name);
     assert_eq!(tool.call.name, tool_name);
@@ -223,7 +223,7 @@ fn session_of_5_messages() {
     assert_eq!(blocks(&messages[1], "thinking")[0]["thinking"], "Greeting: A short one.");
 }
 
-/// Three messages: a prompt, an answer with this tool, and an answer in words.
+/// Checks a session of three messages: a prompt, an answer with this tool, and an answer in text.
 fn session_of_3(name: &str, tool: &str, words: &str) {
     let messages = messages(name);
     assert_eq!(messages.len(), 3);

@@ -1,4 +1,4 @@
-//! A session of two thousand turns, as the CLI writes it: lines that are told again, and lists of everything so far.
+//! A session of two thousand turns in the CLI's format, with repeated lines and lists of all messages so far.
 
 use crate::saved_text::load;
 use agentline_core::{SavedForm, SavedSession};
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 const TURNS: usize = 2_000;
 
-/// One turn: a prompt, an answer with a tool that is written twice, its response, and a last word.
+/// Writes one turn: a prompt, an answer with a tool that is written twice, its response, and a final answer.
 fn turn(out: &mut String, n: usize, output: &str) {
     let at = format!("2026-11-15T{:02}:{:02}:{:02}.000Z", n / 3600, n / 60 % 60, n % 60);
     let tokens =
@@ -34,7 +34,7 @@ fn turn(out: &mut String, n: usize, output: &str) {
     );
 }
 
-/// A session of so many turns, rewound once, with outputs of this length.
+/// Returns a session with this number of turns, rewound once, with outputs of this length.
 pub(crate) fn session(turns: usize, output: usize) -> String {
     let mut out = String::from(
         "{\"sessionId\":\"long\",\"projectHash\":\"h\",\"startTime\":\"2026-11-15T00:00:00.000Z\"}\n",

@@ -1,4 +1,5 @@
-//! Records of shapes that are rare: results that are no text, roles of the agent, calls that only their responses tell.
+//! Records with rare forms: results that are not text, roles of the agent itself, and calls known only from their
+//! responses.
 
 use crate::saved_text::{load, text_of};
 use agentline_core::{Entry, Part, Role, SavedForm, SavedSession, SavedTool, ToolStatus};
@@ -7,7 +8,7 @@ fn read(lines: &[&str]) -> SavedSession {
     load("gemini", SavedForm::Lines, &lines.join("\n"))
 }
 
-/// The one tool of a session with this result.
+/// Returns the only tool of a session with this result.
 fn tool(status: &str, result: &str) -> SavedTool {
     let call = format!(
         r#"{{"id":"c","name":"glob","args":{{"pattern":"*"}},"status":"{status}","result":{result}}}"#
@@ -52,7 +53,7 @@ fn results_of_others_in_the_same_turn_are_passed_over() {
     let other = r#"{"functionResponse":{"id":"d","name":"glob","response":{"output":"not mine"}}}"#;
     let both = format!("[{},{other}]", response(r#"{"output":"mine"}"#));
     assert_eq!(tool("success", &both).result.expect("it is over").content, "mine");
-    // One without its own is taken as it is.
+    // If there is no result with the id of the call, the other one is used.
     assert_eq!(tool("success", &format!("[{other}]")).result.expect("it is over").content, "not mine");
 }
 
@@ -103,7 +104,7 @@ fn a_diff_without_its_texts_is_unified() {
     assert_eq!((only.path.as_str(), only.new, only.unified.as_deref()), ("a.txt", None, Some("--- a")));
     assert_eq!(diff(r#"{"isSubagentProgress":true}"#), None);
     assert_eq!(diff(r#""text""#), None);
-    // What is displayed stands for a result that is not there.
+    // The displayed text replaces a missing result.
     let session = read(&[&line(r#""done""#)]);
     assert_eq!(
         session.entries[0].tools().next().expect("a tool").result.as_ref().expect("it is over").content,
@@ -128,7 +129,7 @@ fn the_agent_speaks_for_itself() {
 #[test]
 fn a_response_alone_tells_its_call() {
     let answer = r#"{"id":"r","type":"user","content":[{"functionResponse":{"id":"c","name":"write_file","response":{"error":"Tool \"write_file\" was canceled by the user."}}}]}"#;
-    // With an answer before it, that one called; without one, there is an answer that was not recorded.
+    // The call belongs to the answer before it, or else to an answer that was not recorded.
     for before in [&[r#"{"id":"a","type":"gemini","content":""}"#][..], &[]] {
         let mut lines = before.to_vec();
         lines.push(answer);
@@ -140,7 +141,7 @@ fn a_response_alone_tells_its_call() {
         let result = tool.result.as_ref().expect("its result");
         assert_eq!(result.status, ToolStatus::Cancelled);
         assert!(result.original.is_some());
-        // The call may be told after its response.
+        // The call may follow its response.
         lines.push(r#"{"id":"z","type":"gemini","content":[{"functionCall":{"id":"c","name":"write_file","args":{"file_path":"a"}}}]}"#);
         let session = read(&lines);
         let tools: Vec<&SavedTool> = session.entries.iter().flat_map(Entry::tools).collect();
@@ -157,7 +158,7 @@ fn an_answer_that_was_not_recorded_is_named_by_a_call_of_its_own() {
             r#"{{"id":"{id}","type":"user","content":[{{"functionResponse":{{"id":"{call}","name":"glob","response":{{"output":"y"}}}}}}]}}"#
         )
     };
-    // Taken back with two calls; the first of them is told again.
+    // Two calls are rewound, and then the first of them is recorded again.
     let lines =
         [responds("1", "c1"), responds("2", "c2"), r#"{"$rewindTo":"1"}"#.to_owned(), responds("3", "c1")];
     let session = read(&lines.iter().map(String::as_str).collect::<Vec<_>>());
@@ -166,7 +167,7 @@ fn an_answer_that_was_not_recorded_is_named_by_a_call_of_its_own() {
         (ids(&session.entries), ids(&session.abandoned)),
         (vec!["c1".to_owned()], vec!["c2".to_owned()])
     );
-    // Without a call it is nothing: this one went to the answer that made it.
+    // An unrecorded answer without calls disappears: its call belongs to the answer that made it.
     let answer = r#"{"id":"a","type":"gemini","content":"so"}"#;
     let session = read(&[&responds("1", "c1"), answer, &responds("2", "c1")]);
     assert_eq!(ids(&session.entries), ["a"]);
@@ -175,7 +176,7 @@ fn an_answer_that_was_not_recorded_is_named_by_a_call_of_its_own() {
 
 #[test]
 fn a_call_stands_at_the_answer_that_made_it() {
-    // Over ACP the calls of all turns are told in the record of the first.
+    // Over ACP, the record of the first turn contains the calls of all turns.
     let call =
         |id: &str| format!(r#"{{"id":"{id}","name":"glob","args":{{}},"status":"success","result":"{id}"}}"#);
     let answer = |id: &str| {

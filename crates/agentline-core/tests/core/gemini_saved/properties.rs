@@ -1,4 +1,4 @@
-//! What holds for every session, whole or damaged, read at once or followed.
+//! Properties of every session, whether intact or damaged, read at once or followed.
 
 use super::{Saved, files, recordings};
 use crate::{
@@ -8,12 +8,12 @@ use crate::{
 use agentline_core::{Agent, RawJson, SavedForm, SavedSession, agents};
 use proptest::prelude::*;
 
-/// Every recorded file.
+/// Returns every recorded file.
 fn all() -> Vec<Saved> {
     recordings().iter().flat_map(|recording| files(recording)).collect()
 }
 
-/// Reads the first lines, each whole.
+/// Reads the first `many` lines.
 fn lines(text: &str, many: usize) -> SavedSession {
     let start: String = text.split_inclusive('\n').take(many).collect();
     load("gemini", SavedForm::Lines, &start)
@@ -23,7 +23,7 @@ fn lines(text: &str, many: usize) -> SavedSession {
 fn a_file_that_is_cut_anywhere_yields_every_record_before_the_cut() {
     for file in all() {
         let (mut last, mut expected) = (usize::MAX, String::new());
-        // Every byte of the short ones that differ most, and enough of all others to meet each kind of place.
+        // Cut at every byte of two short files that differ most, and at enough positions of the others.
         let everywhere = file.name.contains("5edacfed") || file.name.contains("284bfdb5");
         let step = if everywhere { 1 } else { 1 + file.text.len() / 120 };
         for cut in (0..file.text.len()).filter(|at| file.text.is_char_boundary(*at)).step_by(step) {
@@ -35,7 +35,7 @@ fn a_file_that_is_cut_anywhere_yields_every_record_before_the_cut() {
             }
             let whole = start.matches('\n').count();
             let rest = start.rsplit('\n').next().unwrap_or_default();
-            // A last line that only lacks its end is whole.
+            // A last line that only lacks its line break is complete.
             let is_whole = serde_json::from_str::<serde::de::IgnoredAny>(rest).is_ok();
             let damaged = !rest.is_empty() && !is_whole;
             assert_eq!(
@@ -54,7 +54,7 @@ fn a_file_that_is_cut_anywhere_yields_every_record_before_the_cut() {
             }
             let mut session = session;
             session.damage.clear();
-            // The one thing that half a line may tell is whose session it is.
+            // A partial line may only contribute the identity of the session.
             if whole > 0 {
                 assert_eq!(text_of(&session), expected, "{} cut at {cut}", file.name);
             }
@@ -62,7 +62,7 @@ fn a_file_that_is_cut_anywhere_yields_every_record_before_the_cut() {
     }
 }
 
-/// As many messages as end before the cut, and a word about the damage.
+/// Checks that every message before the cut is present and that the damage is reported.
 fn whole_messages_are_there(file: &Saved, start: &str, session: &SavedSession) {
     let wanted = start.matches("\n    },").count() + start.matches("\n    }\n").count();
     let entries = session.entries.len();
@@ -114,7 +114,7 @@ fn no_damage_makes_the_reader_fail() {
                 }
             }
             let text = String::from_utf8_lossy(&bytes);
-            // Also read as what it is not.
+            // Also read some files in the wrong form.
             let form = if dice.below(8) == 0 { SavedForm::Whole } else { file.form };
             let session = load("gemini", form, &text);
             assert!(session.entries.iter().all(|entry| !entry.originals.is_empty()));
@@ -147,14 +147,14 @@ fn what_was_written_after_a_half_line_is_not_lost() {
     let ids: Vec<&str> = session.entries.iter().map(|entry| entry.id.as_str()).collect();
     assert_eq!(ids, ["a", "b"]);
     assert_eq!(session.damage.len(), 1);
-    // The messages in half a list are not taken for records.
+    // The messages in a truncated list do not count as records.
     let list = format!("{}\n{{\"$set\":{{\"messages\":[{},{}", said("a"), said("b"), said("c"));
     let session = load("gemini", SavedForm::Lines, &list);
     assert_eq!(session.entries.len(), 1);
     assert_eq!(session.damage[0].message, "it breaks off");
 }
 
-/// One random record of a session.
+/// Generates one record of a session.
 fn record() -> impl Strategy<Value = String> {
     let id = 0..6_u8;
     prop_oneof![
