@@ -9,7 +9,11 @@ use brush_parser::ast;
 impl Walk<'_> {
     /// `((…))` is arithmetic to every shell only where the parentheses touch; else it is a subshell in a subshell.
     pub(super) fn arithmetic_command(&mut self, command: &ast::ArithmeticCommand, text: &str) {
-        let source: String = text.chars().skip(command.loc.start.index).take(command.loc.length()).collect();
+        let (start, length) = (command.loc.start.index, command.loc.length());
+        let source = match text.get(start..start + length).filter(|_| text.is_ascii()) {
+            Some(source) => source.to_owned(),
+            None => text.chars().skip(start).take(length).collect(),
+        };
         self.arithmetic(&command.expr.value);
         let inner = source.strip_prefix('(').and_then(|inner| inner.strip_suffix(')'));
         match inner {

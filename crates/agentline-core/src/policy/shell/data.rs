@@ -176,7 +176,7 @@ fn attached(word: &str) -> Option<&str> {
     rest.strip_prefix(|c: char| c.is_ascii_alphabetic())
 }
 
-/// A text without the quotes and escapes by which a shell that reads it may hide a name.
+/// A text without the quotes, escapes and globs by which a shell that reads it may hide a name.
 pub(super) fn without_quotes(text: &str) -> String {
-    text.replace(['\\', '\'', '"'], "")
+    text.replace(['\\', '\'', '"', '[', '*', '?'], "")
 }

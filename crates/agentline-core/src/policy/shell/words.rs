@@ -94,7 +94,10 @@ pub(super) fn scan(text: &str, quoted: bool) -> Option<Scanned> {
 fn scan_into(text: &str, quoted: bool, out: &mut Scanned) -> Option<()> {
     let mut at = 0;
     let separator = last_brace_separator(text);
-    let expand = |out: &mut Scanned| (out.word.known, out.word.splits) = (false, true);
+    let expand = |out: &mut Scanned, c: char| {
+        (out.word.known, out.word.splits) = (false, true);
+        out.word.written.push(c);
+    };
     let push = |out: &mut Scanned, text: &str| out.word.push(text);
     while let Some(c) = text[at..].chars().next() {
         let after = at + c.len_utf8();
@@ -135,15 +138,15 @@ fn scan_into(text: &str, quoted: bool, out: &mut Scanned) -> Option<()> {
             c if c.is_control() && !(quoted && matches!(c, '\n' | '\t')) => return None,
             ' ' | ';' | '&' | '|' | '<' | '>' | '(' | ')' if !quoted => return None,
             '*' | '?' if !quoted => {
-                expand(out);
+                expand(out, c);
                 after
             }
             '[' if !quoted && text.len() > 1 => {
-                expand(out);
+                expand(out, c);
                 after
             }
             '{' if !quoted && separator.is_some_and(|separator| after <= separator) => {
-                expand(out);
+                expand(out, c);
                 after
             }
             c => {
@@ -259,6 +262,16 @@ fn is_indirect(body: &str) -> bool {
     let Some(rest) = body.strip_prefix('!').filter(|rest| !rest.is_empty()) else { return false };
     let keys = rest.strip_suffix("[@]").or_else(|| rest.strip_suffix("[*]"));
     !keys.is_some_and(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
+}
+
+/// Whether a word before a redirection names a variable for the stream: `{NAME}>file`, or `{NAME[index]}>file`.
+pub(super) fn may_name_stream(text: &str) -> bool {
+    let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
+    inner.is_some_and(|inner| {
+        let name = inner.split('[').next().unwrap_or_default();
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    })
 }
 
 /// The last place at which a brace that opens before it makes several words of one.

@@ -290,9 +290,10 @@ impl Wrapper {
             {
                 rest = after;
             } else if operands > 0 {
-                if first.splits {
-                    return None;
-                }
+                let begins_otherwise =
+                    !first.splits && !first.text.is_empty() && !first.text.starts_with('-');
+                // Else it may be an option, so that the program is the operand.
+                (first.known || begins_otherwise).then_some(())?;
                 (operands, rest) = (operands - 1, after);
                 // Options of the program itself come behind, but `flock FILE -c TEXT` is one of ours.
                 options = self.text.is_some() && after.first().is_some_and(|w| w.text.starts_with('-'));
