@@ -168,6 +168,8 @@ fn dollar(text: &str, after: usize, quoted: bool, out: &mut Scanned) -> Option<u
         '\'' if !quoted => {
             let end = end_of_quote(text, after + 1, '\'')?;
             let inner = &text[after + 1..end];
+            // A shell that does not know these quotes ends them there.
+            (!inner.contains("\\'")).then_some(())?;
             let decoded = ansi::decode(inner);
             if decoded.is_none() {
                 out.word.forget(false);

@@ -16,7 +16,7 @@ struct Spelling {
 #[test]
 fn no_spelling_of_a_refused_command_is_permitted() {
     let spellings: Vec<Spelling> = serde_json::from_str(SPELLINGS).unwrap();
-    assert!(spellings.len() >= 238);
+    assert!(spellings.len() >= 239);
     let policy = policy(M::Bypass, "-Bash(rm *)");
     for Spelling { name, command, runs_rm } in &spellings {
         let mut ask = ask(Bash("x"));
@@ -355,6 +355,8 @@ fn no_pattern_permits_what_is_not_determined() {
         ("Bash(echo *)", "echo a[0-9]* {b,c}>/dev/null", "allow"),
         ("Bash(echo *)", "echo {a['$(touch x)']}>/dev/null", "deny"),
         ("Bash(echo *)", "echo {a[b]}>/dev/null", "deny"),
+        ("Bash(echo *)", "echo $'a\\n'", "allow"),
+        ("Bash(echo *)", "echo $'\\' ; touch a\necho 'x #'", "deny"),
         ("Bash(find *)", "find . -name \"$X\"", "allow"),
         ("Bash(find *)", "find . -exec echo \"$S\" -exec touch a \\;", "deny"),
         ("Bash(xargs ls *)", "xargs --max-lines touch", "deny"),
