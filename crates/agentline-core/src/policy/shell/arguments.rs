@@ -33,10 +33,16 @@ const FIND_VALUES: &[&str] = &[
     "-group",
     "-perm",
 ];
-/// Options of `xargs`, with and without a value.
+/// Options, operators, tests and actions of `find` without a value.
+const FIND_FLAGS: &[&str] = &[
+    "-H", "-L", "-P", "-a", "-and", "-delete", "-depth", "-empty", "-false", "-ls", "-mount", "-not", "-o",
+    "-or", "-print", "-print0", "-prune", "-quit", "-true", "-xdev",
+];
+/// Options of `xargs` with a value, and without one.
 const XARGS_VALUES: &str = "adEILnPs";
 const XARGS_FLAGS: &str = "0rtpxo";
 const XARGS_LONG: &[&str] = &["null", "no-run-if-empty", "verbose", "interactive", "exit", "open-tty"];
+/// Options with a value behind `=`. Without one, some take the next word, and some take none.
 const XARGS_LONG_VALUES: &[&str] =
     &["arg-file", "delimiter", "max-args", "max-lines", "max-procs", "max-chars"];
 /// Builtins that set variables named by their arguments.
@@ -157,32 +163,42 @@ impl Walk<'_> {
         }
     }
 
+    /// Every word must be known but the values of tests that are known: any other may be an action, or the end of one.
     fn find(&mut self, arguments: &[Word], input: &Input) {
-        let mut at = 0;
+        let (mut at, mut is_clear) = (0, true);
         while let Some(word) = arguments.get(at) {
-            let takes_value = at > 0 && FIND_VALUES.contains(&arguments[at - 1].text.as_str());
-            let Some(text) = word.known_text() else {
-                if word.splits || !takes_value {
+            let Some(text) = word.known_text() else { return self.undeterminable() };
+            at += 1;
+            if EXECUTING.contains(&text) {
+                at = self.find_action(arguments, at, input);
+            } else if FIND_VALUES.contains(&text) && is_clear {
+                let Some(value) = arguments.get(at) else { return };
+                if value.splits || EXECUTING.contains(&value.text.as_str()) {
                     return self.undeterminable();
                 }
                 at += 1;
-                continue;
-            };
-            at += 1;
-            if !EXECUTING.contains(&text) {
-                continue;
+            } else if text.starts_with('-') && !FIND_FLAGS.contains(&text) {
+                // How many of the next words are its values is not known.
+                is_clear = false;
             }
-            // `+` ends the command only after `{}`.
-            let ends = |end: &usize| match arguments[*end].known_text() {
-                Some(";") => true,
-                Some("+") => *end > at && arguments[*end - 1].text == "{}",
-                _ => false,
-            };
-            let length = (at..arguments.len()).find(ends).unwrap_or(arguments.len()) - at;
-            let command = &arguments[at..at + length];
-            at += length;
-            self.invoke(command.iter().map(|word| filled_in(word, "{}")).collect(), input);
         }
+    }
+
+    /// Follows the command of an action, and tells where it ends.
+    fn find_action(&mut self, arguments: &[Word], from: usize, input: &Input) -> usize {
+        // `+` ends it only behind `{}`.
+        let ends = |end: &usize| match arguments[*end].known_text() {
+            Some(";") => true,
+            Some("+") => *end > from && arguments[*end - 1].text == "{}",
+            _ => false,
+        };
+        let end = (from..arguments.len()).find(ends).unwrap_or(arguments.len());
+        let command = &arguments[from..end];
+        if command.iter().any(|word| !word.known) {
+            self.undeterminable();
+        }
+        self.invoke(command.iter().map(|word| filled_in(word, "{}")).collect(), input);
+        end
     }
 
     fn xargs(&mut self, arguments: &[Word]) {
@@ -199,11 +215,12 @@ impl Walk<'_> {
             }
             rest = after;
             let takes_next = if let Some(long) = option.strip_prefix("--") {
-                let name = long.split_once('=').map_or(long, |(name, _)| name);
-                if !XARGS_LONG.contains(&long) && !XARGS_LONG_VALUES.contains(&name) {
+                let has_value =
+                    long.split_once('=').is_some_and(|(name, _)| XARGS_LONG_VALUES.contains(&name));
+                if !has_value && !XARGS_LONG.contains(&long) {
                     return self.undeterminable();
                 }
-                XARGS_LONG_VALUES.contains(&long)
+                false
             } else {
                 let cluster = &option[1..];
                 let value = cluster.find(|c| XARGS_VALUES.contains(c));

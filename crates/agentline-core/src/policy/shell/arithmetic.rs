@@ -11,7 +11,11 @@ impl Walk<'_> {
     ///
     /// Otherwise it is a subshell in a subshell.
     pub(super) fn arithmetic_command(&mut self, command: &ast::ArithmeticCommand, text: &str) {
-        let source: String = text.chars().skip(command.loc.start.index).take(command.loc.length()).collect();
+        let (start, length) = (command.loc.start.index, command.loc.length());
+        let source = match text.get(start..start + length).filter(|_| text.is_ascii()) {
+            Some(source) => source.to_owned(),
+            None => text.chars().skip(start).take(length).collect(),
+        };
         self.arithmetic(&command.expr.value);
         let inner = source.strip_prefix('(').and_then(|inner| inner.strip_suffix(')'));
         match inner {

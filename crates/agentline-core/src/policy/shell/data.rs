@@ -177,7 +177,7 @@ fn attached(word: &str) -> Option<&str> {
     rest.strip_prefix(|c: char| c.is_ascii_alphabetic())
 }
 
-/// Removes the quotes and escapes that could hide a name from the analysis.
+/// A text without the quotes, escapes and globs by which a shell that reads it may hide a name.
 pub(super) fn without_quotes(text: &str) -> String {
-    text.replace(['\\', '\'', '"'], "")
+    text.replace(['\\', '\'', '"', '[', '*', '?'], "")
 }

@@ -4,13 +4,17 @@
 //! estimated depth is never less than the real recursion depth.
 
 use brush_parser::{ParserOptions, SourceInfo, Token, ast::Program, parse_tokens, uncached_tokenize_str};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    cell::Cell,
+    panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook},
+    sync::Once,
+};
 
 /// The longest command that is parsed, in bytes.
 pub(super) const MAX_LENGTH: usize = 64 << 10;
 /// The maximum number of expansions in a command that may contain others.
 const MAX_EXPANSIONS: usize = 48;
-/// The maximum number of separator characters in a command.
+/// How many signs between commands a command may hold, and how many line ends outside of quotes.
 const MAX_SEPARATORS: usize = 4096;
 /// The maximum nesting depth of compound commands.
 const MAX_DEPTH: usize = 20;
@@ -44,7 +48,9 @@ pub(super) fn tokens(text: &str) -> Option<Vec<Token>> {
         return None;
     }
     let tokens = caught(|| uncached_tokenize_str(text, &ParserOptions::default().tokenizer_options()).ok())?;
-    (!has_unclear_process_id(&tokens)).then_some(tokens)
+    let is_line_end = |token: &&Token| matches!(token, Token::Operator(text, _) if text == "\n");
+    let lines = tokens.iter().filter(is_line_end).count();
+    (lines <= MAX_SEPARATORS && !has_unclear_process_id(&tokens)).then_some(tokens)
 }
 
 /// Returns whether `$$` is followed by text that the parser, but not every shell, parses as an expansion of the second
@@ -64,9 +70,25 @@ fn has_unclear_process_id(tokens: &[Token]) -> bool {
     })
 }
 
-/// Runs the parser. Returns `None` if it fails or panics.
+thread_local! {
+    static IS_PARSING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What the parser found; `None` also where it panics. Such a panic is not reported: its message may quote the command.
 fn caught<T>(parse: impl FnOnce() -> Option<T>) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(parse)).ok().flatten()
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let report = take_hook();
+        set_hook(Box::new(move |panic| {
+            if !IS_PARSING.get() {
+                report(panic);
+            }
+        }));
+    });
+    IS_PARSING.set(true);
+    let found = catch_unwind(AssertUnwindSafe(parse));
+    IS_PARSING.set(false);
+    found.ok().flatten()
 }
 
 fn separators(text: &str) -> usize {
@@ -199,6 +221,17 @@ mod tests {
     }
 
     #[test]
+    fn a_caught_panic_is_not_reported() {
+        let own = std::env::current_exe().unwrap();
+        let name = concat!(module_path!(), "::a_panic_of_the_parser_is_caught");
+        let name = name.split_once("::").unwrap().1;
+        let output = std::process::Command::new(own).args(["--exact", name, "--nocapture"]).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(text(&output.stdout).contains("1 passed"), "{}", text(&output.stdout));
+        assert!(!text(&output.stderr).contains("panicked"), "{}", text(&output.stderr));
+    }
+
+    #[test]
     fn ordinary_scripts_are_parsed() {
         let loops = "for f in a b; do if [ -f \"$f\" ]; then cat \"$f\"; fi; done\n".repeat(200);
         assert!(parse(&loops).is_some());
@@ -207,5 +240,9 @@ mod tests {
         assert!(parse(&"a".repeat(MAX_LENGTH + 1)).is_none());
         assert!(parse(&"a;".repeat(MAX_SEPARATORS)).is_some());
         assert!(parse(&"a;".repeat(MAX_SEPARATORS + 1)).is_none());
+        assert!(parse(&"a\n".repeat(MAX_SEPARATORS)).is_some());
+        assert!(parse(&"a\n".repeat(MAX_SEPARATORS + 1)).is_none());
+        let long = format!("cat > list <<'EOF'\n{}EOF\n", "a\n".repeat(MAX_SEPARATORS + 1));
+        assert!(parse(&long).is_some());
     }
 }

@@ -12,7 +12,10 @@ use super::{
     wrappers::{Started, is_wrapper, started},
 };
 use brush_parser::ast;
-use std::collections::BTreeSet;
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+};
 
 /// The maximum nesting depth of commands within commands.
 const MAX_NESTING: u8 = 8;
@@ -20,6 +23,8 @@ const MAX_NESTING: u8 = 8;
 const MAX_PARSED: usize = 1 << 20;
 /// The maximum number of words that are compared with program names.
 const MAX_NAMED: usize = 4096;
+/// How many different programs a command may name by their paths.
+const MAX_PATHS: usize = 32;
 
 /// Words that are not programs. If one is in the position of a program, shells parse the text differently.
 const RESERVED: &[&str] = &[
@@ -49,9 +54,27 @@ pub(super) struct Input {
     written: Vec<Word>,
 }
 
+/// Finds the other paths of programs, once for each program of a command. That may take a walk through the workspace.
+struct ProgramPaths<'a> {
+    resolve: &'a dyn Fn(&str) -> Vec<String>,
+    found: RefCell<BTreeMap<String, Vec<String>>>,
+}
+
+impl ProgramPaths<'_> {
+    /// The other paths of a program; `None` where the command names too many programs by their paths.
+    fn of(&self, program: &str) -> Option<Vec<String>> {
+        let mut found = self.found.borrow_mut();
+        if !found.contains_key(program) {
+            (found.len() < MAX_PATHS).then_some(())?;
+            found.insert(program.to_owned(), (self.resolve)(program));
+        }
+        found.get(program).cloned()
+    }
+}
+
 /// Collects what a command runs.
 pub(super) struct Walk<'a> {
-    paths: &'a dyn Fn(&str) -> Vec<String>,
+    paths: &'a ProgramPaths<'a>,
     pub(super) found: Analysis,
     nesting: u8,
     parsed: usize,
@@ -70,8 +93,9 @@ pub(super) struct Walk<'a> {
 
 /// Analyzes a command.
 pub(super) fn analyze(text: &str, paths: &dyn Fn(&str) -> Vec<String>) -> Script {
+    let paths = ProgramPaths { resolve: paths, found: RefCell::default() };
     let new = || Walk {
-        paths,
+        paths: &paths,
         found: Analysis::default(),
         nesting: 0,
         parsed: 0,
@@ -389,7 +413,14 @@ impl Walk<'_> {
     /// Records words that may be program names.
     pub(super) fn names(&mut self, text: &str) {
         for text in [text, &data::without_quotes(text)] {
-            self.found.named.extend(data::names(text).take(MAX_NAMED + 1).map(str::to_owned));
+            for name in data::names(text) {
+                if self.found.named.len() > MAX_NAMED {
+                    return self.undeterminable();
+                }
+                if !self.found.named.contains(name) {
+                    self.found.named.insert(name.to_owned());
+                }
+            }
         }
     }
 
@@ -437,6 +468,9 @@ impl Walk<'_> {
 
     /// Scans a word of a command.
     pub(super) fn word(&mut self, text: &str) -> Word {
+        if words::may_name_stream(text) {
+            self.undeterminable();
+        }
         match self.scan(text, false) {
             Some(scanned) => scanned.word,
             None => {
@@ -532,7 +566,11 @@ impl Walk<'_> {
         if !program.starts_with('/') {
             self.relative.insert(names[0].clone());
         }
-        for path in (self.paths)(program) {
+        let Some(paths) = self.paths.of(program) else {
+            self.undeterminable();
+            return names;
+        };
+        for path in paths {
             let name = program_name(&path).to_owned();
             if !name.is_empty() && !names.contains(&name) {
                 names.push(name);

@@ -94,7 +94,10 @@ pub(super) fn scan(text: &str, quoted: bool) -> Option<Scanned> {
 fn scan_into(text: &str, quoted: bool, out: &mut Scanned) -> Option<()> {
     let mut at = 0;
     let separator = last_brace_separator(text);
-    let expand = |out: &mut Scanned| (out.word.known, out.word.splits) = (false, true);
+    let expand = |out: &mut Scanned, c: char| {
+        (out.word.known, out.word.splits) = (false, true);
+        out.word.written.push(c);
+    };
     let push = |out: &mut Scanned, text: &str| out.word.push(text);
     while let Some(c) = text[at..].chars().next() {
         let after = at + c.len_utf8();
@@ -135,15 +138,15 @@ fn scan_into(text: &str, quoted: bool, out: &mut Scanned) -> Option<()> {
             c if c.is_control() && !(quoted && matches!(c, '\n' | '\t')) => return None,
             ' ' | ';' | '&' | '|' | '<' | '>' | '(' | ')' if !quoted => return None,
             '*' | '?' if !quoted => {
-                expand(out);
+                expand(out, c);
                 after
             }
             '[' if !quoted && text.len() > 1 => {
-                expand(out);
+                expand(out, c);
                 after
             }
             '{' if !quoted && separator.is_some_and(|separator| after <= separator) => {
-                expand(out);
+                expand(out, c);
                 after
             }
             c => {
@@ -165,6 +168,8 @@ fn dollar(text: &str, after: usize, quoted: bool, out: &mut Scanned) -> Option<u
         '\'' if !quoted => {
             let end = end_of_quote(text, after + 1, '\'')?;
             let inner = &text[after + 1..end];
+            // A shell that does not know these quotes ends them there.
+            (!inner.contains("\\'")).then_some(())?;
             let decoded = ansi::decode(inner);
             if decoded.is_none() {
                 out.word.forget(false);
@@ -263,7 +268,17 @@ fn is_indirect(body: &str) -> bool {
     !keys.is_some_and(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
 }
 
-/// Returns the position of the last separator that makes a preceding brace expand to several words.
+/// Whether a word before a redirection names a variable for the stream: `{NAME}>file`, or `{NAME[index]}>file`.
+pub(super) fn may_name_stream(text: &str) -> bool {
+    let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
+    inner.is_some_and(|inner| {
+        let name = inner.split('[').next().unwrap_or_default();
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    })
+}
+
+/// The last place at which a brace that opens before it makes several words of one.
 fn last_brace_separator(text: &str) -> Option<usize> {
     let inner = &text[..text.rfind('}')?];
     inner.rfind(',').max(inner.rfind(".."))

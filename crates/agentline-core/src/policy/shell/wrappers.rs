@@ -290,9 +290,10 @@ impl Wrapper {
             {
                 rest = after;
             } else if operands > 0 {
-                if first.splits {
-                    return None;
-                }
+                let begins_otherwise =
+                    !first.splits && !first.text.is_empty() && !first.text.starts_with('-');
+                // Else it may be an option, so that the program is the operand.
+                (first.known || begins_otherwise).then_some(())?;
                 (operands, rest) = (operands - 1, after);
                 // Further options belong to the started program, except for `flock FILE -c TEXT`.
                 options = self.text.is_some() && after.first().is_some_and(|w| w.text.starts_with('-'));

@@ -16,7 +16,7 @@ struct Spelling {
 #[test]
 fn no_spelling_of_a_refused_command_is_permitted() {
     let spellings: Vec<Spelling> = serde_json::from_str(SPELLINGS).unwrap();
-    assert!(spellings.len() >= 225);
+    assert!(spellings.len() >= 239);
     let policy = policy(M::Bypass, "-Bash(rm *)");
     for Spelling { name, command, runs_rm } in &spellings {
         let mut ask = ask(Bash("x"));
@@ -188,6 +188,13 @@ const REFUSED: &[(&str, &[&str])] = &[
             "echo \"$$(ls)\"",
             "echo $$'a'",
             "MSG=$(cat <<'E'\na\nE\n)",
+            "find . -exec grep \"$X\" {} \\;",
+            "find . -newermt -name \"$X\"",
+            "find . -name -exec",
+            "ls | xargs --max-args 2 ls",
+            "timeout \"$T\" make",
+            "echo {a[b]}>/dev/null",
+            "{v}>f ls",
         ],
     ),
 ];
@@ -273,6 +280,13 @@ const PERMITTED: &[&str] = &[
     "kill -0 $$ && echo \"$$\" $$\"x\"",
     "cat > Makefile <<'EOF'\nall:\n\tfor f in $$(ls); do echo $${f}; done\nEOF",
     "git add -A && git commit -m \"$(cat <<'EOF'\nDo not rm $$(x)\n\n- it's \"done\"\nEOF\n)\" && git push",
+    "find src -type f ! -name \"$X\" -o -mtime -1 -print",
+    "find . -path './a*' -prune -o -name \"*.$X\" -exec grep -l rm {} +",
+    "ls | xargs --max-args=2 --verbose ls",
+    "flock \"/tmp/$X.lock\" make",
+    "timeout 5 make \"$X\"",
+    "awk '{print}' f; echo {a,b} {} @{u}",
+    "echo a[0-9] $(date) *.rs",
     "gh pr create --title \"Fix it\" --body \"$(cat <<'EOF'\n## rm\nEOF\n)\"",
 ];
 
@@ -338,6 +352,15 @@ fn no_pattern_permits_what_is_not_determined() {
         ("Bash(set *)", "set -o history -H", "deny"),
         ("Bash(echo *)", "echo ${${<<E}\nE", "deny"),
         ("Bash(echo *)", "echo \"$$\"", "allow"),
+        ("Bash(echo *)", "echo a[0-9]* {b,c}>/dev/null", "allow"),
+        ("Bash(echo *)", "echo {a['$(touch x)']}>/dev/null", "deny"),
+        ("Bash(echo *)", "echo {a[b]}>/dev/null", "deny"),
+        ("Bash(echo *)", "echo $'a\\n'", "allow"),
+        ("Bash(echo *)", "echo $'\\' ; touch a\necho 'x #'", "deny"),
+        ("Bash(find *)", "find . -name \"$X\"", "allow"),
+        ("Bash(find *)", "find . -exec echo \"$S\" -exec touch a \\;", "deny"),
+        ("Bash(xargs ls *)", "xargs --max-lines touch", "deny"),
+        ("Bash(flock *)", "flock \"$X\" echo touch a", "deny"),
         ("Bash(echo *)", "echo \"$$(\" ; touch a ; echo \")\"", "deny"),
         ("Bash(echo *)", "echo \"$${\" ; touch a ; echo \"}\"", "deny"),
         ("Bash(echo *)", "echo \"$\\\n$(\" ; touch a ; echo \")\"", "deny"),
@@ -347,6 +370,42 @@ fn no_pattern_permits_what_is_not_determined() {
         ask.command = Some(command.to_owned());
         let policy = policy(M::Deny, &format!("+{rule}"));
         assert_eq!(policy.decide(&ask, &|path| policy.resolve(path)).name(), expected, "{rule} {command}");
+    }
+}
+
+#[test]
+fn names_are_searched_in_long_text_too() {
+    let words = |count: usize| (0..count).map(|word| format!("w{word} ")).collect::<String>();
+    let policy = policy(M::Bypass, "-Bash(rm *)");
+    for (text, expected) in [
+        ("a ".repeat(10_000), "allow"),
+        ("a ".repeat(10_000) + "rm x", "deny"),
+        (words(1_000), "allow"),
+        (words(5_000), "deny"),
+    ] {
+        let mut ask = ask(Bash("x"));
+        ask.command = Some(format!("wrapper '{text}'"));
+        assert_eq!(policy.decide(&ask, &|path| policy.resolve(path)).name(), expected);
+    }
+}
+
+#[test]
+#[cfg(not(windows))]
+fn each_program_path_is_resolved_once() {
+    let policy = policy(M::Bypass, "-Bash(rm *)");
+    for (command, calls, expected) in [
+        ("/usr/bin/perl -v\n".repeat(3_000), 1, "allow"),
+        ((0..32).map(|at| format!("./a{at}\n")).collect(), 32, "allow"),
+        ((0..1_000).map(|at| format!("./a{at}\n")).collect(), 32, "deny"),
+    ] {
+        let resolved = std::cell::Cell::new(0);
+        let mut ask = ask(Bash("x"));
+        ask.command = Some(command);
+        let decision = policy.decide(&ask, &|path| {
+            resolved.set(resolved.get() + 1);
+            policy.resolve(path)
+        });
+        assert_eq!((resolved.get(), decision.name()), (calls, expected));
     }
 }
 
