@@ -1,6 +1,6 @@
 """What the tests share: a stage with a home, a workspace and an agent of its own, and a look at what is left running.
 
-`cargo test -p agentline-tests --test python` sets everything up and runs them. By hand: AGENTLINE_BIN names the program, and
+`cargo test -p agentline-tests --test integrations python` sets everything up and runs them. By hand: AGENTLINE_BIN names the program, and
 AGENTLINE_TEST_FAKE_ACP and AGENTLINE_TEST_FAKE_GEMINI the fake agents that cargo built beside it.
 """
 
@@ -25,7 +25,7 @@ def needed(name: str) -> str:
     """A variable that the set-up gives. Where CI=true a test that cannot run fails."""
     value = os.environ.get(name)
     if not value:
-        message = f"{name} is not set; run `cargo test -p agentline-tests --test python`"
+        message = f"{name} is not set; run `cargo test -p agentline-tests --test integrations python`"
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)

@@ -3,6 +3,7 @@
 mod acp;
 mod capture;
 mod clocks;
+mod configuration_docs;
 mod corrections;
 mod damage;
 mod decoder;
@@ -14,4 +15,5 @@ mod play;
 mod rooms;
 mod saved_text;
 mod secrets;
+mod tool_tables;
 mod verdicts;

@@ -1,0 +1,6 @@
+//! The fake agents and the scripted model, seen from outside.
+
+mod fake_acp;
+mod fake_agent;
+mod scripted_model;
+mod scripted_wires;

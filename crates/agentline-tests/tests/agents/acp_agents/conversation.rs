@@ -1,0 +1,202 @@
+//! Conversations: files and commands by our names, a command that fails, a refusal, a stop in the middle, a bad key, and
+//! the agent goes on after each.
+
+use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Played, Player, say, stage, tokens, until};
+use agentline::{Change, ChangeSource, Event, PermissionMode as Mode, Record, Session, ToolStatus, Verdict};
+use agentline_mock::scripted::Step;
+use agentline_tests::Told;
+use std::time::{Duration, Instant};
+
+/// In what the agents differ.
+struct Own {
+    /// The tokens of a run with three requests to the model.
+    three: [Option<u64>; 5],
+    /// The tokens of a run with one.
+    one: [Option<u64>; 5],
+    warnings: &'static [&'static str],
+    /// What its answers cost: nothing where it says so.
+    costs: fn(Option<f64>) -> bool,
+    /// What it makes of a refusal: what it tried, and how the run ends.
+    refused: (&'static [&'static str], Verdict),
+}
+
+const fn told(tokens: [u64; 5]) -> [Option<u64>; 5] {
+    [Some(tokens[0]), Some(tokens[1]), Some(tokens[2]), Some(tokens[3]), Some(tokens[4])]
+}
+
+#[tokio::test]
+async fn claude() {
+    let own = Own {
+        // It does not tell reasoning apart.
+        three: told([300, 90, 60, 0, 390]),
+        one: told([100, 30, 20, 0, 130]),
+        warnings: &[],
+        costs: |cost| cost.is_some_and(|cost| cost > 0.0),
+        // The model is told, and goes on.
+        refused: (&["Write mode -", "Bash mode -"], Verdict::DoneWithDenials),
+    };
+    talk(CLAUDE, own).await;
+}
+
+#[tokio::test]
+async fn codex() {
+    let own = Own {
+        three: told([300, 75, 60, 15, 390]),
+        one: told([100, 25, 20, 5, 130]),
+        warnings: &[],
+        // It does not say; its model has a list price.
+        costs: |cost| cost.is_some_and(|cost| cost > 0.0),
+        // It ends the turn as cancelled.
+        refused: (&["Write mode -"], Verdict::Failed),
+    };
+    talk(CODEX, own).await;
+}
+
+#[tokio::test]
+async fn opencode() {
+    let own = Own {
+        // It tells the last request alone, which is not what the run used.
+        three: [None; 5],
+        one: told([100, 25, 20, 5, 130]),
+        warnings: &["usage_unknown"],
+        costs: |cost| cost == Some(0.0),
+        // It ends the turn without a word.
+        refused: (&["Write mode -"], Verdict::Empty),
+    };
+    talk(OPENCODE, own).await;
+}
+
+async fn talk(player: Player, own: Own) {
+    let stage = stage!(
+        player,
+        vec![
+            (
+                "first task",
+                vec![
+                    player.write("a.txt"),
+                    player.shell("echo made > b.txt; echo ran"),
+                    Step::text("It is done."),
+                ]
+            ),
+            ("failing task", vec![player.shell("echo out; exit 3"), Step::text("It failed.")]),
+            (
+                "forbidden task",
+                vec![player.write("no.txt"), player.shell("touch no"), Step::text("I may not.")]
+            ),
+            ("endless thought", vec![Step::hang()]),
+            ("endless command", vec![player.shell("touch begun; sleep 600")]),
+            ("bad key", vec![Step::error(401, "Incorrect API key provided: no-key")]),
+            ("say fine", vec![Step::text("fine")]),
+        ]
+    );
+    let session = stage.agentline().session(stage.request(Mode::Default)).await.unwrap();
+    works(&stage, &session, &own).await;
+
+    let told = say(&session, stage.request(Mode::Auto), "failing task").await;
+    assert_eq!(told.ends(), [ToolStatus::Error], "{}", told.shown());
+    assert!(told.results()[0].contains("out"), "{}", told.shown());
+    assert_eq!((told.outcome.verdict, told.outcome.text.as_str()), (Verdict::Done, "It failed."));
+
+    let told = say(&session, stage.request(Mode::Default), "forbidden task").await;
+    let (denied, verdict) = own.refused;
+    assert_eq!(told.denied(), denied, "{}", told.shown());
+    assert_eq!(told.outcome.verdict, verdict, "{}", told.shown());
+    assert!(told.outcome.files.is_empty() && stage.read("no.txt").is_none(), "{}", told.shown());
+    if let Some(error) = &told.outcome.error {
+        assert!(error.message.ends_with("a tool was refused"), "{}", told.shown());
+        assert!(error.hint.as_deref().is_some_and(|hint| hint.contains("--allow")), "{}", told.shown());
+    }
+    goes_on(&stage, &session, &own).await;
+
+    let asked = stage.stage.model.turns().len();
+    stops(&stage, &session, "endless thought", |_| stage.stage.model.turns().len() > asked).await;
+    goes_on(&stage, &session, &own).await;
+    // Codex tells of a command when it has run for a while.
+    let runs = |tools: usize| tools > 0 && stage.read("begun").is_some();
+    let told = stops(&stage, &session, "endless command", runs).await;
+    assert_eq!(told.ends(), [ToolStatus::Cancelled], "{}", told.shown());
+    goes_on(&stage, &session, &own).await;
+
+    let told = say(&session, stage.request(Mode::Default), "bad key").await;
+    assert_eq!(told.outcome.verdict, Verdict::NotAuthenticated, "{}", told.shown());
+    assert!(told.outcome.error.as_ref().unwrap().hint.is_some(), "{}", told.shown());
+    goes_on(&stage, &session, &own).await;
+    // It was one conversation from the first word to the last.
+    let said = stage.stage.model.turns().last().unwrap().user_texts().concat();
+    assert!(said.contains("first task") && said.contains("say fine"), "{said}");
+
+    session.close().await;
+    #[cfg(target_os = "linux")]
+    assert_eq!(stage.living(), [0_u32; 0]);
+}
+
+/// A file by a tool, another by a command.
+async fn works(stage: &Played, session: &Session, own: &Own) {
+    let told = say(session, stage.request(Mode::Auto), "first task").await;
+    let outcome = &told.outcome;
+    assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, "It is done."), "{}", told.shown());
+    let files: Vec<_> =
+        outcome.files.iter().map(|f| (f.path.as_str(), f.change, f.source, f.verified)).collect();
+    let expected = [
+        ("a.txt", Change::Created, ChangeSource::Tool, true),
+        ("b.txt", Change::Created, ChangeSource::Shell, true),
+    ];
+    assert_eq!(files, expected, "{}", told.shown());
+    let tools = told.tools();
+    assert_eq!(tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["Write", "Bash"]);
+    assert_eq!(tools.iter().map(|tool| &*tool.native_name).collect::<Vec<_>>(), stage.player.native);
+    let inputs: Vec<&str> = tools.iter().filter_map(|tool| Some(tool.input.as_ref()?.get())).collect();
+    assert!(inputs[0].contains("\"file_path\"") && inputs[0].contains("a.txt"), "{}", told.shown());
+    assert!(inputs[1].contains("\"command\"") && inputs[1].contains("echo ran"), "{}", told.shown());
+    assert_eq!(told.ends(), [ToolStatus::Ok; 2], "{}", told.shown());
+    assert_eq!(told.results()[1].trim(), "ran", "{}", told.shown());
+    assert_eq!((outcome.turns, outcome.tool_calls), (3, 2), "{}", told.shown());
+    assert_eq!(tokens(outcome), own.three, "{}", told.shown());
+    assert_eq!(told.warnings(), own.warnings, "{}", told.shown());
+    assert!((own.costs)(outcome.cost_usd), "{}", told.shown());
+    assert_eq!(outcome.stop_reason.as_deref(), Some("end_turn"), "{}", told.shown());
+    assert_eq!(outcome.session_id.as_deref(), Some(session.id()));
+    assert_eq!(outcome.agent_version.as_deref(), Some(stage.player.version), "{}", told.shown());
+}
+
+/// Says something that has no end, and stops it when it is under way, which the number of its calls may show.
+async fn stops(
+    stage: &Played,
+    session: &Session,
+    prompt: &str,
+    is_under_way: impl Fn(usize) -> bool,
+) -> Told {
+    #[cfg(target_os = "linux")]
+    let before = stage.living();
+    let mut request = stage.request(Mode::Auto);
+    request.prompt = prompt.into();
+    let mut run = session.prompt_with(request).await.unwrap();
+    let (mut tools, end) = (0, Instant::now() + Duration::from_secs(60));
+    while !is_under_way(tools) {
+        assert!(Instant::now() < end, "{prompt} did not begin");
+        let told = tokio::time::timeout(Duration::from_millis(50), run.next()).await;
+        let is_tool = |record: &Record| matches!(record.event, Event::ToolUse(_));
+        tools += usize::from(told.ok().flatten().as_ref().is_some_and(is_tool));
+    }
+    let begun = Instant::now();
+    run.cancel();
+    let told = Told::of(run).await;
+    assert_eq!(told.outcome.verdict, Verdict::Cancelled, "{}", told.shown());
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?} {}", begun.elapsed(), told.shown());
+    #[cfg(target_os = "linux")]
+    until("the end of the command", || stage.living() == before).await;
+    told
+}
+
+/// The next prompt is answered as if nothing had been, and counts nothing of what was before.
+async fn goes_on(stage: &Played, session: &Session, own: &Own) {
+    let told = say(session, stage.request(Mode::Default), "say fine").await;
+    let found = (told.outcome.verdict, told.outcome.text.as_str());
+    assert_eq!(found, (Verdict::Done, "fine"), "{}", told.shown());
+    // An adapter that hears late what a stopped turn has used counts that to the next one, and only its update that came
+    // after the answer shows it.
+    let twice = own.one.map(|tokens| tokens.map(|tokens| 2 * tokens));
+    let is_late = told.warnings().contains(&"late_update") && tokens(&told.outcome) == twice;
+    assert_eq!(tokens(&told.outcome), if is_late { twice } else { own.one }, "{}", told.shown());
+    assert_eq!((told.outcome.tool_calls, told.outcome.turns), (0, 1), "{}", told.shown());
+}

@@ -1,0 +1,98 @@
+//! Who decides what these agents may do: a judge, the modes, a rule. Codex asks about edits alone; its commands stay in its
+//! sandbox.
+
+use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Player, say, stage};
+use agentline::{Judge, PermissionAsk, PermissionMode as Mode, Permit, RunOptions, ToolKind, Verdict};
+use agentline_mock::scripted::Step;
+use std::sync::{Arc, Mutex};
+
+#[tokio::test]
+async fn claude() {
+    ask(CLAUDE).await;
+}
+
+#[tokio::test]
+async fn codex() {
+    ask(CODEX).await;
+}
+
+#[tokio::test]
+async fn opencode() {
+    ask(OPENCODE).await;
+}
+
+async fn ask(player: Player) {
+    let both = |file: &str, other: &str| {
+        vec![player.write(file), player.shell(&format!("touch {other}")), Step::text("said")]
+    };
+    let stage = stage!(
+        player,
+        vec![
+            ("judged task", both("judged.txt", "judged")),
+            ("edits task", both("edits.txt", "edits")),
+            ("bypass task", both("bypass.txt", "bypass")),
+            ("ruled task", vec![player.write("secret.txt"), Step::text("said")]),
+            ("ruled command", vec![player.shell("touch ruled"), Step::text("said")]),
+        ]
+    );
+    let asked = Arc::new(Mutex::new(Vec::<PermissionAsk>::new()));
+    let seen = asked.clone();
+    let judge = Judge::new(move |ask| {
+        seen.lock().unwrap().push(ask.clone());
+        async move { if ask.kind == ToolKind::Shell { Permit::Deny("no commands".into()) } else { Permit::Allow } }
+    });
+    let options = RunOptions::new().judge(judge);
+    let session = stage.agentline().session_with(stage.request(Mode::Default), options).await.unwrap();
+    let is_there = |path: &str| stage.read(path).is_some();
+    let asks_about_commands = player.name != "codex";
+
+    // The judge is shown the change, and the command as it is.
+    let told = say(&session, stage.request(Mode::Default), "judged task").await;
+    let mut decisions = vec!["Write allow callback - -"];
+    decisions.extend(asks_about_commands.then_some("Bash deny callback no commands -"));
+    assert_eq!(told.decisions(), decisions, "{}", told.shown());
+    assert!(is_there("judged.txt") && !is_there("judged"), "{}", told.shown());
+    {
+        let asked = asked.lock().unwrap();
+        let diff = &asked[0].diffs[0];
+        assert!(diff.path.ends_with("judged.txt") && diff.new == "new\n", "{asked:?}");
+        let command = asks_about_commands.then_some("touch judged");
+        assert_eq!(asked.get(1).and_then(|ask| ask.command.as_deref()), command, "{asked:?}");
+    }
+
+    // Codex asks nobody about edits now: its sandbox lets it write, and holds its commands to the workspace.
+    let told = say(&session, stage.request(Mode::AcceptEdits), "edits task").await;
+    let decisions = ["Write allow mode accept-edits -", "Bash deny callback no commands -"];
+    let decisions = if asks_about_commands { &decisions[..] } else { &[] };
+    assert_eq!(told.decisions(), decisions, "{}", told.shown());
+    assert_eq!((is_there("edits.txt"), is_there("edits")), (true, !asks_about_commands), "{}", told.shown());
+
+    // What an agent was started to ask it asks in every mode; the answer is always yes.
+    let told = say(&session, stage.request(Mode::Bypass), "bypass task").await;
+    let decisions = ["Write allow mode bypass -", "Bash allow mode bypass -"];
+    let decisions = if asks_about_commands { &decisions[..] } else { &[] };
+    assert_eq!(told.decisions(), decisions, "{}", told.shown());
+    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
+    assert!(is_there("bypass.txt") && is_there("bypass"));
+
+    // A rule stands before the judge and before the mode.
+    let before = asked.lock().unwrap().len();
+    let told = say(&session, stage.request(Mode::Auto).deny("Write(secret*)"), "ruled task").await;
+    assert_eq!(told.decisions(), ["Write deny rule rule Write(secret*)"], "{}", told.shown());
+    assert_eq!(told.denied(), ["Write rule Write(secret*)"], "{}", told.shown());
+    assert!(!is_there("secret.txt") && told.outcome.files.is_empty());
+    let mut ruled = stage.request(Mode::Auto).deny("Bash(touch *)");
+    ruled.prompt = "ruled command".into();
+    match player.name {
+        // It asks about every command only in a session that was opened with such a rule.
+        "claude" => drop(session.prompt_with(ruled).await.unwrap_err()),
+        "opencode" => {
+            let told = say(&session, ruled, "ruled command").await;
+            assert_eq!(told.denied(), ["Bash rule Bash(touch *)"], "{}", told.shown());
+            assert!(!is_there("ruled"), "{}", told.shown());
+        }
+        _ => {}
+    }
+    assert_eq!(asked.lock().unwrap().len(), before);
+    session.close().await;
+}

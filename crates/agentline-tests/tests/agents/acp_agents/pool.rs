@@ -1,0 +1,61 @@
+//! These agents on a warm pool: one process for two runs, each in a session of its own, and nothing left behind.
+
+use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Player, stage, tokens};
+use agentline::{PermissionMode as Mode, Pool, PoolOptions, Verdict};
+use agentline_mock::scripted::Step;
+use agentline_tests::Told;
+use std::time::{Duration, Instant};
+
+#[tokio::test]
+async fn claude() {
+    warm(CLAUDE).await;
+}
+
+#[tokio::test]
+async fn codex() {
+    warm(CODEX).await;
+}
+
+#[tokio::test]
+async fn opencode() {
+    warm(OPENCODE).await;
+}
+
+async fn warm(player: Player) {
+    let left = player.shell("(sleep 600 >/dev/null 2>&1 &); echo left");
+    let stage = stage!(
+        player,
+        vec![("first of two", vec![left, Step::text("left")]), ("second of two", vec![Step::text("done")])]
+    );
+    let pool = Pool::new(stage.agentline(), PoolOptions::default());
+    let mut runs = Vec::new();
+    for prompt in ["first of two", "second of two"] {
+        let mut request = stage.request(Mode::Bypass);
+        request.prompt = prompt.into();
+        let told = Told::of(pool.run(request).await.unwrap()).await;
+        assert_eq!(
+            (told.outcome.verdict, told.outcome.turns),
+            (Verdict::Done, if prompt == "first of two" { 2 } else { 1 })
+        );
+        runs.push(told);
+    }
+    let [first, second] = &runs[..] else { unreachable!("two were run") };
+    let status = pool.status();
+    assert_eq!((status.started, status.runs), (1, 2), "{status:?}");
+    assert_ne!(first.outcome.session_id, second.outcome.session_id, "{}", second.shown());
+    // Neither words nor tokens of the first are in the second.
+    assert_eq!(tokens(&second.outcome)[0], Some(100), "{}", second.shown());
+    let said = stage.stage.model.turns().last().unwrap().user_texts().concat();
+    assert!(said.contains("second of two") && !said.contains("first of two"), "{said}");
+    if player.name == "claude" {
+        // Its adapter keeps a process for each session until it is told that the session is over.
+        let end = Instant::now() + Duration::from_secs(30);
+        while stage.living().len() > 1 && Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(stage.living(), [status.processes[0].pid.unwrap()]);
+    }
+    pool.close().await;
+    #[cfg(target_os = "linux")]
+    assert_eq!(stage.living(), [0_u32; 0]);
+}

@@ -1,0 +1,185 @@
+//! What these agents do without asking, and that they ask about every use of a tool for which there is a rule with a pattern.
+
+use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Played, Player, say, stage};
+use agentline::{Judge, McpServer, PermissionMode as Mode, Permit, RunOptions, RunRequest, ToolStatus};
+use agentline_mock::scripted::Step;
+use agentline_tests::Told;
+use serde_json::json;
+use std::{
+    fs,
+    sync::{Arc, Mutex},
+};
+
+/// Commands that Claude Code takes for harmless, or that change something; each does no harm in an empty folder.
+const COMMANDS: &[&str] = &[
+    "cat f",
+    "cd .",
+    "date",
+    "docker ps",
+    "echo a",
+    "find .",
+    "git log",
+    "git status",
+    "grep a f",
+    "head f",
+    "history",
+    "id",
+    "jq . f",
+    "ls | head",
+    "nl f",
+    "node --version",
+    "python3 --version",
+    "sed -n 1p f",
+    "seq 1",
+    "sleep 0",
+    "sort f",
+    "xargs echo",
+    "[ -f f ]",
+    "touch made",
+    "env",
+    "A=1 ls",
+    "> cut",
+];
+
+/// Of these, what OpenCode runs without asking: no program is started.
+const STARTS_NOTHING: &[&str] = &["cd .", "[ -f f ]", "> cut"];
+
+/// Runs commands in one turn each, permits what is asked, and returns the commands about which nothing was asked.
+async fn unasked(stage: &Played, request: RunRequest) -> Vec<&'static str> {
+    fs::write(stage.stage.workspace().join("f"), "a\n").unwrap();
+    let asked = Arc::new(Mutex::new(Vec::<String>::new()));
+    let seen = asked.clone();
+    let judge = Judge::new(move |ask| {
+        seen.lock().unwrap().extend(ask.command.clone());
+        async move { Permit::Allow }
+    });
+    let options = RunOptions::new().judge(judge);
+    let session = stage.agentline().session_with(request.clone(), options).await.unwrap();
+    let told = say(&session, request, "commands task").await;
+    session.close().await;
+    assert_eq!(told.ends().len(), COMMANDS.len(), "{}", told.shown());
+    let asked = asked.lock().unwrap();
+    COMMANDS.iter().copied().filter(|command| !asked.iter().any(|asked| asked == command)).collect()
+}
+
+fn commands(player: Player) -> Vec<Step> {
+    COMMANDS.iter().map(|command| player.shell(command)).chain([Step::text("said")]).collect()
+}
+
+#[tokio::test]
+async fn claude_code_asks_about_every_command_where_there_is_a_rule() {
+    let stage = stage!(CLAUDE, vec![("commands task", commands(CLAUDE))]);
+    // The user's own settings permit it everything.
+    stage.stage.home_file(".claude/settings.json", r#"{"permissions": {"allow": ["Bash"]}}"#);
+    let ruled = stage.request(Mode::Default).ask("Bash(nothing *)");
+    assert_eq!(unasked(&stage, ruled).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn claude_code_runs_commands_without_asking_where_there_is_no_rule() {
+    let stage = stage!(CLAUDE, vec![("commands task", commands(CLAUDE))]);
+    let found = unasked(&stage, stage.request(Mode::Default)).await;
+    for command in ["cat f", "docker ps", "git log", "ls | head", "sleep 0", "[ -f f ]"] {
+        assert!(found.contains(&command), "{command}: {found:?}");
+    }
+    for command in ["touch made", "env", "> cut"] {
+        assert!(!found.contains(&command), "{command}: {found:?}");
+    }
+}
+
+#[tokio::test]
+async fn opencode_asks_about_every_command_that_starts_a_program() {
+    let stage = stage!(OPENCODE, vec![("commands task", commands(OPENCODE))]);
+    assert_eq!(unasked(&stage, stage.request(Mode::Default)).await, STARTS_NOTHING);
+}
+
+/// Rules decide about what Claude Code would do without asking.
+#[tokio::test]
+async fn claude_code_obeys_rules_about_harmless_commands_and_reads() {
+    let commands = ["cat open.txt", "echo refused", "'echo' refused"].map(|command| CLAUDE.shell(command));
+    let paths = ["open.txt", "secret/key.txt", "./secret/../secret/key.txt", "way-in/key.txt"];
+    let reads = paths.map(|path| Step::call("Read", json!({"file_path": path})));
+    let steps = commands.into_iter().chain(reads).chain([Step::text("said")]).collect();
+    let stage = stage!(CLAUDE, vec![("rules task", steps)]);
+    let at = |path: &str| stage.stage.workspace().join(path);
+    fs::create_dir(at("secret")).unwrap();
+    fs::write(at("open.txt"), "open").unwrap();
+    fs::write(at("secret/key.txt"), "KEYWORDS").unwrap();
+    std::os::unix::fs::symlink(at("secret"), at("way-in")).unwrap();
+    let mut request = stage.request(Mode::Auto).deny("Bash(echo *)").deny("Read(secret/**)");
+    request.prompt = "rules task".into();
+    let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+    use ToolStatus::{Denied, Ok};
+    assert_eq!(told.ends(), [Ok, Denied, Denied, Ok, Denied, Denied, Denied], "{}", told.shown());
+    let told_model: String =
+        stage.stage.model.requests().iter().map(|request| request.body.to_string()).collect();
+    assert!(!told_model.contains("KEYWORDS"));
+}
+
+/// An MCP server on standard streams with three tools, each of which leaves a file of its name. One claims to change nothing.
+const SERVER: &str = r#"
+const fs = require('node:fs');
+const tool = (name, readOnlyHint) => ({ name, inputSchema: { type: 'object' }, annotations: { readOnlyHint } });
+const answers = {
+  initialize: ({ protocolVersion }) => ({
+    protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 'notes', version: '1' },
+  }),
+  'tools/list': () => ({ tools: [tool('look', true), tool('put', false), tool('free', false)] }),
+  'tools/call': ({ name }) => {
+    fs.writeFileSync(`${__dirname}/${name}`, '');
+    return { content: [{ type: 'text', text: 'called' }] };
+  },
+};
+require('node:readline').createInterface({ input: process.stdin }).on('line', (line) => {
+  const { id, method, params } = JSON.parse(line);
+  if (id === undefined) return;
+  console.log(JSON.stringify({ jsonrpc: '2.0', id, result: answers[method]?.(params) ?? {} }));
+});
+"#;
+
+#[tokio::test]
+async fn claude_code_obeys_rules_about_mcp_tools() {
+    obeys_rules_about_mcp_tools(CLAUDE).await;
+}
+
+/// So a rule about such a tool is refused.
+#[tokio::test]
+async fn codex_uses_mcp_tools_without_asking_that_claim_to_change_nothing() {
+    let [ran, denied] =
+        mcp_tools(CODEX, Mode::Deny, &[]).await.unwrap_or([vec!["look"], vec!["free", "put"]]);
+    assert_eq!((ran, denied), (vec!["look"], vec!["free", "put"]));
+}
+
+#[tokio::test]
+async fn opencode_obeys_rules_about_mcp_tools() {
+    obeys_rules_about_mcp_tools(OPENCODE).await;
+}
+
+async fn obeys_rules_about_mcp_tools(player: Player) {
+    if let Some([ran, _]) = mcp_tools(player, Mode::Auto, &["mcp__notes__look", "mcp__notes__put"]).await {
+        assert_eq!(ran, ["free"], "{}", player.name);
+    }
+}
+
+/// Calls each tool of the server once. Returns those that ran, and those that agentline refused.
+async fn mcp_tools(player: Player, mode: Mode, denied: &[&str]) -> Option<[Vec<&'static str>; 2]> {
+    let tools = ["free", "look", "put"];
+    let calls = tools.map(|tool| player.hosted("notes", tool, json!({})));
+    let steps = calls.into_iter().chain([Step::text("said")]).collect();
+    let Some(stage) = player.plays(vec![("server task", steps)]) else {
+        agentline_tests::skipped("rules about MCP tools");
+        return None;
+    };
+    let server = stage.stage.home().join("server.cjs");
+    fs::write(&server, SERVER).unwrap();
+    let args = vec![server.to_string_lossy().into_owned()];
+    let server = McpServer::Command { command: "node".into(), args, env: [].into() };
+    let request = stage.request(mode).mcp_server("notes", server);
+    let mut request = denied.iter().fold(request, |request, rule| request.deny(*rule));
+    request.prompt = "server task".into();
+    let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+    let ran = tools.into_iter().filter(|tool| stage.stage.home().join(tool).exists()).collect();
+    let refused =
+        |tool: &&str| told.denied().iter().any(|denied| denied.contains(&format!("mcp__notes__{tool} ")));
+    Some([ran, tools.into_iter().filter(refused).collect()])
+}

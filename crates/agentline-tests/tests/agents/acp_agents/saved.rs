@@ -1,0 +1,60 @@
+//! What a run says that it used, and what the session that the agent saved says of it, are the same numbers.
+
+use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Player, stage};
+use agentline::{
+    PermissionMode as Mode, PriceTable, ledger,
+    sessions::{Filter, UsageBy, UsageRow},
+};
+use agentline_mock::scripted::Step;
+use agentline_tests::Told;
+
+#[tokio::test]
+async fn claude() {
+    same_numbers(CLAUDE, true).await;
+}
+
+#[tokio::test]
+async fn codex() {
+    same_numbers(CODEX, true).await;
+}
+
+#[tokio::test]
+async fn opencode() {
+    // It tells the last request alone; the session tells them all.
+    same_numbers(OPENCODE, false).await;
+}
+
+async fn same_numbers(player: Player, run_tells: bool) {
+    let steps = vec![
+        player.write("a.txt"),
+        player.shell("echo ran"),
+        Step::thought("Now I know.").and_text("It is done."),
+    ];
+    let stage = stage!(player, vec![("first task", steps)]);
+    let agentline = stage.agentline();
+    let mut request = stage.request(Mode::Bypass);
+    request.prompt = "first task".into();
+    let told = Told::of(agentline.run(request).await.unwrap()).await;
+    let outcome = &told.outcome;
+
+    let store = agentline.sessions();
+    let all = store.list(&Filter::new().project(stage.stage.workspace())).unwrap();
+    assert_eq!(all.len(), 1, "{all:?}");
+    let listed = &all[0];
+    assert_eq!(Some(&listed.info.id), outcome.session_id.as_ref());
+    let loaded = store.load(&store.find(&listed.info.id, &stage.stage.workspace()).unwrap()).unwrap();
+    let shown = ledger(&loaded, &PriceTable::built_in());
+    assert_eq!(shown.total, listed.used, "show and list");
+    let rows = store.usage(&Filter::new(), UsageBy::Agent).unwrap();
+    assert_eq!(UsageRow::sum(&rows).used, listed.used, "usage and list");
+    let used = &listed.used;
+    let t = &used.tokens;
+    assert_eq!((used.requests, t.total), (3, Some(390)), "{used:?}");
+    if run_tells {
+        let run = outcome.usage.tokens;
+        assert_eq!((run.input, run.output, run.cached, run.total), (t.input, t.output, t.cached, t.total));
+        // The agent's own word for a run has the requests of its helpers too, which no session file has.
+        let costs = (outcome.cost_usd.unwrap(), used.cost_usd.unwrap());
+        assert!(costs.0 > costs.1 - 1e-9 && costs.1 > 0.0, "{costs:?}");
+    }
+}

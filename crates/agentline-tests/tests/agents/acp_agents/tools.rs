@@ -1,0 +1,76 @@
+//! Functions of the program as tools of these agents, and answers that are values, in a mode in which nothing is permitted.
+
+use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Player, stage};
+use agentline::{
+    PermissionMode as Mode, RunOptions, Schema, ToolKind, ToolStatus, Verdict,
+    tools::{Tool, ToolHost},
+};
+use agentline_mock::scripted::Step;
+use agentline_tests::Told;
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+
+#[tokio::test]
+async fn claude() {
+    call(CLAUDE).await;
+}
+
+#[tokio::test]
+async fn codex() {
+    call(CODEX).await;
+}
+
+#[tokio::test]
+async fn opencode() {
+    call(OPENCODE).await;
+}
+
+async fn call(player: Player) {
+    let hand_in = |value: Value| player.hosted("shop", "structured_output", json!({"data": value}));
+    let stage = stage!(
+        player,
+        vec![
+            // The second prompt of the session: the agent was sent on.
+            ("does not fit", vec![hand_in(json!({"sum": 42})), Step::text("Mended.")]),
+            (
+                "Add it up",
+                vec![
+                    player.hosted("shop", "double", json!({"n": 21})),
+                    Step::text("It is {\"sum\": \"much\"}.")
+                ]
+            ),
+        ]
+    );
+    let called = Arc::new(Mutex::new(Vec::<Value>::new()));
+    let seen = called.clone();
+    let wants = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let double = Tool::new("double", "Doubles", wants, move |args: Value, _| {
+        seen.lock().unwrap().push(args.clone());
+        async move { Ok(format!("twice is {}", args["n"].as_i64().unwrap_or(0) * 2)) }
+    });
+    let schema = json!({"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]});
+    let options = RunOptions::new()
+        .tools(ToolHost::new().server_name("shop").tool(double))
+        .schema(Schema::from_value(schema).unwrap());
+    let mut request = stage.request(Mode::Deny);
+    request.prompt = "Add it up".into();
+    let told = Told::of(stage.agentline().run_with(request, options).await.unwrap()).await;
+
+    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
+    assert_eq!(*called.lock().unwrap(), [json!({"n": 21})], "{}", told.shown());
+    let tools: Vec<_> = told.tools().iter().map(|tool| (tool.name.as_str(), tool.kind)).collect();
+    let expected = ["mcp__shop__double", "mcp__shop__structured_output"].map(|name| (name, ToolKind::Mcp));
+    assert_eq!(tools, expected, "{}", told.shown());
+    assert_eq!(told.ends(), [ToolStatus::Ok; 2], "{}", told.shown());
+    assert_eq!(told.results()[0], "twice is 42", "{}", told.shown());
+    let own = "allow agentline own_tool -";
+    assert_eq!(told.decisions(), tools.iter().map(|(name, _)| format!("{name} {own}")).collect::<Vec<_>>());
+    let turns = stage.stage.model.turns();
+    assert!(turns[1].tool_results()[0].contains("twice is 42"), "{:?}", turns[1].tool_results());
+
+    let value: Value = serde_json::from_str(told.outcome.output.as_ref().unwrap().get()).unwrap();
+    assert_eq!((value, told.outcome.text.as_str()), (json!({"sum": 42}), "Mended."), "{}", told.shown());
+    assert!(told.warnings().contains(&"repair"), "{}", told.shown());
+    #[cfg(target_os = "linux")]
+    assert_eq!(stage.living(), [0_u32; 0]);
+}

@@ -1,0 +1,90 @@
+//! Values, checks and reasoning from the command line: `--schema`, `--until` and their exit codes, `--emit-thoughts`.
+
+use crate::acp_gemini::talk::stage;
+use agentline_mock::gemini::{Script, Step};
+use agentline_tests::{MODEL, Stage, needs_real_gemini, real_gemini};
+use serde_json::{Value, json};
+use std::process::{Command, Stdio};
+
+/// Runs the tool for its JSON outcome, and gives that with the exit code.
+fn agentline(stage: &Stage, args: &[&str]) -> (Value, i32) {
+    let program = real_gemini().expect("real agents are not left out").path;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
+    command.args(["run", "-o", "json", "-m", MODEL, "go"]).args(args);
+    command.env_clear().envs(stage.variables()).env("GEMINI_CLI_PATH", program);
+    let output = command.current_dir(stage.workspace()).stdin(Stdio::null()).output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let outcome = serde_json::from_str(&text)
+        .unwrap_or_else(|why| panic!("{why}: {text}\n{}", String::from_utf8_lossy(&output.stderr)));
+    (outcome, output.status.code().unwrap_or(-1))
+}
+
+#[test]
+fn a_schema_and_a_check_are_given_as_flags() {
+    needs_real_gemini!();
+    let hand_in = |n: u8| Step::call("mcp_agentline_structured_output", json!({"data": {"n": n}}));
+    let stage = stage([
+        ("not complete", Script::new([hand_in(2), Step::text("Two.")])),
+        ("", Script::new([hand_in(1), Step::text("One.")])),
+    ]);
+    stage.file("n.json", r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#);
+    // The check is content the second time.
+    let check = "test -e tried || { touch tried; echo try again; exit 1; }";
+    let (outcome, code) = agentline(&stage, &["--schema", "n.json", "--until", check]);
+    assert_eq!((outcome["verdict"].as_str(), code), (Some("done"), 0), "{outcome:#}");
+    assert_eq!((&outcome["output"], &outcome["text"]), (&json!({"n": 2}), &json!("Two.")), "{outcome:#}");
+    assert_eq!(outcome["surface"], "acp");
+    let asked: Vec<String> = stage.model.requests_to_main().iter().map(|r| r.prompt()).collect();
+    assert!(asked.last().unwrap().contains("try again"), "{asked:?}");
+}
+
+#[test]
+fn the_value_is_on_standard_output_in_the_form_for_people_too() {
+    needs_real_gemini!();
+    let stage = stage([("", Script::new([Step::text(r#"{"n": 7}"#)]))]);
+    stage.file("n.json", r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#);
+    let program = real_gemini().expect("real agents are not left out").path;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
+    command.args(["run", "-m", MODEL, "go", "--schema", "n.json"]).current_dir(stage.workspace());
+    command.env_clear().envs(stage.variables()).env("GEMINI_CLI_PATH", program).stdin(Stdio::null());
+    let output = command.output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(text.lines().last(), Some(r#"{"n":7}"#), "{text}");
+}
+
+#[test]
+fn no_value_is_exit_code_10() {
+    needs_real_gemini!();
+    let stage = stage([("", Script::always(Step::text("no idea")))]);
+    stage.file("n.json", r#"{"type":"integer"}"#);
+    let (outcome, code) = agentline(&stage, &["--schema", "n.json", "--repair-turns", "1"]);
+    assert_eq!((outcome["verdict"].as_str(), code), (Some("invalid_output"), 10), "{outcome:#}");
+    assert_eq!(
+        (&outcome["error"]["kind"], &outcome["error"]["phase"]),
+        (&json!("invalid_output"), &json!("response"))
+    );
+    let message = outcome["error"]["message"].as_str().unwrap();
+    assert!(message.contains("no JSON value") && message.contains("no idea"), "{message}");
+    assert_eq!(outcome["output"], Value::Null);
+}
+
+#[test]
+fn reasoning_is_shown_beside_the_answer_when_it_is_wanted() {
+    needs_real_gemini!();
+    let stage = stage([("", Script::new([Step::thought("**Look** I wonder why.").and_text("Because.")]))]);
+    let said = |args: &[&str]| {
+        let program = real_gemini().expect("real agents are not left out").path;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
+        command.args(["run", "-m", MODEL, "why"]).args(args).stdin(Stdio::null());
+        command.env_clear().envs(stage.variables()).env("GEMINI_CLI_PATH", program);
+        let output = command.current_dir(stage.workspace()).output().expect("it starts");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let (answer, beside) = said(&["--emit-thoughts"]);
+    assert_eq!(answer, "Because.\n", "{beside}");
+    assert!(beside.contains("I wonder why."), "{beside}");
+    let (answer, beside) = said(&[]);
+    assert_eq!(answer, "Because.\n", "{beside}");
+    assert!(!beside.contains("wonder"), "{beside}");
+}

@@ -1,0 +1,103 @@
+//! The matrix by which a generic ACP client is compatible with Gemini CLI, held against the real program: one recorded
+//! run, and what each row says of what went over the wire. The same rows stand as tests of the protocol in the core.
+
+use crate::acp_gemini::talk::{Told, calling, stage};
+use agentline::{
+    Event, PermissionMode as Mode, RunOptions, Surface, Verdict,
+    tools::{Tool, ToolHost},
+};
+use agentline_tests::{MODEL, needs_real_gemini};
+use serde_json::{Value, json};
+
+/// What the agent said and what it was told, message by message.
+struct Wire {
+    said: Vec<Value>,
+    told: Vec<Value>,
+}
+
+impl Wire {
+    fn of(tape: &str) -> Self {
+        let mut wire = Self { said: Vec::new(), told: Vec::new() };
+        for line in tape.lines() {
+            let line: Value = serde_json::from_str(line).expect("a line is JSON");
+            let message = line["text"].as_str().and_then(|text| serde_json::from_str(text).ok());
+            match (line["ch"].as_str(), message) {
+                (Some("out"), Some(message)) => wire.said.push(message),
+                (Some("in"), Some(message)) => wire.told.push(message),
+                _ => {}
+            }
+        }
+        wire
+    }
+
+    fn request(&self, method: &str) -> &Value {
+        let found = self.told.iter().find(|message| message["method"] == method);
+        &found.unwrap_or_else(|| panic!("no {method} in {:#?}", self.told))["params"]
+    }
+
+    fn answer(&self, method: &str) -> &Value {
+        let asked = self.told.iter().find(|message| message["method"] == method).expect("it was asked");
+        let found = self.said.iter().find(|m| m["id"] == asked["id"] && m["method"].is_null());
+        &found.unwrap_or_else(|| panic!("no answer to {method}"))["result"]
+    }
+}
+
+#[tokio::test]
+async fn the_compatibility_matrix_holds_on_the_real_program() {
+    needs_real_gemini!();
+    let calls = [
+        ("write_file", json!({"file_path": "a.txt", "content": "a\\n"})),
+        ("mcp_wink-tools_echo", json!({})),
+    ];
+    let stage = stage([("", calling(calls))]);
+    let echo = Tool::new("echo", "Echoes", json!({"type": "object"}), |_, _| async { Ok("heard") });
+    let options = RunOptions::new().tools(ToolHost::new().server_name("wink-tools").tool(echo));
+    let tape = stage.outside().join("run.tape.jsonl");
+    let request = stage.request("go").permission_mode(Mode::Auto).record(&tape);
+    let told = Told::of(stage.agentline().run_with(request, options).await.unwrap()).await;
+    assert_eq!(
+        (told.outcome.verdict, told.outcome.surface),
+        (Verdict::Done, Some(Surface::Acp)),
+        "{}",
+        told.shown()
+    );
+    let wire = Wire::of(&std::fs::read_to_string(&tape).unwrap());
+    let methods: Vec<&str> = wire.told.iter().filter_map(|m| m["method"].as_str()).collect();
+
+    // Handshake with `auth_methods`: they are told, and no sign-in is asked for.
+    let hello = wire.answer("initialize");
+    assert!(hello["authMethods"].as_array().is_some_and(|all| !all.is_empty()), "{hello}");
+    assert_eq!(methods[..2], ["initialize", "session/new"], "{methods:?}");
+    // `TextContentBlock` extraction.
+    let mut updates = wire.said.iter().map(|m| &m["params"]["update"]);
+    let chunk = updates.rfind(|u| u["sessionUpdate"] == "agent_message_chunk").expect("a chunk");
+    assert_eq!((&chunk["content"]["type"], told.outcome.text.as_str()), (&json!("text"), "said"), "{chunk}");
+    // `ImageContentBlock` fallback: no image is sent by this program; the core's test has one.
+    assert!(!told.records.iter().any(|r| matches!(r.event, Event::Content { .. })));
+    // Unhandled update types: those that others ignore are told.
+    assert!(told.records.iter().any(|r| matches!(r.event, Event::Commands { .. })), "{}", told.shown());
+    // MCP HTTP server `type="http"`.
+    let server = &wire.request("session/new")["mcpServers"][0];
+    assert_eq!((&server["type"], &server["name"]), (&json!("http"), &json!("wink-tools")), "{server}");
+    assert!(server["url"].as_str().is_some_and(|url| url.starts_with("http://127.0.0.1:")), "{server}");
+    assert_eq!(server["headers"][0]["name"], "Authorization", "{server}");
+    // Real tool call ids.
+    let ids: Vec<&str> = told
+        .records
+        .iter()
+        .filter_map(|r| if let Event::ToolUse(call) = &r.event { Some(call.id.as_str()) } else { None })
+        .collect();
+    assert!(ids.len() == 2 && ids.iter().all(|id| !id.is_empty() && !id.starts_with("_tc_")), "{ids:?}");
+    // `cached_read_tokens` mapping: the program keeps them back, its session file does not.
+    assert_eq!(wire.answer("session/prompt")["usage"], Value::Null);
+    assert_eq!(told.outcome.usage.tokens.cached, Some(60), "{}", told.shown());
+    // `TextContentBlock` prompt format.
+    assert_eq!(wire.request("session/prompt")["prompt"], json!([{"type": "text", "text": "go"}]));
+    // `mcp_capabilities` parsing.
+    assert_eq!(hello["agentCapabilities"]["mcpCapabilities"], json!({"http": true, "sse": true}));
+    // Config defaults: the preset has a run of its own; here the program was started for the model of the request.
+    assert_eq!(wire.answer("session/new")["models"]["currentModelId"], MODEL);
+    // The token of our tools is in no tape.
+    let token = server["headers"][0]["value"].as_str().unwrap_or_default();
+    assert!(token.len() < 30, "the token was recorded: {} characters", token.len());
+}

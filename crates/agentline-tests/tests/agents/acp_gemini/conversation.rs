@@ -1,0 +1,243 @@
+//! Conversations: several prompts in one session, each with its clocks and limits, stopped anywhere and gone on with.
+
+use crate::acp_gemini::talk::{Told, calling, command, in_mode, say, stage, write};
+use agentline::{
+    Change, Event, Judge, Kind, PermissionMode as Mode, Permit, Phase, Pool, PoolOptions, Run, RunOptions,
+    Session, ToolStatus, Verdict,
+};
+use agentline_mock::gemini::{Script, Step, Tokens};
+use agentline_tests::{Stage, needs_real_gemini};
+use serde_json::json;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Waits until something is so; a loaded machine may take its time.
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what} did not happen");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Stops a run and waits for what it came to.
+async fn stop(run: Run) -> Told {
+    let begun = Instant::now();
+    run.cancel();
+    let told = Told::of(run).await;
+    assert_eq!(told.outcome.verdict, Verdict::Cancelled, "{}", told.shown());
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?} {}", begun.elapsed(), told.shown());
+    told
+}
+
+/// The session answers the next prompt as if nothing had been.
+async fn goes_on(session: &Session, after: &str) {
+    let told = Told::of(session.prompt(format!("fine after {after}")).await.expect("a good request")).await;
+    let found = (told.outcome.verdict, told.outcome.text.as_str());
+    assert_eq!(found, (Verdict::Done, "fine"), "after {after}: {}", told.shown());
+}
+
+#[tokio::test]
+async fn a_run_is_stopped_at_every_stage_and_the_conversation_goes_on() {
+    needs_real_gemini!();
+    let stage = stage([
+        ("fine", Script::new([Step::text("fine")])),
+        ("model", Script::new([Step::hang()])),
+        ("midway", Script::new([Step::text("some words").and_text("never").hang_midway()])),
+        ("tool", calling([command("echo $$ > pid; sleep 600")])),
+        ("asks", calling([command("touch asked")])),
+        ("busy", Script::always(Step::rate_limited(None))),
+    ]);
+    let (asked, mut is_asked) = tokio::sync::mpsc::unbounded_channel();
+    let judge = Judge::new(move |_| {
+        let asked = asked.clone();
+        async move {
+            // Nobody listens only when the test has failed already.
+            let _ = asked.send(());
+            std::future::pending::<Permit>().await
+        }
+    });
+    let options = RunOptions::new().judge(judge);
+    let session = stage.agentline().session_with(in_mode(&stage, Mode::Default), options).await.unwrap();
+    let asks = || stage.model.requests_to_main().len();
+
+    for (prompt, text) in [("model", ""), ("midway", "some words"), ("busy", "")] {
+        let before = asks();
+        let mut run = session.prompt(prompt).await.unwrap();
+        until("the request", || asks() > before).await;
+        if !text.is_empty() {
+            while let Some(record) = run.next().await {
+                if matches!(record.event, Event::Text { .. }) {
+                    break;
+                }
+            }
+        }
+        let told = stop(run).await;
+        assert_eq!(told.outcome.text, text, "{prompt}: {}", told.shown());
+        goes_on(&session, prompt).await;
+    }
+
+    let mut request = in_mode(&stage, Mode::Auto);
+    request.prompt = "tool".into();
+    let run = session.prompt_with(request).await.unwrap();
+    until("the command", || stage.read("pid").is_some_and(|pid| pid.ends_with('\n'))).await;
+    let told = stop(run).await;
+    // The CLI says that a command which it killed has completed.
+    assert_eq!(told.ends(), [ToolStatus::Cancelled], "{}", told.shown());
+    #[cfg(target_os = "linux")]
+    {
+        let stat = format!("/proc/{}/stat", stage.read("pid").unwrap().trim());
+        until("the end of the command", || {
+            std::fs::read_to_string(&stat).map_or(true, |s| s.contains(") Z "))
+        })
+        .await;
+    }
+    goes_on(&session, "tool").await;
+
+    let run = session.prompt("asks").await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), is_asked.recv()).await.unwrap();
+    let told = stop(run).await;
+    assert!(stage.read("asked").is_none(), "{}", told.shown());
+    goes_on(&session, "asks").await;
+    session.close().await;
+}
+
+#[tokio::test]
+async fn each_prompt_has_its_own_clocks_limits_and_tokens() {
+    needs_real_gemini!();
+    let tokens =
+        |n: u64| Tokens { prompt: 1000 + n, candidates: 10 + n, cached: 500 + n, thoughts: n, total: None };
+    let stage = stage([
+        ("hang", Script::new([Step::hang()])),
+        ("one", Script::new([Step::text("one").usage(tokens(1))])),
+        (
+            "two",
+            Script::new([
+                Step::call("list_directory", json!({"dir_path": "."})).usage(tokens(2)),
+                Step::text("two").usage(tokens(3)),
+            ]),
+        ),
+        ("", Script::new([Step::text("more").usage(tokens(4))])),
+    ]);
+    let limited = || {
+        let mut request = stage.request("");
+        request.limits.max_turns = Some(2);
+        request
+    };
+    let session = stage.agentline().session(limited()).await.unwrap();
+    let spent = |told: &Told| {
+        let t = told.outcome.usage.tokens;
+        [t.input, t.output, t.cached, t.thoughts, t.total].map(|n| n.unwrap_or(0))
+    };
+    let told = say(&session, limited(), "one").await;
+    assert_eq!(spent(&told), [1001, 11, 501, 1, 1013], "{}", told.shown());
+    let told = say(&session, limited(), "two").await;
+    assert_eq!(spent(&told), [2005, 25, 1005, 5, 2035], "{}", told.shown());
+    assert_eq!((told.outcome.turns, told.outcome.usage.requests), (2, Some(2)), "{}", told.shown());
+
+    // A limit is for one prompt, however many there were before.
+    for _ in 0..2 {
+        let told = say(&session, limited(), "more").await;
+        assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
+    }
+
+    let told = say(&session, stage.request("").timeout(Duration::from_millis(1500)), "hang").await;
+    let error = told.outcome.error.as_ref().unwrap();
+    assert_eq!((error.kind, error.phase), (Kind::TimeoutRun, Phase::Budget), "{}", told.shown());
+    let told = say(&session, stage.request("").idle_timeout(Duration::from_millis(1500)), "hang").await;
+    assert_eq!(told.outcome.error.as_ref().unwrap().kind, Kind::TimeoutIdle, "{}", told.shown());
+
+    let mut request = stage.request("");
+    request.deadline = Some(now() + 1.5);
+    let begun = Instant::now();
+    let told = say(&session, request, "hang").await;
+    assert_eq!(told.outcome.error.as_ref().unwrap().kind, Kind::TimeoutRun, "{}", told.shown());
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+
+    let before = stage.model.requests_to_main().len();
+    let mut request = stage.request("");
+    request.deadline = Some(now() - 1.0);
+    let told = say(&session, request, "one").await;
+    assert_eq!(told.outcome.verdict, Verdict::TimedOut, "{}", told.shown());
+    assert_eq!(stage.model.requests_to_main().len(), before, "nothing was asked");
+    let told = say(&session, stage.request(""), "one").await;
+    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
+    session.close().await;
+}
+
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_secs_f64()
+}
+
+#[tokio::test]
+async fn files_that_go_with_a_prompt_reach_the_model() {
+    needs_real_gemini!();
+    let stage = stage([("", Script::new([Step::text("seen")]))]);
+    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0";
+    let mut wav = b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0".to_vec();
+    wav.extend([0; 24]);
+    std::fs::write(stage.workspace().join("dot.png"), png).unwrap();
+    std::fs::write(stage.workspace().join("click.wav"), wav).unwrap();
+    stage.file("note.txt", "the password is swordfish\n");
+    let mut request = stage.request("look at these");
+    request.attachments =
+        ["dot.png", "click.wav", "note.txt"].map(|name| stage.workspace().join(name)).into();
+    let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
+    let asked = &stage.model.requests_to_main()[0];
+    let types: Vec<String> = asked.attachments().into_iter().map(|(mime, _)| mime).collect();
+    assert_eq!(types.len(), 2, "{types:?} {}", asked.body["contents"]);
+    assert!(types[0] == "image/png" && types[1].starts_with("audio/"), "{types:?}");
+    let texts = asked.user_texts().concat();
+    assert!(texts.contains("look at these") && texts.contains("swordfish"), "{texts}");
+}
+
+#[tokio::test]
+async fn a_temporary_workspace_is_made_and_removed() {
+    needs_real_gemini!();
+    let stage = stage([("", calling([write("made.txt")]))]);
+    let mut request = stage.request("go").surface(agentline::Surface::Acp).temporary_workspace(true);
+    request.working_dir = None;
+    let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
+    let files: Vec<_> = told.outcome.files.iter().map(|f| (f.path.as_str(), f.change)).collect();
+    assert_eq!(files, [("made.txt", Change::Created)], "{}", told.shown());
+    assert!(told.outcome.cwd.contains("agentline-workspace-"), "{}", told.outcome.cwd);
+    assert!(!std::path::Path::new(&told.outcome.cwd).exists(), "{}", told.outcome.cwd);
+    assert!(stage.read("made.txt").is_none());
+}
+
+#[tokio::test]
+async fn sessions_of_one_process_run_side_by_side() {
+    needs_real_gemini!();
+    let stage = stage([
+        ("red", Script::new([Step::text("red").delay(2500)])),
+        ("blue", Script::new([Step::text("blue").delay(2500)])),
+    ]);
+    // Only runs that cannot start a program share a process.
+    let request = |prompt: &str| {
+        let mut request = in_mode(&stage, Mode::Plan);
+        request.prompt = prompt.into();
+        request
+    };
+    let pool = Pool::new(stage.agentline(), PoolOptions::default());
+    let (red, blue) = tokio::join!(pool.run(request("red")), pool.run(request("blue")));
+    let (red, blue) = tokio::join!(Told::of(red.unwrap()), Told::of(blue.unwrap()));
+    for (told, text) in [(&red, "red"), (&blue, "blue")] {
+        assert_eq!(
+            (told.outcome.verdict, told.outcome.text.as_str()),
+            (Verdict::Done, text),
+            "{}",
+            told.shown()
+        );
+    }
+    assert_ne!(red.outcome.session_id, blue.outcome.session_id);
+    let status = pool.status();
+    assert_eq!((status.started, status.runs), (1, 2), "{status:?}");
+    let times: Vec<u64> = asked_at(&stage);
+    assert!(times[1] - times[0] < 2400, "one waited for the other: {times:?}");
+    pool.close().await;
+}
+
+fn asked_at(stage: &Stage) -> Vec<u64> {
+    stage.model.requests_to_main().iter().map(|request| request.at_ms).collect()
+}

@@ -1,0 +1,60 @@
+//! The agent reads and writes files through us, where it may.
+
+use crate::acp_gemini::talk::{Told, calling, in_mode, say, stage, write};
+use agentline::{Change, ChangeSource, PermissionMode as Mode, Verdict};
+use agentline_tests::needs_real_gemini;
+use serde_json::json;
+
+#[tokio::test]
+async fn files_are_made_and_changed_through_us_inside_the_workspace_only() {
+    needs_real_gemini!();
+    let edit = json!({"file_path": "old.txt", "instruction": "i", "old_string": "old", "new_string": "new"});
+    let link = "link/through.txt";
+    let stage = stage([
+        ("new", calling([write("deep/er/new.txt")])),
+        ("edit", calling([("replace", edit)])),
+        ("escape", calling([write(link)])),
+        ("refused", calling([write("refused.txt")])),
+    ]);
+    stage.file("old.txt", "old\n");
+    let elsewhere = stage.outside().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, stage.workspace().join("link")).unwrap();
+    let request = || in_mode(&stage, Mode::AcceptEdits).allow_file_reads(true).allow_file_writes(true);
+    let session = stage.agentline().session(request()).await.unwrap();
+
+    // Gemini CLI asks for the file first and makes none where it is told that there is no such file.
+    let told = say(&session, request(), "new").await;
+    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
+    assert_eq!(stage.read("deep/er/new.txt").as_deref(), Some("new\n"), "{}", told.shown());
+    assert_eq!(
+        rows(&told),
+        [("deep/er/new.txt".to_owned(), Change::Created, ChangeSource::Tool, true)],
+        "{}",
+        told.shown()
+    );
+
+    let told = say(&session, request(), "edit").await;
+    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
+    assert_eq!(stage.read("old.txt").as_deref(), Some("new\n"), "{}", told.shown());
+    assert_eq!(
+        rows(&told),
+        [("old.txt".to_owned(), Change::Modified, ChangeSource::Tool, true)],
+        "{}",
+        told.shown()
+    );
+
+    let told = say(&session, request(), "escape").await;
+    assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0, "{}", told.shown());
+    assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
+    assert_eq!(told.denied(), ["Write outside_workspace -"], "{}", told.shown());
+
+    let told = say(&session, request().deny("Write(refused.txt)"), "refused").await;
+    assert_eq!(told.denied(), ["Write rule Write(refused.txt)"], "{}", told.shown());
+    assert!(stage.read("refused.txt").is_none() && rows(&told).is_empty());
+    session.close().await;
+}
+
+fn rows(told: &Told) -> Vec<(String, Change, ChangeSource, bool)> {
+    told.outcome.files.iter().map(|f| (f.path.clone(), f.change, f.source, f.verified)).collect()
+}

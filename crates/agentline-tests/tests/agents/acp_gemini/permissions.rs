@@ -1,0 +1,285 @@
+//! Who decides what the agent may do: modes, rules, a judge; each decision is told, and chosen by kind.
+
+use crate::acp_gemini::talk::{Told, calling, command, in_mode, say, stage, write};
+use agentline::{
+    Judge, Kind, PermissionAsk, PermissionMode as Mode, Permit, Phase, RunOptions, Surface, ToolStatus,
+    Verdict,
+};
+use agentline_mock::gemini::{Script, Step};
+use agentline_tests::needs_real_gemini;
+use serde_json::json;
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// A word of the prompt for each file, and the script that writes it.
+fn writes(path: &str) -> (&str, Script) {
+    (path, calling([write(path)]))
+}
+
+#[tokio::test]
+async fn each_mode_decides_as_it_says() {
+    needs_real_gemini!();
+    let stage = stage([
+        writes("default.txt"),
+        writes("bypass.txt"),
+        writes("again.txt"),
+        writes("deny.txt"),
+        writes("prompt.txt"),
+        writes("plan.txt"),
+        // Its own rules let the agent write plans, wherever they lead.
+        ("a plan", calling([write("plan.md"), write("./plans/plan.md"), command("touch planned")])),
+        ("edits", calling([write("edits.txt"), command("touch touched-by-edits")])),
+        ("auto", calling([write("auto1.txt"), write("auto2.txt"), command("touch auto3.txt")])),
+    ]);
+    // The CLI offers its plan mode only to a process that was started for it.
+    let session = stage.agentline().session(in_mode(&stage, Mode::Plan)).await.unwrap();
+    let is_there = |path: &str| stage.workspace().join(path).exists();
+
+    let told = say(&session, in_mode(&stage, Mode::Default), "default.txt").await;
+    assert_eq!(told.decisions(), ["Write deny mode mode -"], "{}", told.shown());
+    assert_eq!(told.denied(), ["Write mode -"], "{}", told.shown());
+    assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
+    assert!(!is_there("default.txt") && told.outcome.files.is_empty(), "{}", told.shown());
+
+    // The agent itself is told to ask nobody, so there is nothing to decide.
+    let told = say(&session, in_mode(&stage, Mode::Bypass), "bypass.txt").await;
+    assert_eq!(told.decisions(), [""; 0], "{}", told.shown());
+    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
+    assert!(is_there("bypass.txt"));
+
+    // What one prompt was permitted the next is not.
+    let told = say(&session, in_mode(&stage, Mode::Default), "again.txt").await;
+    assert_eq!(told.decisions(), ["Write deny mode mode -"], "{}", told.shown());
+    assert!(!is_there("again.txt"));
+
+    for (mode, path) in [(Mode::Deny, "deny.txt"), (Mode::Prompt, "prompt.txt")] {
+        let told = say(&session, in_mode(&stage, mode), path).await;
+        assert_eq!(told.decisions(), ["Write deny mode mode -"], "{mode:?} {}", told.shown());
+        assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{mode:?}");
+        assert!(!is_there(path));
+    }
+
+    // In its plan mode the agent refuses by itself.
+    let told = say(&session, in_mode(&stage, Mode::Plan), "plan.txt").await;
+    assert_eq!(told.ends(), [ToolStatus::Denied], "{}", told.shown());
+    assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
+    assert!(!is_there("plan.txt"));
+    let told = say(&session, in_mode(&stage, Mode::Plan), "a plan").await;
+    let plans = stage.home().join(".gemini/tmp");
+    assert!(
+        told.outcome.files.iter().all(|file| Path::new(&file.path).starts_with(&plans)),
+        "{}",
+        told.shown()
+    );
+    assert!(!is_there("plan.md") && !is_there("plans") && !is_there("planned"), "{}", told.shown());
+
+    let told = say(&session, in_mode(&stage, Mode::AcceptEdits), "edits").await;
+    assert_eq!(
+        told.decisions(),
+        ["Write allow mode accept-edits -", "Bash deny mode mode -"],
+        "{}",
+        told.shown()
+    );
+    assert!(is_there("edits.txt") && !is_there("touched-by-edits"));
+
+    // `allow_once` each time: had the first been for always, nobody would be asked about the second.
+    let told = say(&session, in_mode(&stage, Mode::Auto), "auto").await;
+    assert_eq!(
+        told.decisions(),
+        ["Write allow mode auto -", "Write allow mode auto -", "Bash allow mode auto -"],
+        "{}",
+        told.shown()
+    );
+    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
+    assert!(is_there("auto1.txt") && is_there("auto2.txt") && is_there("auto3.txt"));
+    session.close().await;
+}
+
+#[tokio::test]
+async fn rules_stand_before_the_mode_and_the_border_before_both() {
+    needs_real_gemini!();
+    let stage = stage([
+        ("rules", calling([write("src/a.txt"), write("other.txt"), command("touch ok"), command("rm ok")])),
+        ("outside", calling([write("../outside.txt")])),
+    ]);
+    let request =
+        in_mode(&stage, Mode::Default).allow("Write(src/**)").allow("Bash(touch *)").deny("Bash(rm *)");
+    let session = stage.agentline().session(request.clone()).await.unwrap();
+    let told = say(&session, request, "rules").await;
+    assert_eq!(
+        told.decisions(),
+        [
+            "Write allow rule - Write(src/**)",
+            "Write deny mode mode -",
+            "Bash allow rule - Bash(touch *)",
+            "Bash deny rule rule Bash(rm *)",
+        ],
+        "{}",
+        told.shown()
+    );
+    assert_eq!(told.denied(), ["Write mode -", "Bash rule Bash(rm *)"], "{}", told.shown());
+    assert_eq!(stage.read("src/a.txt").as_deref(), Some("new\n"));
+    assert!(stage.read("ok").is_some() && stage.read("other.txt").is_none());
+
+    let told = say(&session, in_mode(&stage, Mode::Auto), "outside").await;
+    assert_eq!(told.ends().len(), 1, "{}", told.shown());
+    assert!(!stage.outside().join("outside.txt").exists(), "{}", told.shown());
+
+    // The agent is told when it starts which commands it has to ask about.
+    let mut late = in_mode(&stage, Mode::Auto).deny("Read(secret/**)").deny("Grep");
+    late.prompt = "rules".into();
+    let refused = session.prompt_with(late).await.unwrap_err().to_string();
+    assert!(refused.contains("`Read(secret/**)`") && refused.contains("`Grep`"), "{refused}");
+
+    // Planning was not offered to this process, and going on in a mode that permits more would be worse than failing.
+    let told = say(&session, in_mode(&stage, Mode::Plan), "rules").await;
+    assert_eq!(told.outcome.verdict, Verdict::Failed, "{}", told.shown());
+    let error = told.outcome.error.as_ref().unwrap();
+    assert_eq!((error.kind, error.phase), (Kind::Policy, Phase::Request), "{}", told.shown());
+    assert!(error.hint.as_deref().is_some_and(|hint| hint.contains("mode")), "{}", told.shown());
+    session.close().await;
+}
+
+#[tokio::test]
+async fn a_judge_is_asked_what_is_open_with_the_change_or_the_command() {
+    needs_real_gemini!();
+    let stage = stage([
+        (
+            "edit",
+            calling([(
+                "replace",
+                json!({"file_path": "a.txt", "instruction": "i", "old_string": "old", "new_string": "new"}),
+            )]),
+        ),
+        ("commands", calling([command("touch allowed"), command("touch refused")])),
+        ("secret", calling([write("secret/key.txt"), write("src/ask.txt")])),
+        ("panic", calling([command("touch panic")])),
+        ("slow", calling([command("touch slow")])),
+    ]);
+    stage.file("a.txt", "old text\n");
+    let asked = Arc::new(Mutex::new(Vec::<PermissionAsk>::new()));
+    let seen = asked.clone();
+    let judge = Judge::new(move |ask| {
+        seen.lock().unwrap().push(ask.clone());
+        async move {
+            match ask.command.as_deref() {
+                Some("touch refused") => Permit::Deny("not that".into()),
+                Some("touch panic") => panic!("on purpose"),
+                Some("touch slow") => {
+                    tokio::time::sleep(Duration::from_secs(3)).await;
+                    Permit::Allow
+                }
+                _ => Permit::Allow,
+            }
+        }
+    });
+    let session = stage
+        .agentline()
+        .session_with(in_mode(&stage, Mode::Default), RunOptions::new().judge(judge))
+        .await
+        .unwrap();
+
+    let told = say(&session, in_mode(&stage, Mode::Default), "edit").await;
+    assert_eq!(told.decisions(), ["Edit allow callback - -"], "{}", told.shown());
+    assert_eq!(stage.read("a.txt").as_deref(), Some("new text\n"));
+    let ask = asked.lock().unwrap().remove(0);
+    let diff = &ask.diffs[0];
+    assert_eq!((diff.old.as_deref(), diff.new.as_str()), (Some("old text\n"), "new text\n"), "{ask:?}");
+    assert!(ask.paths[0].ends_with("a.txt"), "{ask:?}");
+
+    let told = say(&session, in_mode(&stage, Mode::Prompt), "commands").await;
+    assert_eq!(
+        told.decisions(),
+        ["Bash allow callback - -", "Bash deny callback not that -"],
+        "{}",
+        told.shown()
+    );
+    assert_eq!(told.denied(), ["Bash not that -"], "{}", told.shown());
+    assert!(stage.read("allowed").is_some() && stage.read("refused").is_none());
+    let commands: Vec<_> = asked.lock().unwrap().drain(..).map(|ask| ask.command).collect();
+    assert_eq!(commands, [Some("touch allowed".to_owned()), Some("touch refused".to_owned())]);
+
+    // A rule that refuses is asked of nobody; one that asks goes to the judge with its name.
+    let request = in_mode(&stage, Mode::Auto).deny("Write(secret/**)").ask("Write(src/**)");
+    let told = say(&session, request, "secret").await;
+    assert_eq!(
+        told.decisions(),
+        ["Write deny rule rule Write(secret/**)", "Write allow callback - Write(src/**)"],
+        "{}",
+        told.shown()
+    );
+    assert_eq!(asked.lock().unwrap().drain(..).count(), 1);
+    assert!(stage.read("secret/key.txt").is_none() && stage.read("src/ask.txt").is_some());
+
+    let told = say(&session, in_mode(&stage, Mode::Default), "panic").await;
+    assert_eq!(told.decisions(), ["Bash deny callback callback_failed -"], "{}", told.shown());
+
+    // While somebody thinks about it, the agent is not idle.
+    let request = in_mode(&stage, Mode::Default).idle_timeout(Duration::from_secs(2));
+    let told = say(&session, request, "slow").await;
+    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
+    assert!(stage.read("slow").is_some());
+    session.close().await;
+}
+
+#[tokio::test]
+async fn a_rule_that_refuses_binds_the_agent_itself_in_every_mode() {
+    needs_real_gemini!();
+    let calls = || calling([write("secret/a.txt"), write("b.txt"), command("touch c")]);
+    let stage = stage([("", calls())]);
+    let asked = Arc::new(Mutex::new(0));
+    let count = asked.clone();
+    let judge = Judge::new(move |_| {
+        *count.lock().unwrap() += 1;
+        async { Permit::Allow }
+    });
+    let mut request =
+        stage.request("go").permission_mode(Mode::Bypass).deny("Write(secret/**)").deny("Bash(touch *)");
+    request.surface = Some(Surface::Acp);
+    let run = stage.agentline().run_with(request, RunOptions::new().judge(judge)).await.unwrap();
+    let told = Told::of(run).await;
+    let mut denied = told.denied();
+    denied.sort();
+    assert_eq!(denied.len(), 2, "{}", told.shown());
+    assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
+    assert_eq!(*asked.lock().unwrap(), 0, "{}", told.shown());
+    let there = ["secret/a.txt", "b.txt", "c"].map(|path| stage.read(path).is_some());
+    assert_eq!(there, [false, true, false], "{}", told.shown());
+}
+
+/// A session that is brought into this mode over ACP goes into it whatever the settings say.
+#[tokio::test]
+async fn whoever_forbids_bypass_in_the_settings_is_heeded() {
+    needs_real_gemini!();
+    let stage = stage([("", Script::always(Step::text("said")))]);
+    let forbids = r#"{"security": {"disableYoloMode": true, "auth": {"selectedType": "gemini-api-key"}}}"#;
+    stage.settings(forbids);
+    for (mode, verdict) in [(Mode::Bypass, Verdict::Failed), (Mode::Auto, Verdict::Done)] {
+        let mut request = in_mode(&stage, mode).surface(Surface::Acp);
+        request.prompt = "go".into();
+        let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+        assert_eq!(told.outcome.verdict, verdict, "{}", told.shown());
+        let kind = told.outcome.error.as_ref().map(|error| error.kind);
+        assert_eq!(kind, (mode == Mode::Bypass).then_some(Kind::Settings), "{}", told.shown());
+    }
+}
+
+/// The agent says nothing over ACP of a tool that it does not offer; without its session file, what the model wanted and
+/// did not get would pass for done.
+#[tokio::test]
+async fn a_tool_that_is_not_offered_is_a_denial() {
+    needs_real_gemini!();
+    let stage = stage([("", calling([command("touch x"), ("made_up", json!({"a": 1}))]))]);
+    for request in [in_mode(&stage, Mode::Plan), in_mode(&stage, Mode::Auto).deny("Bash")] {
+        let mut request = request.surface(Surface::Acp);
+        request.prompt = "go".into();
+        let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+        let denied: Vec<_> = told.outcome.denied.iter().map(|d| (&*d.tool, &*d.reason)).collect();
+        assert_eq!(denied, [("Bash", "not_offered")], "{}", told.shown());
+        assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
+        assert_eq!((told.outcome.tool_calls, &*told.outcome.text), (2, "said"), "{}", told.shown());
+    }
+}

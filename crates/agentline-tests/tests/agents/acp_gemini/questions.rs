@@ -1,0 +1,155 @@
+//! The six questions that the document of the adapter left open, answered by the real program.
+
+use crate::acp_gemini::talk::{Told, calling, command, in_mode, say, stage};
+use agentline::{Event, Kind, ModelValidation, PermissionMode as Mode, Phase, RunRequest, Verdict};
+use agentline_mock::gemini::{Script, Step};
+use agentline_tests::{Stage, needs_real_gemini};
+use std::{fs, time::Duration};
+
+/// A request for a model.
+fn for_model(stage: &Stage, model: &str, validation: ModelValidation) -> RunRequest {
+    stage.request("").model(model).model_validation(validation)
+}
+
+#[tokio::test]
+async fn questions_1_and_2_invalid_models_are_taken_and_ids_are_plain_names() {
+    needs_real_gemini!();
+    let stage =
+        stage([("unknown", Script::new([Step::unknown_model()])), ("", Script::always(Step::text("ok")))]);
+    use ModelValidation::{Strict, Warn};
+    let session = stage.agentline().session(for_model(&stage, "gemini-2.5-pro", Strict)).await.unwrap();
+    let told = say(&session, for_model(&stage, "gemini-2.5-pro", Strict), "listed").await;
+    assert_eq!((told.outcome.verdict, told.warnings()), (Verdict::Done, vec![]), "{}", told.shown());
+    assert_eq!(told.outcome.model.as_deref(), Some("gemini-2.5-pro"));
+
+    // The agent takes any text for a model, and runs models that it does not list; so it is a warning, with the list.
+    let told = say(&session, for_model(&stage, "gemini-2.5-prp", Warn), "misspelt").await;
+    assert_eq!(
+        (told.outcome.verdict, told.warnings()),
+        (Verdict::Done, vec!["unknown_model"]),
+        "{}",
+        told.shown()
+    );
+    let warning = &told.outcome.warnings[0].message;
+    for words in ["did you mean `gemini-2.5-pro`?", "gemini-3", "auto"] {
+        assert!(warning.contains(words), "{words}: {warning}");
+    }
+    assert!(!warning.contains("models/"), "{warning}");
+    assert_eq!(stage.model.requests_to_main().pop().unwrap().model, "gemini-2.5-prp");
+
+    // One that the service does not know fails at the prompt.
+    let told = say(&session, for_model(&stage, "nonsense", Warn), "unknown").await;
+    let error = told.outcome.error.as_ref().unwrap();
+    assert_eq!((error.kind, error.phase), (Kind::UnknownModel, Phase::Request), "{}", told.shown());
+
+    let before = stage.model.requests_to_main().len();
+    let told = say(&session, for_model(&stage, "gemini-2.5-prp", Strict), "strict").await;
+    let error = told.outcome.error.as_ref().unwrap();
+    assert_eq!((error.kind, error.phase), (Kind::UnknownModel, Phase::Request), "{}", told.shown());
+    assert!(error.hint.as_ref().unwrap().contains("gemini-2.5-pro"), "{error:?}");
+    assert_eq!(stage.model.requests_to_main().len(), before, "nothing was asked");
+    session.close().await;
+}
+
+#[tokio::test]
+async fn questions_3_and_4_modes_and_stop_reasons() {
+    needs_real_gemini!();
+    let stage = stage([
+        ("empty", Script::always(Step::empty())),
+        ("blocked", Script::always(Step::blocked())),
+        ("cut", Script::new([Step::text("half a sen").finish("MAX_TOKENS")])),
+        ("", Script::always(Step::text("ok"))),
+    ]);
+    let session = stage.agentline().session(in_mode(&stage, Mode::Plan)).await.unwrap();
+    let in_agents_mode = |id: &str| in_mode(&stage, Mode::Default).mode_id(id);
+    for id in ["default", "autoEdit", "yolo", "plan"] {
+        let told = say(&session, in_agents_mode(id), "go").await;
+        assert_eq!(
+            (told.outcome.verdict, told.outcome.text.as_str()),
+            (Verdict::Done, "ok"),
+            "{}",
+            told.shown()
+        );
+        assert_eq!(told.outcome.stop_reason.as_deref(), Some("end_turn"));
+        assert!(!told.warnings().contains(&"mode_not_set"), "{id}: {}", told.shown());
+        let modes: Vec<&str> = told
+            .records
+            .iter()
+            .filter_map(|r| if let Event::Mode { mode } = &r.event { Some(mode.as_str()) } else { None })
+            .collect();
+        // It began in the mode of its opening, `plan`.
+        assert_eq!(modes, [id], "{}", told.shown());
+    }
+    // Headless it is spelt so; here it is no mode.
+    let told = say(&session, in_agents_mode("auto_edit"), "go").await;
+    let warning = told.outcome.warnings.iter().find(|w| w.code == "mode_not_set");
+    let message = &warning.unwrap_or_else(|| panic!("{}", told.shown())).message;
+    assert!(message.contains("default, autoEdit, yolo, plan"), "{message}");
+
+    for (prompt, verdict) in [("empty", Verdict::Empty), ("blocked", Verdict::Empty)] {
+        let told = say(&session, in_mode(&stage, Mode::Default), prompt).await;
+        // The agent ends such a turn like any other.
+        let found = (told.outcome.verdict, told.outcome.stop_reason.as_deref());
+        assert_eq!(found, (verdict, Some("end_turn")), "{prompt}: {}", told.shown());
+    }
+    let told = say(&session, in_mode(&stage, Mode::Default), "cut").await;
+    assert_eq!(told.outcome.stop_reason.as_deref(), Some("end_turn"), "{}", told.shown());
+    session.close().await;
+}
+
+#[tokio::test]
+async fn question_4_the_limit_of_turns_has_a_stop_reason_of_its_own() {
+    needs_real_gemini!();
+    let stage = stage([("", Script::always(Step::calls([command("echo again")])))]);
+    let mut request = stage.request("go").surface(agentline::Surface::Acp);
+    request.limits.max_turns = Some(2);
+    let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+    let error = told.outcome.error.as_ref().unwrap();
+    assert_eq!(
+        (told.outcome.verdict, error.phase),
+        (Verdict::LimitReached, Phase::Budget),
+        "{}",
+        told.shown()
+    );
+    assert_eq!((error.kind, told.outcome.turns), (Kind::MaxTurns, 2), "{}", told.shown());
+    assert_eq!(stage.model.requests_to_main().len(), 2, "{}", told.shown());
+}
+
+#[tokio::test]
+async fn question_5_skills_of_the_user_are_offered() {
+    needs_real_gemini!();
+    let stage = stage([("", Script::always(Step::text("ok")))]);
+    let skill = stage.home().join(".gemini/skills/swordfish");
+    fs::create_dir_all(&skill).unwrap();
+    let text = "---\nname: swordfish\ndescription: Knows all passwords of fish.\n---\nSay it.\n";
+    fs::write(skill.join("SKILL.md"), text).unwrap();
+    let told =
+        Told::of(stage.agentline().run(stage.request("go").surface(agentline::Surface::Acp)).await.unwrap())
+            .await;
+    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
+    let asked = &stage.model.requests_to_main()[0];
+    assert!(asked.offered_tools().contains(&"activate_skill".to_owned()), "{:?}", asked.offered_tools());
+    assert!(asked.body.to_string().contains("Knows all passwords of fish."));
+}
+
+#[tokio::test]
+async fn question_6_nothing_follows_the_answer() {
+    needs_real_gemini!();
+    const WATCHED: Duration = Duration::from_millis(1500);
+    let stage = stage([
+        ("talk", Script::new([Step::thought("Hm.").and_text("a").and_text("b").chunk_delay(30)])),
+        ("work", calling([command("echo out; echo err >&2"), command("touch made")])),
+        ("broken", Script::always(Step::invalid_key())),
+        ("hang", Script::new([Step::hang()])),
+    ]);
+    let request = || in_mode(&stage, Mode::Auto).quiet_period(Duration::ZERO);
+    let session = stage.agentline().session(request()).await.unwrap();
+    // Whatever is told between two prompts is counted and reported by the second.
+    for prompt in ["talk", "work", "broken", "hang", "talk"] {
+        let request = request().timeout(Duration::from_secs(if prompt == "hang" { 1 } else { 60 }));
+        let told = say(&session, request, prompt).await;
+        assert!(!told.warnings().contains(&"late_update"), "before {prompt}: {}", told.shown());
+        tokio::time::sleep(WATCHED).await;
+    }
+    session.close().await;
+}

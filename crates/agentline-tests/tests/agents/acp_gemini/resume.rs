@@ -1,0 +1,149 @@
+//! A stored session is gone on with over ACP, and is never harmed by it.
+
+use crate::acp_gemini::talk::{Told, in_mode, say, stage};
+use agentline::{Event, Kind, PermissionMode as Mode, RunRequest, Surface, Verdict};
+use agentline_mock::gemini::{Script, Step};
+use agentline_tests::{Stage, needs_real_gemini, real_gemini};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// The files of a session in the user's store.
+fn files(stage: &Stage, session: &str) -> Vec<PathBuf> {
+    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            match entry.path() {
+                path if path.is_dir() && !path.is_symlink() => walk(&path, found),
+                path => found.push(path),
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&stage.home().join(".gemini/tmp"), &mut found);
+    let ending = format!("-{}.jsonl", &session[..8]);
+    found.retain(|path| path.to_string_lossy().ends_with(&ending));
+    found
+}
+
+/// Lets a session look as if it had begun in another minute: its file is named after that.
+fn begun_in(stage: &Stage, session: &str, minute: &str) {
+    let file = files(stage, session).remove(0);
+    let name = format!("session-{minute}-{}.jsonl", &session[..8]);
+    fs::rename(&file, file.with_file_name(name)).expect("the file can be renamed");
+}
+
+/// What was said in a session, by the user and by the model, in order; a message that is written twice counts once.
+fn messages(stage: &Stage, session: &str) -> Vec<(String, Value)> {
+    let mut said: Vec<(String, Value)> = Vec::new();
+    for file in files(stage, session) {
+        let text = fs::read_to_string(file).expect("a session file");
+        for record in text.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line is JSON")) {
+            let is_message = record["type"] == "user" || record["type"] == "gemini";
+            let id = record["id"].as_str().unwrap_or_default().to_owned();
+            if is_message && said.iter().all(|(have, _)| *have != id) {
+                said.push((id, record["content"].clone()));
+            }
+        }
+    }
+    said
+}
+
+/// The user's own start of the agent.
+fn ordinary_start(stage: &Stage) {
+    let program = real_gemini().expect("real agents are not left out");
+    let mut command = Command::new(program.path);
+    command.args(program.args).args(["-m", "gemini-2.5-flash", "--skip-trust", "-p", "an ordinary start"]);
+    command.env_clear().envs(stage.variables()).env("GEMINI_CLI_NO_RELAUNCH", "1");
+    let output = command.current_dir(stage.workspace()).stdin(Stdio::null()).output().expect("it starts");
+    assert!(output.status.success(), "{output:?}");
+}
+
+fn resuming(stage: &Stage, session: &str, prompt: &str) -> RunRequest {
+    let mut request = in_mode(stage, Mode::Default).surface(Surface::Acp).resume(session);
+    request.prompt = prompt.into();
+    request
+}
+
+#[tokio::test]
+async fn a_session_is_whole_after_it_was_resumed_and_two_ordinary_starts() {
+    needs_real_gemini!();
+    let stage = stage([
+        (
+            "remember",
+            Script::new([
+                Step::thought("Hm.").and_call("list_directory", json!({"dir_path": "."})),
+                Step::text("I will remember it."),
+            ]),
+        ),
+        ("which", Script::new([Step::text("It was 4711.")])),
+        ("", Script::always(Step::text("ok"))),
+    ]);
+    let session = stage.agentline().session(in_mode(&stage, Mode::Default)).await.unwrap();
+    let id = session.id().to_owned();
+    let told = say(&session, in_mode(&stage, Mode::Default), "remember the number 4711").await;
+    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
+    session.close().await;
+    begun_in(&stage, &id, "2026-01-01T00-00");
+    let before = messages(&stage, &id);
+    assert!(before.len() >= 3, "{before:?}");
+
+    let told =
+        Told::of(stage.agentline().run(resuming(&stage, &id[..8], "which number?")).await.unwrap()).await;
+    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
+    assert_eq!(told.outcome.session_id.as_deref(), Some(id.as_str()));
+    // The history is told again by the agent, but it is nothing that this run said or did.
+    assert_eq!(told.outcome.text, "It was 4711.", "{}", told.shown());
+    let is_old = |event: &Event| matches!(event, Event::Thinking { .. } | Event::ToolUse(_));
+    assert!(!told.records.iter().any(|r| is_old(&r.event)), "{}", told.shown());
+    assert_eq!((told.outcome.tool_calls, told.outcome.turns), (0, 1), "{}", told.shown());
+    assert_eq!(told.outcome.usage.tokens.input, Some(100), "{}", told.shown());
+    let replayed = told.records.iter().find_map(|r| match &r.event {
+        Event::SessionInfo { info } => Some(info.get().to_owned()),
+        _ => None,
+    });
+    assert!(replayed.is_some_and(|info| info.contains("replayedUpdates")), "{}", told.shown());
+    let asked = stage.model.requests_to_main().pop().unwrap();
+    assert!(asked.user_texts().concat().contains("4711"), "{:?}", asked.user_texts());
+
+    let after = messages(&stage, &id);
+    assert_eq!(after[..before.len()], before, "what was said stands as it was");
+    for _ in 0..2 {
+        ordinary_start(&stage);
+    }
+    assert_eq!(messages(&stage, &id), after, "{:?}", files(&stage, &id));
+    assert_eq!(files(&stage, &id).len(), 1, "no twin is left");
+}
+
+#[tokio::test]
+async fn a_session_is_not_opened_while_that_would_spoil_it() {
+    needs_real_gemini!();
+    let stage = stage([("", Script::always(Step::text("ok")))]);
+    let session = stage.agentline().session(stage.request("")).await.unwrap();
+    let id = session.id().to_owned();
+    let _ = say(&session, stage.request(""), "hello").await;
+    session.close().await;
+    // In the minute of its file the agent would write over it; this minute is far away.
+    begun_in(&stage, &id, "2099-01-01T00-00");
+    let file = files(&stage, &id).remove(0);
+    let (before, asked) = (fs::read(&file).unwrap(), stage.model.requests_to_main().len());
+    let told = Told::of(stage.agentline().run(resuming(&stage, &id, "again")).await.unwrap()).await;
+    let error = told.outcome.error.as_ref().unwrap();
+    assert_eq!((told.outcome.verdict, error.kind), (Verdict::TimedOut, Kind::TimeoutRun), "{}", told.shown());
+    assert!(error.message.contains("without harm to it"), "{}", error.message);
+    assert!(error.hint.as_ref().unwrap().contains("stream-json"), "{error:?}");
+    // Whoever has the time waits, and can stop waiting.
+    let patient = resuming(&stage, &id, "again").timeout(Duration::from_secs(200 * 365 * 86_400));
+    let run = stage.agentline().run(patient).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let begun = Instant::now();
+    run.cancel();
+    let told = Told::of(run).await;
+    assert_eq!(told.outcome.verdict, Verdict::Cancelled, "{}", told.shown());
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert_eq!((fs::read(&file).unwrap(), stage.model.requests_to_main().len()), (before, asked));
+    assert_eq!(fs::read_dir(stage.outside().join("tmp")).unwrap().count(), 0);
+}

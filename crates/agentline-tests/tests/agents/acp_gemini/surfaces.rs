@@ -1,0 +1,74 @@
+//! Which surface a run is on, and the preset `gemini_acp`.
+
+use crate::acp_gemini::talk::{Told, calling, stage, write};
+use agentline::{
+    Agentline, Error, RunOptions, RunRequest, Sandbox, Schema, Surface, Verdict,
+    detect::Here,
+    tools::{Tool, ToolHost},
+};
+use agentline_mock::gemini::{Script, Step};
+use agentline_tests::needs_real_gemini;
+use serde_json::json;
+
+fn refused(result: Result<impl std::fmt::Debug, Error>, key: &str) -> String {
+    match result {
+        Err(Error::Usage(problems)) => {
+            let problem = problems.0.iter().find(|problem| problem.key == key);
+            let problem = problem.unwrap_or_else(|| panic!("{key} is not in {problems}"));
+            assert!(problem.hint.is_some(), "{problem}");
+            problem.message.clone()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_together_is_refused_with_the_reason() {
+    // Nothing is started, so it needs no agent.
+    let dir = tempfile::tempdir().unwrap();
+    let agentline = Agentline::new(Here::new([].into(), dir.path(), dir.path()));
+    let request = || RunRequest::new("x").working_dir(dir.path());
+    let sandboxed = request().surface(Surface::Acp).sandbox(Sandbox::On);
+    assert!(refused(agentline.run(sandboxed.clone()).await, "sandbox").contains("never answers"));
+    refused(agentline.session(request().sandbox(Sandbox::On)).await, "sandbox");
+    let plain = request().surface(Surface::StreamJson);
+    refused(agentline.session(plain.clone()).await, "surface");
+    let tool = Tool::new("t", "", json!({"type": "object"}), |_, _| async { Ok(()) });
+    let tools = RunOptions::new().tools(ToolHost::new().tool(tool));
+    refused(agentline.run_with(plain.clone(), tools).await, "surface");
+    let schema = RunOptions::new().schema(Schema::from_value(json!({"type": "object"})).unwrap());
+    refused(agentline.run_with(plain, schema.clone()).await, "surface");
+    // Left to us, a schema and a sandbox have no surface that can do both.
+    refused(agentline.run_with(request().sandbox(Sandbox::On), schema).await, "sandbox");
+}
+
+#[tokio::test]
+async fn the_surface_is_chosen_by_what_is_asked() {
+    needs_real_gemini!();
+    let stage = stage([("", Script::always(Step::text("{}")))]);
+    let schema = RunOptions::new().schema(Schema::from_value(json!({"type": "object"})).unwrap());
+    for (options, surface) in [(RunOptions::new(), Surface::StreamJson), (schema, Surface::Acp)] {
+        let told = Told::of(stage.agentline().run_with(stage.request("go"), options).await.unwrap()).await;
+        let found = (told.outcome.verdict, told.outcome.surface);
+        assert_eq!(found, (Verdict::Done, Some(surface)), "{}", told.shown());
+    }
+}
+
+#[tokio::test]
+async fn the_preset_runs_with_the_defaults_of_its_document() {
+    needs_real_gemini!();
+    let stage = stage([("", calling([write("by-preset.txt")]))]);
+    let mut request = RunRequest::preset("gemini_acp", "go").unwrap();
+    request.model = Some(agentline_tests::MODEL.into());
+    request.working_dir = Some(stage.workspace());
+    let run = stage.agentline().run(request).await.unwrap();
+    let command = run.launched().unwrap().command.clone();
+    assert!(command.contains(&"--experimental-acp".to_owned()), "{command:?}");
+    let told = Told::of(run).await;
+    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
+    assert_eq!((told.outcome.agent.as_str(), told.outcome.surface), ("gemini", Some(Surface::Acp)));
+    assert_eq!(told.decisions(), ["Write allow mode auto -"], "{}", told.shown());
+    assert_eq!(stage.read("by-preset.txt").as_deref(), Some("new\n"));
+    // Half a second of silence after the answer belongs to it.
+    assert!(told.outcome.duration_ms > 500, "{}", told.shown());
+}

@@ -1,0 +1,209 @@
+//! Functions of the host program as tools of the agent, and foreign servers behind the relay.
+
+use crate::acp_gemini::talk::{Told, calling, in_mode, say, stage};
+use agentline::{
+    Kind, McpServer, PermissionMode as Mode, Phase, RunOptions, Surface, ToolStatus, Verdict,
+    tools::{Decision, Tool, ToolHost},
+};
+use agentline_mock::gemini::{SETTINGS, Script, Step};
+use agentline_tests::{Stage, needs_real_gemini};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+/// What was called, and with what.
+type Calls = Arc<Mutex<Vec<Value>>>;
+
+fn anything() -> Value {
+    json!({"type": "object", "properties": {"n": {"type": "integer"}}})
+}
+
+/// A host with a tool for each thing that can become of a call.
+fn host(calls: &Calls) -> ToolHost {
+    let seen = calls.clone();
+    let double = Tool::new("double", "Doubles", anything(), move |args: Value, _| {
+        seen.lock().expect("nobody panics with it").push(args.clone());
+        async move { Ok(format!("twice is {}", args["n"].as_i64().unwrap_or(0) * 2)) }
+    });
+    let fails =
+        Tool::new("fails", "Fails", anything(), |_, _| async { Err::<(), _>("out of cheese".into()) });
+    let panics = Tool::new("panics", "Panics", anything(), |args: Value, _| async move {
+        assert!(args.is_null(), "on purpose");
+        Ok(())
+    });
+    let slow = Tool::new("slow", "Takes long", anything(), |_, _| async {
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        Ok(())
+    });
+    let guarded = Tool::new("guarded", "Is guarded", anything(), |_, _| async { Ok("never") });
+    let noted = Tool::new("noted", "Has a hook", anything(), |_, _| async { Ok("first") });
+    ToolHost::new()
+        .server_name("shop")
+        .tool(double)
+        .tool(fails)
+        .tool(panics)
+        .tool(slow.timeout(Duration::from_millis(200)))
+        .tool(guarded.policy(|_, _| Decision::deny("not on a Sunday")))
+        .tool(noted.after(|_, _, _| async { Some("second".into()) }))
+}
+
+/// What came of a tool, as the model read it.
+fn answered(stage: &Stage, tool: &str) -> String {
+    let found = stage.model.requests_to_main().pop().map(|request| request.tool_responses());
+    let found = found.into_iter().flatten().rfind(|(name, _)| name == tool);
+    found.map(|(_, response)| response.to_string()).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn functions_of_the_program_are_called_by_the_agent() {
+    needs_real_gemini!();
+    let all = ["double", "fails", "panics", "slow", "guarded", "noted"];
+    let calls = all.map(|name| (format!("mcp_shop_{name}"), json!({"n": 21})));
+    let double = || calling([("mcp_shop_double", json!({"n": 4}))]);
+    let stage = stage([("all", calling(calls)), ("strict", double()), ("plan", double())]);
+    let called = Calls::default();
+    let options = RunOptions::new().tools(host(&called));
+    let session = stage.agentline().session_with(in_mode(&stage, Mode::Plan), options).await.unwrap();
+
+    let told = say(&session, in_mode(&stage, Mode::Default), "all").await;
+    let offered = stage.model.requests_to_main()[0].offered_tools();
+    for name in all {
+        assert!(offered.contains(&format!("mcp_shop_{name}")), "{name} is not in {offered:?}");
+    }
+    assert_eq!(*called.lock().unwrap(), [json!({"n": 21})], "{}", told.shown());
+    for (tool, words) in [
+        ("double", "twice is 42"),
+        ("fails", "out of cheese"),
+        ("panics", "the tool panicked: on purpose"),
+        ("slow", "the tool did not answer within 200 ms"),
+        ("guarded", "not on a Sunday"),
+        ("noted", "first\\n\\nsecond"),
+    ] {
+        let answer = answered(&stage, &format!("mcp_shop_{tool}"));
+        assert!(answer.contains(words), "{tool}: {answer}\n{}", told.shown());
+    }
+    let mut ends = told.ends();
+    ends.sort_by_key(|end| format!("{end:?}"));
+    use ToolStatus::{Error, Ok};
+    assert_eq!(ends, [Error, Error, Error, Error, Ok, Ok], "{}", told.shown());
+    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
+    assert!(told.decisions().iter().all(|d| d.contains("allow agentline own_tool")), "{}", told.shown());
+
+    for (mode, prompt) in [(Mode::Deny, "strict"), (Mode::Plan, "plan")] {
+        called.lock().unwrap().clear();
+        let told = say(&session, in_mode(&stage, mode), prompt).await;
+        assert_eq!(told.outcome.verdict, Verdict::Done, "{mode:?} {}", told.shown());
+        assert_eq!(*called.lock().unwrap(), [json!({"n": 4})], "{mode:?} {}", told.shown());
+    }
+    session.close().await;
+}
+
+#[tokio::test]
+async fn a_call_ends_when_the_run_is_stopped_and_foreign_tools_are_judged_as_any_other() {
+    needs_real_gemini!();
+    let stage = stage([
+        ("endless", calling([("mcp_agentline_endless", json!({}))])),
+        ("foreign", calling([("mcp_tiny_shout", json!({"word": "hey"}))])),
+    ]);
+    let (began, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
+    let endless = Tool::new("endless", "Never answers", anything(), move |_, call| {
+        let began = began.clone();
+        async move {
+            // Nobody listens only when the test has failed already.
+            let _ = began.send(call);
+            std::future::pending::<Result<(), _>>().await
+        }
+    });
+    let options = RunOptions::new().tools(ToolHost::new().tool(endless));
+    let request = || in_mode(&stage, Mode::Default).mcp_server("tiny", tiny("", &stage));
+    let session = stage.agentline().session_with(request(), options).await.unwrap();
+
+    let run = session.prompt("endless").await.unwrap();
+    let call = tokio::time::timeout(Duration::from_secs(60), has_begun.recv()).await.unwrap().unwrap();
+    assert!(!call.is_cancelled());
+    run.cancel();
+    let told = Told::of(run).await;
+    assert_eq!(told.outcome.verdict, Verdict::Cancelled, "{}", told.shown());
+    // The agent itself says nothing to the server when a turn is stopped.
+    tokio::time::timeout(Duration::from_secs(20), call.cancelled()).await.unwrap();
+
+    let told = say(&session, request(), "foreign").await;
+    assert_eq!(told.decisions(), ["mcp__tiny__shout deny mode mode -"], "{}", told.shown());
+    assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
+    let told = say(&session, request().allow("mcp__tiny"), "foreign").await;
+    assert_eq!(told.decisions(), ["mcp__tiny__shout allow rule - mcp__tiny"], "{}", told.shown());
+    assert!(answered(&stage, "mcp_tiny_shout").contains("HEY"), "{}", told.shown());
+    assert!(!told.warnings().contains(&"mcp_server"), "{}", told.shown());
+    // A session keeps the servers that it was opened with.
+    let told =
+        say(&session, in_mode(&stage, Mode::Default).mcp_server("other", tiny("", &stage)), "foreign").await;
+    assert!(told.warnings().contains(&"mcp_server"), "{}", told.shown());
+    session.close().await;
+}
+
+#[tokio::test]
+async fn a_run_whose_tools_the_agent_does_not_list_fails_before_anything_is_asked() {
+    needs_real_gemini!();
+    let stage = stage([("", Script::always(Step::text("without tools")))]);
+    let mut settings: Value = serde_json::from_str(SETTINGS).unwrap();
+    settings["mcp"] = json!({"excluded": ["shop"]});
+    stage.settings(&settings.to_string());
+    let options = RunOptions::new().tools(host(&Calls::default()));
+    let begun = Instant::now();
+    let request = stage.request("go").startup_timeout(Duration::from_secs(12));
+    let told = Told::of(stage.agentline().run_with(request, options).await.unwrap()).await;
+    let error = told.outcome.error.as_ref().unwrap_or_else(|| panic!("{}", told.shown()));
+    assert_eq!((error.kind, error.phase), (Kind::Mcp, Phase::Tool), "{}", told.shown());
+    assert!(error.message.contains("did not list the tools"), "{}", told.shown());
+    assert_eq!(stage.model.requests_to_main().len(), 0);
+    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
+}
+
+/// The tiny server of the relay's own tests, which writes down its starts.
+fn tiny(fault: &str, stage: &Stage) -> McpServer {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../agentline/tests/library/tools/server.mjs");
+    let log = stage.outside().join("starts").to_string_lossy().into_owned();
+    McpServer::Command {
+        command: "node".into(),
+        args: vec![script.into(), fault.into()],
+        env: BTreeMap::from([("STARTS".to_owned(), log)]),
+    }
+}
+
+#[tokio::test]
+async fn foreign_servers_work_on_both_surfaces_and_a_dead_one_is_told_of() {
+    needs_real_gemini!();
+    for surface in [Surface::Acp, Surface::StreamJson] {
+        let stage = stage([(
+            "",
+            calling([("mcp_tiny_shout", json!({"word": "hey"})), ("mcp_tiny_folder", json!({}))]),
+        )]);
+        let request = stage
+            .request("go")
+            .surface(surface)
+            .deny("mcp__tiny__folder")
+            .mcp_server("tiny", tiny("", &stage))
+            .mcp_server("broken", tiny("dead", &stage));
+        let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+        assert_eq!(told.outcome.verdict, Verdict::Done, "{surface} {}", told.shown());
+        assert!(answered(&stage, "mcp_tiny_shout").contains("HEY"), "{surface} {}", told.shown());
+        let refused = answered(&stage, "mcp_tiny_folder");
+        assert!(!refused.is_empty() && !refused.contains("/ws"), "{surface} {refused}");
+        let warnings: Vec<_> = told.outcome.warnings.iter().filter(|w| w.code == "mcp_server").collect();
+        assert_eq!(warnings.len(), 1, "{surface} {}", told.shown());
+        assert!(warnings[0].message.contains("broken"), "{surface} {}", told.shown());
+        assert!(warnings[0].message.contains("no licence key"), "{surface} {}", told.shown());
+        // Each was started exactly once, and none is left.
+        let starts = std::fs::read_to_string(stage.outside().join("starts")).unwrap();
+        let pids: Vec<&str> = starts.lines().collect();
+        assert_eq!(pids.len(), 2, "{surface}: {starts}");
+        #[cfg(target_os = "linux")]
+        for pid in pids {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+            assert!(stat.as_ref().map_or(true, |stat| stat.contains(") Z ")), "{surface} {stat:?}");
+        }
+    }
+}

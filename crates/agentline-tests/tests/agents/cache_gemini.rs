@@ -1,0 +1,63 @@
+//! The cache on the real Gemini CLI: made once, told again with its files, and the model is not asked again.
+
+use agentline::{CacheWish, Event, Outcome, PermissionMode, Pool, PoolOptions, Record, RunRequest, Verdict};
+use agentline_mock::gemini::{Script, Step};
+use agentline_tests::{Stage, needs_real_gemini, shown};
+use serde_json::{Value, json};
+use std::fs;
+
+/// All of a run but the marks by which one is told from another.
+fn plain(records: &[Record]) -> Vec<Value> {
+    let plain = |record: &Record| {
+        let mut value = serde_json::to_value(record).expect("it is JSON");
+        for inner in ["", "/outcome"] {
+            for mark in ["run_id", "cache"] {
+                if let Some(Value::Object(table)) = value.pointer_mut(inner) {
+                    table.remove(mark);
+                }
+            }
+        }
+        value
+    };
+    records.iter().map(plain).collect()
+}
+
+async fn run(pool: &Pool, request: RunRequest) -> (Outcome, Vec<Record>) {
+    let mut run = pool.run(request).await.expect("a request that is taken");
+    let mut records = Vec::new();
+    while let Some(record) = run.next().await {
+        records.push(record);
+    }
+    let Some(Event::Outcome { outcome }) = records.last().map(|record| record.event.clone()) else {
+        panic!()
+    };
+    (*outcome, records)
+}
+
+#[tokio::test]
+async fn a_run_of_the_real_agent_is_told_again_with_its_files() {
+    needs_real_gemini!();
+    let write = Step::call("write_file", json!({"file_path": "hello.txt", "content": "Hello\n"}));
+    let stage = Stage::new(Script::new([write, Step::text("written")]));
+    let pool = Pool::new(stage.agentline(), PoolOptions::default());
+    let request =
+        || stage.request("Write a file.").permission_mode(PermissionMode::Bypass).cache(CacheWish::on());
+    let (made, events) = run(&pool, request()).await;
+    assert_eq!((made.verdict, made.text.as_str()), (Verdict::Done, "written"), "{}", shown(&made));
+    assert!(
+        made.cache.as_ref().is_some_and(|mark| !mark.hit && mark.stored_at.is_some()),
+        "{}",
+        shown(&made)
+    );
+    let asked = stage.model.requests_to_main().len();
+
+    let file = stage.workspace().join("hello.txt");
+    fs::remove_file(&file).expect("it was written");
+    let (told, again) = run(&pool, request()).await;
+    assert!(told.cache.as_ref().is_some_and(|mark| mark.hit), "{}", shown(&told));
+    assert_eq!(plain(&again), plain(&events));
+    assert_eq!(fs::read_to_string(&file).expect("it is there again"), "Hello\n");
+    assert_eq!(told.usage.tokens, made.usage.tokens);
+    assert_eq!(stage.model.requests_to_main().len(), asked, "the model was not asked");
+    pool.close().await;
+}

@@ -1,0 +1,62 @@
+//! A flood from the real Gemini CLI to a slow consumer: every event arrives, and none of them waits in our memory. In a
+//! file of its own, because it measures the memory of the whole process.
+
+use agentline::{Event, Verdict};
+use agentline_mock::gemini::{Script, Step};
+use agentline_tests::{Stage, needs_real_gemini};
+use std::time::Duration;
+
+const EVENTS: usize = 100_000;
+/// How long the consumer looks away. The agent takes some eight seconds for everything.
+const STALL: Duration = Duration::from_secs(10);
+/// The events of that time would take three times as much if they waited in memory.
+const MOST_GROWTH_KB: u64 = 12_000;
+
+/// What the kernel says that this process holds, in kB.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse().unwrap_or_default()
+}
+
+#[test]
+fn a_hundred_thousand_events_reach_a_slow_consumer_without_filling_the_memory() {
+    needs_real_gemini!();
+    let text = format!("{{n}} {} ", "x".repeat(180));
+    let stage = Stage::new(Script::new([Step::many_chunks(EVENTS as u64, &text)]));
+    stage.settings(
+        r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"model":{"disableLoopDetection":true}}"#,
+    );
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let request = stage.request("Flood me").timeout(Duration::from_secs(150));
+        let mut run = stage.agentline().run(request).await.unwrap();
+        let (mut texts, mut kept) = (0_usize, 0_usize);
+        while let Some(record) = run.next().await {
+            match record.event {
+                Event::Text { text } => {
+                    texts += 1;
+                    kept += text.len();
+                    let number = text.split(' ').next().and_then(|n| n.parse::<usize>().ok());
+                    assert_eq!(number, Some(texts), "in order, none missing");
+                    if texts == 1000 {
+                        // Meanwhile the agent writes nearly everything that it has to say.
+                        let before = resident();
+                        tokio::time::sleep(STALL).await;
+                        let grown = resident().saturating_sub(before);
+                        assert!(grown < MOST_GROWTH_KB, "grew by {grown} kB while nobody read");
+                    }
+                    if texts % 100 == 0 {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                }
+                Event::Outcome { outcome } => {
+                    assert_eq!(outcome.verdict, Verdict::Done, "{:?}", outcome.error);
+                    assert_eq!((outcome.text.len(), outcome.unreadable_lines), (kept, 0));
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(texts, EVENTS);
+    });
+}

@@ -1,0 +1,221 @@
+//! Clocks, stops and sudden ends on the real Gemini CLI: a run always ends, says why, and leaves nothing running.
+
+use agentline::{Change, Event, Kind, Outcome, Phase, RunRequest, Surface, Verdict, blocking};
+use agentline_mock::gemini::{Script, Step};
+use agentline_tests::{Stage, needs_real_gemini, shown, survivors};
+use serde_json::json;
+use std::{
+    process::Command,
+    time::{Duration, Instant},
+};
+
+fn ask(stage: &Stage) -> RunRequest {
+    stage.request("Say hello").timeout(Duration::from_secs(90))
+}
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// Writes a file, then waits for a command that takes five minutes.
+fn write_then_sleep() -> Script {
+    Script::new([
+        Step::text("First a file.")
+            .and_call("write_file", json!({"file_path": "kept.txt", "content": "kept\n"})),
+        Step::text("Then a long command.")
+            .and_call("run_shell_command", json!({"command": "touch begun && sleep 300"})),
+        Step::text("Never said."),
+    ])
+}
+
+/// Asserts which clock stopped a run, and that the message says how long it was and what was seen last.
+#[track_caller]
+fn timed_out(outcome: &Outcome, kind: Kind, phase: Phase, words: &[&str]) {
+    let all = shown(outcome);
+    let error = outcome.error.as_ref().unwrap_or_else(|| panic!("no error: {all}"));
+    assert_eq!((outcome.verdict, error.kind, error.phase), (Verdict::TimedOut, kind, phase), "{all}");
+    assert!(words.iter().all(|word| error.message.contains(word)), "{all}");
+    assert!(error.hint.is_some() && error.retryable, "{all}");
+    assert_eq!(survivors(&outcome.run_id), [0_u32; 0], "{all}");
+}
+
+#[test]
+fn silence_before_the_answer_is_noticed_on_both_surfaces() {
+    needs_real_gemini!();
+    for (surface, last) in [(Surface::StreamJson, "last seen: agent"), (Surface::Json, "last seen: started")]
+    {
+        let stage = Stage::new(Script::always(Step::hang()));
+        let outcome = stage.outcome(ask(&stage).surface(surface).idle_timeout(secs(3)));
+        timed_out(&outcome, Kind::TimeoutIdle, Phase::Response, &["idle timeout of 3 s", last]);
+        assert!(outcome.text.is_empty() && outcome.session_id.is_some(), "{}", shown(&outcome));
+        let begun = outcome.first_event_ms.unwrap();
+        assert!((begun + 3000..begun + 9000).contains(&outcome.duration_ms), "{}", shown(&outcome));
+    }
+}
+
+#[test]
+fn silence_in_the_middle_of_an_answer_keeps_what_was_said() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::always(Step::text("Half an ").and_text("answer").hang_midway()));
+    let outcome = stage.outcome(ask(&stage).idle_timeout(secs(3)));
+    timed_out(&outcome, Kind::TimeoutIdle, Phase::Response, &["idle timeout of 3 s", "last seen: text"]);
+    assert_eq!(outcome.text, "Half an ", "{}", shown(&outcome));
+}
+
+#[test]
+fn the_clock_of_the_whole_run_stops_a_long_command_and_keeps_the_files() {
+    needs_real_gemini!();
+    let stage = Stage::new(write_then_sleep());
+    let outcome = stage.outcome(ask(&stage).timeout(secs(20)));
+    let words = ["took longer than the timeout of 20 s", "last seen: tool_use run_shell_command"];
+    timed_out(&outcome, Kind::TimeoutRun, Phase::Budget, &words);
+    assert!((20_000..26_000).contains(&outcome.duration_ms), "{}", shown(&outcome));
+    let files: Vec<_> = outcome.files.iter().map(|f| (f.path.as_str(), f.change)).collect();
+    assert_eq!(files, [("begun", Change::Created), ("kept.txt", Change::Created)], "{}", shown(&outcome));
+}
+
+#[test]
+fn a_silent_tool_has_a_clock_of_its_own() {
+    needs_real_gemini!();
+    let stage = Stage::new(write_then_sleep());
+    // Silence with nothing pending may last one second less than that of a tool, and does not stop the command.
+    let outcome = stage.outcome(ask(&stage).idle_timeout(secs(30)).tool_timeout(secs(4)));
+    let words = ["tool timeout of 4 s", "last seen: tool_use run_shell_command"];
+    timed_out(&outcome, Kind::TimeoutIdle, Phase::Response, &words);
+}
+
+#[test]
+fn an_agent_that_does_not_come_up_in_time_is_stopped() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::new([Step::text("Hello.")]));
+    let mut request = ask(&stage);
+    request.startup_timeout = Duration::from_millis(300);
+    let outcome = stage.outcome(request);
+    let words = ["start-up timeout of 0.3 s", "nothing was seen before"];
+    timed_out(&outcome, Kind::TimeoutStartup, Phase::Request, &words);
+    assert!(outcome.duration_ms < 8000 && outcome.first_event_ms.is_none(), "{}", shown(&outcome));
+}
+
+/// The agent's own process among those of a run.
+fn agent_of(run_id: &str) -> u32 {
+    let is_agent = |pid: &u32| {
+        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.contains("gemini") && line.contains("stream-json")
+    };
+    survivors(run_id).into_iter().find(is_agent).expect("the agent runs")
+}
+
+/// Runs until the first text, then sends the agent a signal from outside.
+fn killed_by(signal: &str) -> Outcome {
+    let stage = Stage::new(Script::always(Step::text("Half an ").and_text("answer").hang_midway()));
+    let mut run_id = String::new();
+    let outcome = blocking::run(&stage.agentline(), ask(&stage), |record, _| match &record.event {
+        Event::Started(started) => run_id.clone_from(&started.run_id),
+        Event::Text { .. } => {
+            let pid = agent_of(&run_id).to_string();
+            assert!(Command::new("kill").args([signal, &pid]).status().is_ok_and(|s| s.success()));
+        }
+        _ => {}
+    });
+    let outcome = outcome.expect("the request is good");
+    assert_eq!(survivors(&outcome.run_id), [0_u32; 0], "{}", shown(&outcome));
+    assert!(outcome.duration_ms < 60_000, "{}", shown(&outcome));
+    outcome
+}
+
+#[test]
+fn an_agent_that_is_killed_from_outside_has_crashed() {
+    needs_real_gemini!();
+    let outcome = killed_by("-KILL");
+    let (all, error) = (shown(&outcome), outcome.error.as_ref().unwrap());
+    assert_eq!(
+        (outcome.verdict, error.kind, error.phase),
+        (Verdict::Failed, Kind::Crashed, Phase::Response),
+        "{all}"
+    );
+    assert_eq!((outcome.agent_exit_code, outcome.text.as_str()), (None, "Half an "), "{all}");
+    assert!(error.message.contains("signal 9") && error.hint.is_some() && error.retryable, "{all}");
+}
+
+#[test]
+fn an_exit_code_of_zero_without_a_result_is_no_success() {
+    needs_real_gemini!();
+    // The agent catches this signal and then ends as if all were well.
+    let outcome = killed_by("-TERM");
+    let (all, error) = (shown(&outcome), outcome.error.as_ref().unwrap());
+    assert_eq!((outcome.verdict, error.kind), (Verdict::Failed, Kind::NoResult), "{all}");
+    assert_eq!((outcome.agent_exit_code, outcome.text.as_str()), (Some(0), "Half an "), "{all}");
+}
+
+#[test]
+fn what_the_agent_left_in_the_background_ends_with_the_run() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::new([
+        Step::call(
+            "run_shell_command",
+            json!({"command": "echo $$ > pid; sleep 300", "is_background": true}),
+        ),
+        Step::call(
+            "run_shell_command",
+            json!({"command": "setsid sleep 301 >/dev/null 2>&1 & echo started"}),
+        ),
+        Step::text("Started."),
+    ]));
+    let outcome = stage.outcome(ask(&stage));
+    assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, "Started."), "{}", shown(&outcome));
+    let pid = stage.read("pid").expect("the command ran");
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    assert!(stat.is_empty() || stat.contains(") Z "), "the background command still runs: {stat}");
+    assert_eq!(survivors(&outcome.run_id), [0_u32; 0]);
+}
+
+#[test]
+fn a_cancelled_run_ends_quickly_and_keeps_what_it_did() {
+    needs_real_gemini!();
+    let stage = Stage::new(write_then_sleep());
+    let mut cancelled_at = None;
+    let outcome = blocking::run(&stage.agentline(), ask(&stage), |record, stop| {
+        if matches!(&record.event, Event::ToolUse(tool) if tool.native_name == "run_shell_command") {
+            // The command itself shall have begun.
+            let began = Instant::now();
+            while stage.read("begun").is_none() && began.elapsed() < secs(20) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            cancelled_at = Some(Instant::now());
+            stop.cancel();
+        }
+    })
+    .unwrap();
+    let (all, took) = (shown(&outcome), cancelled_at.expect("the command was seen").elapsed());
+    let error = outcome.error.as_ref().unwrap();
+    assert_eq!((outcome.verdict, error.kind), (Verdict::Cancelled, Kind::Cancelled), "{all}");
+    // The whole ladder takes six seconds; a machine that is busy may need more than its first rung.
+    assert!(took < secs(20), "the stop took {took:?}: {all}");
+    assert_eq!(survivors(&outcome.run_id), [0_u32; 0], "{all}");
+    let files: Vec<_> = outcome.files.iter().map(|f| (f.path.as_str(), f.verified)).collect();
+    assert_eq!(files, [("begun", true), ("kept.txt", true)], "{all}");
+    assert_eq!((outcome.text.as_str(), outcome.tool_calls), ("Then a long command.", 2), "{all}");
+    assert!(outcome.usage.tokens.total.is_some_and(|t| t >= 125), "known from the session file: {all}");
+}
+
+#[test]
+fn a_run_that_is_dropped_leaves_nothing_behind() {
+    needs_real_gemini!();
+    let stage = Stage::new(write_then_sleep());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let run_id = runtime.block_on(async {
+        let mut run = stage.agentline().run(ask(&stage)).await.unwrap();
+        while let Some(record) = run.next().await {
+            if matches!(&record.event, Event::ToolUse(tool) if tool.native_name == "run_shell_command") {
+                break;
+            }
+        }
+        assert!(!survivors(run.id()).is_empty(), "the mark is where it is looked for");
+        run.id().to_owned()
+    });
+    let dropped = Instant::now();
+    while !survivors(&run_id).is_empty() && dropped.elapsed() < secs(10) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(survivors(&run_id), [0_u32; 0], "after {:?}", dropped.elapsed());
+}

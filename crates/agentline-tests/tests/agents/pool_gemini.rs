@@ -1,0 +1,220 @@
+//! The warm pool on the real Gemini CLI: nothing of one run is seen by the next, and nothing of it is left behind.
+
+use agentline::{
+    Outcome, PermissionMode, Pool, PoolOptions, RunOptions, RunRequest, Verdict,
+    tools::{Tool, ToolHost},
+};
+use agentline_mock::gemini::{Script, ScriptedModel, Step};
+use agentline_tests::{Stage, needs_real_gemini, shown, survivors};
+use serde_json::json;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+fn pool_of(stage: &Stage, change: impl FnOnce(&mut PoolOptions)) -> Pool {
+    let mut options = PoolOptions::default();
+    change(&mut options);
+    Pool::new(stage.agentline(), options)
+}
+
+async fn run(pool: &Pool, request: RunRequest) -> Outcome {
+    pool.run(request).await.expect("a request that is taken").outcome().await
+}
+
+#[track_caller]
+fn said(outcome: &Outcome, text: &str) {
+    assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, text), "{}", shown(outcome));
+}
+
+/// Every file below a folder, by its path in it.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in fs::read_dir(next).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => open.push(entry.path()),
+                _ => found.push(entry.path().strip_prefix(folder).expect("it is below").to_owned()),
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[tokio::test]
+async fn conversation_model_tools_and_rules_of_one_run_are_not_the_next_ones() {
+    needs_real_gemini!();
+    let stage = Stage::new(Script::always(Step::text("hello")));
+    let pool = pool_of(&stage, |_| {});
+    said(&run(&pool, stage.request("The word is MARZIPAN.")).await, "hello");
+    said(&run(&pool, stage.request("What was the word?").model("gemini-2.5-pro")).await, "hello");
+    let clock =
+        Tool::new("tell_time", "Tells the time", json!({"type": "object"}), |_, _| async { Ok("noon") });
+    let options = RunOptions::new().tools(ToolHost::new().tool(clock));
+    said(&pool.run_with(stage.request("With a tool."), options).await.unwrap().outcome().await, "hello");
+    said(&run(&pool, stage.request("Without one.")).await, "hello");
+    assert_eq!(pool.status().started, 1, "{:?}", pool.status());
+    let asked = stage.model.requests_to_main();
+    let models: Vec<&str> = asked.iter().map(|request| request.model.as_str()).collect();
+    assert_eq!(models, ["gemini-2.5-flash", "gemini-2.5-pro", "gemini-2.5-flash", "gemini-2.5-flash"]);
+    let heard = |index: usize, word: &str| asked[index].body.to_string().contains(word);
+    assert!(heard(0, "MARZIPAN") && !(1..4).any(|index| heard(index, "MARZIPAN")));
+    let offered = |index: usize| asked[index].offered_tools().iter().any(|name| name.contains("tell_time"));
+    assert_eq!([offered(1), offered(2), offered(3)], [false, true, false]);
+
+    // Nor does a run that names no model get the one that a process was started with.
+    let mut unnamed = stage.request("Any model.");
+    unnamed.model = None;
+    said(&run(&pool, unnamed).await, "hello");
+    let asked = stage.model.requests_to_main();
+    assert!(asked.last().is_some_and(|request| !request.model.contains("2.5")), "{:?}", asked.last());
+    assert_eq!(pool.status().started, 2, "{:?}", pool.status());
+
+    // Rules and variables hold for a whole process, so those that differ get another.
+    let without_shell = run(&pool, stage.request("No shell.").deny("Bash")).await;
+    assert_eq!(without_shell.verdict, Verdict::Done, "{}", shown(&without_shell));
+    said(&run(&pool, stage.request("A shell again.")).await, "hello");
+    assert_eq!(pool.status().started, 3);
+    let asked = stage.model.requests_to_main();
+    let shell = |index: usize| asked[index].offered_tools().iter().any(|name| name == "run_shell_command");
+    assert_eq!([shell(3), shell(5), shell(6)], [true, false, true]);
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn permissions_and_variables_of_one_run_are_not_the_next_ones() {
+    needs_real_gemini!();
+    let write = |name: &str| json!({"file_path": name, "content": "x\n"});
+    let tell = json!({"command": "echo colour=$COLOUR > colour.txt"});
+    let model = ScriptedModel::matching([
+        ("write one", Script::new([Step::call("write_file", write("one.txt")), Step::text("wrote")])),
+        ("write two", Script::new([Step::call("write_file", write("two.txt")), Step::text("tried")])),
+        ("tell", Script::new([Step::call("run_shell_command", tell), Step::text("told")])),
+    ]);
+    let stage = Stage::with_model(model.unwrap());
+    let pool = pool_of(&stage, |_| {});
+    said(&run(&pool, stage.request("write one")).await, "wrote");
+    let denied = run(&pool, stage.request("write two").permission_mode(PermissionMode::Default)).await;
+    assert_eq!(denied.verdict, Verdict::DoneWithDenials, "{}", shown(&denied));
+    assert!(stage.read("one.txt").is_some() && stage.read("two.txt").is_none());
+    for colour in ["red", "blue"] {
+        said(&run(&pool, stage.request("tell").env("COLOUR", colour)).await, "told");
+        assert_eq!(stage.read("colour.txt"), Some(format!("colour={colour}\n")));
+    }
+    said(&run(&pool, stage.request("tell")).await, "told");
+    assert_eq!(stage.read("colour.txt").as_deref(), Some("colour=\n"));
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn commands_of_a_run_are_dead_when_it_is_over_and_do_not_share_a_process() {
+    needs_real_gemini!();
+    let leave = json!({"command": "sleep 311 >/dev/null 2>&1 & setsid sleep 312 >/dev/null 2>&1 & (setsid nohup sleep 313 >/dev/null 2>&1 &); echo left"});
+    let script = Script::new([Step::call("run_shell_command", leave), Step::text("left")]);
+    let model =
+        ScriptedModel::matching([("leave", script), ("", Script::always(Step::text("hello").delay(1500)))]);
+    let stage = Stage::with_model(model.unwrap());
+    let mark = format!("MARK_OF_THE_TEST={}", stage.outside().display());
+    let stage = stage.env("MARK_OF_THE_TEST", Some(mark.strip_prefix("MARK_OF_THE_TEST=").unwrap()));
+    let request = |prompt: &str| stage.request(prompt).pass_env("MARK_OF_THE_TEST");
+    let pool = pool_of(&stage, |_| {});
+    said(&run(&pool, request("warm up")).await, "hello");
+    let before = survivors(&mark);
+    said(&run(&pool, request("leave")).await, "left");
+    assert_eq!(survivors(&mark), before, "the agent and its supervisor live on, and nobody else");
+    let (one, two) = (pool.clone(), pool.clone());
+    let (first, second) = (request("first"), request("second"));
+    let both = [
+        tokio::spawn(async move { run(&one, first).await }),
+        tokio::spawn(async move { run(&two, second).await }),
+    ];
+    for each in both {
+        said(&each.await.unwrap(), "hello");
+    }
+    assert_eq!(pool.status().started, 2, "runs with a shell have a process each");
+    pool.close().await;
+    assert_eq!(survivors(&mark), [0_u32; 0]);
+}
+
+#[tokio::test]
+async fn runs_without_a_shell_are_side_by_side_on_one_process() {
+    needs_real_gemini!();
+    let words = ["red", "green", "blue", "grey"];
+    let model =
+        ScriptedModel::matching(words.map(|word| (word, Script::always(Step::text(word).delay(4000)))));
+    let stage = Stage::with_model(model.unwrap());
+    let kinds: [fn(RunRequest) -> RunRequest; 2] =
+        [|request| request.permission_mode(PermissionMode::Plan), |request| request.deny("Bash")];
+    for kind in kinds {
+        let pool = pool_of(&stage, |options| options.max_processes = 1);
+        assert_eq!(pool.prewarm(kind(stage.request("")), 4).await.unwrap(), 4);
+        let begun = Instant::now();
+        let mut runs = tokio::task::JoinSet::new();
+        for word in words {
+            let (pool, request) = (pool.clone(), kind(stage.request(&format!("Say {word}."))));
+            runs.spawn(async move { said(&run(&pool, request).await, word) });
+        }
+        runs.join_all().await;
+        assert!(
+            begun.elapsed() < Duration::from_secs(14),
+            "one after another would take 16 s: {:?}",
+            begun.elapsed()
+        );
+        assert_eq!(pool.status().processes[0].sessions, 4, "{:?}", pool.status());
+        pool.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_workspace_may_vanish_and_sessions_are_kept_where_the_user_looks_for_them() {
+    needs_real_gemini!();
+    let script = Script::new([
+        Step::call("run_shell_command", json!({"command": "pwd > where.txt"})),
+        Step::text("ok"),
+    ]);
+    let model = ScriptedModel::matching([("", script)]);
+    let stage = Stage::with_model(model.unwrap());
+    let pool = pool_of(&stage, |_| {});
+    let other = stage.outside().join("other");
+    fs::create_dir(&other).unwrap();
+    said(&run(&pool, stage.request("there").working_dir(&other)).await, "ok");
+    assert!(fs::read_to_string(other.join("where.txt")).unwrap().ends_with("/other\n"));
+    fs::remove_dir_all(&other).unwrap();
+    let mut sessions = Vec::new();
+    for prompt in ["here", "and here"] {
+        let outcome = run(&pool, stage.request(prompt)).await;
+        said(&outcome, "ok");
+        sessions.push(outcome.session_id.unwrap());
+    }
+    assert_eq!(pool.status().started, 1);
+    // One that nobody uses.
+    assert_eq!(pool.prewarm(stage.request(""), 1).await.unwrap(), 1);
+    pool.close().await;
+
+    let store = stage.home().join(".gemini");
+    let left = files_below(&store);
+    let chats: Vec<String> = left
+        .iter()
+        .map(|path| path.to_string_lossy().into_owned())
+        .filter(|path| path.contains("/chats/"))
+        .collect();
+    assert_eq!(chats.len(), 3, "{left:#?}");
+    for session in &sessions {
+        let start = &session[..8];
+        let file = chats.iter().find(|path| path.starts_with("tmp/ws/") && path.contains(start));
+        let file = file.unwrap_or_else(|| panic!("{start} is not in {chats:#?}"));
+        assert!(fs::read_to_string(store.join(file)).unwrap().contains("here"));
+    }
+    let allowed = |path: &PathBuf| {
+        let path = path.to_string_lossy();
+        path.contains("/chats/")
+            || path.ends_with("/.project_root")
+            || ["settings.json", "installation_id", "state.json"].iter().any(|name| *path == **name)
+    };
+    let litter: Vec<&PathBuf> = left.iter().filter(|path| !allowed(path)).collect();
+    assert!(litter.is_empty(), "{litter:#?}");
+    assert_eq!(files_below(&stage.outside().join("tmp")), Vec::<PathBuf>::new());
+}

@@ -1,0 +1,76 @@
+//! Every fault of the fake ACP agent, through the library: the right verdict in time, one outcome, the same from its
+//! tape, a conversation that goes on where it can, a pool that replaces what died, and nothing left running.
+
+mod expect;
+mod hosts;
+mod loads;
+mod neighbours;
+mod stage;
+mod stops;
+mod table;
+
+use agentline_mock::fake_acp::FAULTS;
+use expect::Row;
+use std::{collections::BTreeSet, sync::Arc};
+use tokio::sync::Semaphore;
+
+/// Plays rows, so many at a time.
+fn play(rows: Vec<Row>, at_once: usize) {
+    let only = std::env::var("AGENTLINE_TEST_FAULT").ok();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let room = Arc::new(Semaphore::new(at_once));
+        let rows = rows.into_iter().filter(|row| only.as_deref().is_none_or(|only| only == row.fault));
+        let tasks: Vec<_> = rows
+            .map(|row| {
+                let room = Arc::clone(&room);
+                tokio::spawn(async move {
+                    let _turn = room.acquire().await.expect("nobody closes it");
+                    row.play().await;
+                })
+            })
+            .collect();
+        let mut broken = 0;
+        for task in tasks {
+            broken += u32::from(task.await.is_err());
+        }
+        assert_eq!(broken, 0, "rows that are not as they must be; see above");
+    });
+}
+
+/// One test a theme, so that they run side by side.
+macro_rules! themes {
+    ($($name:ident: $at_once:literal;)*) => {
+        $(#[test]
+        fn $name() {
+            play(table::$name(), $at_once);
+        })*
+
+        fn table() -> Vec<Row> {
+            let mut rows = Vec::new();
+            $(rows.extend(table::$name());)*
+            rows
+        }
+    };
+}
+
+themes! {
+    start: 4;
+    sessions: 3;
+    lines: 2;
+    updates: 3;
+    tools: 3;
+    requests: 3;
+    answers: 3;
+    cancels: 4;
+    process: 4;
+}
+
+#[test]
+fn every_fault_has_one_row() {
+    let known: BTreeSet<&str> = FAULTS.iter().map(|fault| fault.name).collect();
+    let rows = table();
+    let told: BTreeSet<&str> = rows.iter().map(|row| row.fault).collect();
+    assert_eq!(told, known, "a fault without a row, or a row without a fault");
+    assert_eq!(rows.len(), FAULTS.len(), "a fault has two rows");
+}

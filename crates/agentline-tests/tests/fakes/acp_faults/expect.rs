@@ -1,0 +1,446 @@
+//! What a fault must come to: alone with an agent of its own, as a prompt of a conversation, and on the pool.
+
+use crate::acp_faults::stage::{GEMINI, Played, Stage, UNKNOWN};
+use agentline::{
+    Change, ChangeSource, Error, Event, Judge, Kind, Outcome, PermissionMode, Permit, Phase, Pool,
+    PoolOptions, Run, RunOptions, RunRequest, Verdict,
+};
+use agentline_mock::fake_acp::fault;
+use std::{
+    future::pending,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::sync::Notify;
+
+/// What a sane prompt behind the fault says, and must be heard to say.
+const AFTERWARDS: &str = "say Fine.";
+
+/// A changed file: its path, what happened to it, who did it, and whether the disk agrees.
+type FileRow = (&'static str, Change, ChangeSource, bool);
+
+/// A file that a tool made, told by the tool and seen on the disk.
+pub(crate) const fn by_tool(path: &'static str) -> FileRow {
+    (path, Change::Created, ChangeSource::Tool, true)
+}
+
+/// A file that only the disk tells of.
+pub(crate) const fn by_nobody(path: &'static str) -> FileRow {
+    (path, Change::Created, ChangeSource::Unknown, true)
+}
+
+/// One fault, and what must come of it.
+pub(crate) struct Row {
+    pub(crate) fault: &'static str,
+    /// The fault with a number for it, where the usual one takes too long.
+    spelled: &'static str,
+    prompt: Option<&'static str>,
+    tune: fn(RunRequest) -> RunRequest,
+    stop: Stop,
+    want: Want,
+    /// What must come of it on an agent of which nothing is known, where that is something else.
+    unknown: Option<Want>,
+    afterwards: Afterwards,
+    on_the_pool: OnThePool,
+    taped: bool,
+}
+
+/// Whether and when the caller stops the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    Never,
+    /// When a tool runs.
+    AtTool,
+    /// While the host is asked for permission and has not answered.
+    WhenAsked,
+}
+
+/// What becomes of the conversation that had the fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Afterwards {
+    /// The next prompt is answered.
+    GoesOn,
+    /// It was never opened, for the reason that the run has.
+    NotOpened,
+    /// The agent is gone, and the next prompt says so.
+    Gone,
+    /// The next prompt comes to the same.
+    Stays,
+}
+
+/// What becomes of a run on the pool whose agent has the fault, while the next agent has it not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OnThePool {
+    /// The same as alone.
+    Same,
+    /// Nothing had happened: it is begun again on the next agent, which does it.
+    Again,
+}
+
+/// What must come of a run.
+#[derive(Clone)]
+pub(crate) struct Want {
+    verdict: Verdict,
+    kind: Option<Kind>,
+    text: Option<&'static str>,
+    files: Vec<FileRow>,
+    denied: usize,
+    warnings: Option<&'static [&'static str]>,
+    unreadable: u32,
+    also: fn(&Played),
+}
+
+pub(crate) fn row(fault: &'static str, want: Want) -> Row {
+    Row {
+        fault,
+        spelled: fault,
+        prompt: None,
+        tune: |request| request,
+        stop: Stop::Never,
+        want,
+        unknown: None,
+        afterwards: Afterwards::GoesOn,
+        on_the_pool: OnThePool::Same,
+        taped: true,
+    }
+}
+
+impl Row {
+    /// The fault with this number.
+    pub(crate) fn spelled(mut self, spelled: &'static str) -> Self {
+        self.spelled = spelled;
+        self
+    }
+
+    /// Another prompt than the one that the fault itself names.
+    pub(crate) fn prompt(mut self, prompt: &'static str) -> Self {
+        self.prompt = Some(prompt);
+        self
+    }
+
+    pub(crate) fn tune(mut self, tune: fn(RunRequest) -> RunRequest) -> Self {
+        self.tune = tune;
+        self
+    }
+
+    pub(crate) fn stop(mut self, stop: Stop) -> Self {
+        self.stop = stop;
+        self
+    }
+
+    /// What must come of it on an agent of which nothing is known.
+    pub(crate) fn unknown(mut self, want: Want) -> Self {
+        self.unknown = Some(want);
+        self
+    }
+
+    /// No conversation can be opened with such an agent.
+    pub(crate) fn not_opened(mut self) -> Self {
+        self.afterwards = Afterwards::NotOpened;
+        self
+    }
+
+    /// The agent does not live on.
+    pub(crate) fn gone(mut self) -> Self {
+        self.afterwards = Afterwards::Gone;
+        self
+    }
+
+    /// The fault does not pass.
+    pub(crate) fn stays(mut self) -> Self {
+        self.afterwards = Afterwards::Stays;
+        self
+    }
+
+    /// On the pool the run is begun again.
+    pub(crate) fn again(mut self) -> Self {
+        self.on_the_pool = OnThePool::Again;
+        self
+    }
+
+    /// No tape is kept: it would take longer than all other rows together.
+    pub(crate) fn untaped(mut self) -> Self {
+        self.taped = false;
+        self
+    }
+
+    fn request(&self, stage: &Stage) -> RunRequest {
+        let prompt = self.prompt.unwrap_or_else(|| fault(self.fault).expect("it is in the table").prompt);
+        (self.tune)(stage.request(self.spelled, prompt))
+    }
+
+    /// Plays the row in all three ways.
+    pub(crate) async fn play(&self) {
+        self.alone(GEMINI, &self.want).await;
+        self.alone(UNKNOWN, self.unknown.as_ref().unwrap_or(&self.want)).await;
+        self.in_a_conversation().await;
+        self.on_a_pool().await;
+    }
+
+    /// With an agent of its own, once one whose manners are known, once one of which nothing is.
+    async fn alone(&self, agent: &str, want: &Want) {
+        let what = format!("{} of the agent {agent}", self.fault);
+        let stage = Stage::new();
+        let began = Instant::now();
+        let (options, asked) = self.options();
+        let mut request = self.request(&stage).agent(agent);
+        if agent == UNKNOWN {
+            request.api_key = None;
+            request.extensions = None;
+        }
+        if self.taped {
+            request = request.record(stage.tape());
+        }
+        let run = stage.agentline().run_with(request, options).await.expect("the request is good");
+        let played = self.watch(run, &asked, began).await;
+        stage.nothing_runs();
+        want.compare(&played, &what);
+        if self.taped {
+            played.equals_its_tape(&stage.tape(), &what);
+        }
+    }
+
+    async fn in_a_conversation(&self) {
+        let what = format!("{} in a conversation", self.fault);
+        let stage = Stage::new();
+        let began = Instant::now();
+        let (options, asked) = self.options();
+        // Flags of the agent stay; a script is played once, so that the second prompt is its own.
+        let request = self.request(&stage).env("FAKE_ACP_FAULT_PROMPTS", "1");
+        match stage.agentline().session_with(request.clone(), options).await {
+            Err(Error::NotOpened(outcome)) => {
+                assert_eq!(self.afterwards, Afterwards::NotOpened, "{what}: {:?}", outcome.error);
+                self.want.ends(&outcome, &what);
+            }
+            Err(other) => panic!("{what}: {other}"),
+            Ok(session) => {
+                assert_ne!(self.afterwards, Afterwards::NotOpened, "{what}: it was opened");
+                let run = session.prompt(request.prompt).await.expect("a good prompt");
+                let played = self.watch(run, &asked, began).await;
+                self.want.ends(&played.outcome, &what);
+                self.want.says(&played.outcome, &what);
+                let began = Instant::now();
+                let next = Played::of(session.prompt(AFTERWARDS).await.expect("a good prompt"), began).await;
+                match self.afterwards {
+                    Afterwards::Gone => {
+                        let kind = next.outcome.error.as_ref().map(|e| e.kind);
+                        assert_eq!(kind, Some(Kind::Crashed), "{what}: afterwards");
+                    }
+                    Afterwards::Stays => self.want.ends(&next.outcome, &what),
+                    _ => is_fine(&next.outcome, &what),
+                }
+                session.close().await;
+            }
+        }
+        stage.nothing_runs();
+    }
+
+    async fn on_a_pool(&self) {
+        let what = format!("{} on the pool", self.fault);
+        let stage = Stage::new();
+        let pool = Pool::new(stage.agentline(), PoolOptions::default());
+        let (options, asked) = self.options();
+        let once = stage.path("once").to_string_lossy().into_owned();
+        let request =
+            self.request(&stage).env("FAKE_ACP_FAULT_PROMPTS", "1").env("FAKE_ACP_FAULT_ONCE", once);
+        let run = pool.run_with(request.clone(), options).await.expect("the request is good");
+        let played = self.watch(run, &asked, Instant::now()).await;
+        let again = self.on_the_pool == OnThePool::Again;
+        if again {
+            assert_eq!(played.outcome.verdict, Verdict::Done, "{what}: {:?}", played.outcome.error);
+        } else {
+            self.want.ends(&played.outcome, &what);
+            self.want.says(&played.outcome, &what);
+        }
+        assert_eq!(pool.status().retried, u64::from(again), "{what}: begun again");
+        if again || matches!(self.afterwards, Afterwards::GoesOn | Afterwards::Gone) {
+            let mut next = request;
+            AFTERWARDS.clone_into(&mut next.prompt);
+            let next = Played::of(pool.run(next).await.expect("a good request"), Instant::now()).await;
+            is_fine(&next.outcome, &what);
+        }
+        pool.close().await;
+        stage.nothing_runs();
+    }
+
+    /// Somebody who is asked and says nothing, where the row wants one.
+    fn options(&self) -> (RunOptions, Arc<Notify>) {
+        let asked = Arc::new(Notify::new());
+        if self.stop != Stop::WhenAsked {
+            return (RunOptions::new(), asked);
+        }
+        let tell = Arc::clone(&asked);
+        let silent = Judge::new(move |_| {
+            tell.notify_one();
+            pending::<Permit>()
+        });
+        (RunOptions::new().judge(silent), asked)
+    }
+
+    /// Reads the run to its end, and stops it where the row says so.
+    async fn watch(&self, run: Run, asked: &Arc<Notify>, began: Instant) -> Played {
+        let canceller = run.canceller();
+        match self.stop {
+            Stop::Never => Played::of(run, began).await,
+            Stop::AtTool => {
+                let see = |event: &Event| {
+                    if matches!(event, Event::ToolUse(_)) {
+                        canceller.cancel();
+                    }
+                };
+                Played::seen(run, began, see).await
+            }
+            Stop::WhenAsked => {
+                let played = tokio::spawn(Played::of(run, began));
+                asked.notified().await;
+                canceller.cancel();
+                played.await.expect("no panic")
+            }
+        }
+    }
+}
+
+/// The prompt behind the fault was answered. What the agent still had to say of the turn before may stand beside it.
+fn is_fine(outcome: &Outcome, what: &str) {
+    assert_eq!(outcome.verdict, Verdict::Done, "{what}: afterwards {:?}", outcome.error);
+    assert!(outcome.text.contains("Fine."), "{what}: afterwards {:?}", outcome.text);
+}
+
+fn want(verdict: Verdict, kind: Option<Kind>, text: &'static str) -> Want {
+    Want {
+        verdict,
+        kind,
+        text: Some(text),
+        files: Vec::new(),
+        denied: 0,
+        warnings: Some(&[]),
+        unreadable: 0,
+        also: |_| {},
+    }
+}
+
+pub(crate) fn done(text: &'static str) -> Want {
+    want(Verdict::Done, None, text)
+}
+
+pub(crate) fn ends(verdict: Verdict, kind: Kind, text: &'static str) -> Want {
+    want(verdict, Some(kind), text)
+}
+
+pub(crate) fn failed(kind: Kind, text: &'static str) -> Want {
+    ends(Verdict::Failed, kind, text)
+}
+
+pub(crate) fn timed_out(kind: Kind, text: &'static str) -> Want {
+    ends(Verdict::TimedOut, kind, text)
+}
+
+pub(crate) fn cancelled(text: &'static str) -> Want {
+    ends(Verdict::Cancelled, Kind::Cancelled, text)
+}
+
+pub(crate) fn denied(text: &'static str) -> Want {
+    Want { denied: 1, ..want(Verdict::DoneWithDenials, None, text) }
+}
+
+impl Want {
+    /// The text is not compared.
+    pub(crate) fn any_text(mut self) -> Self {
+        self.text = None;
+        self
+    }
+
+    pub(crate) fn files(mut self, files: &[FileRow]) -> Self {
+        self.files = files.to_vec();
+        self
+    }
+
+    pub(crate) fn warns(mut self, codes: &'static [&'static str]) -> Self {
+        self.warnings = Some(codes);
+        self
+    }
+
+    /// Neither text nor warnings are compared: they depend on milliseconds.
+    pub(crate) fn any_words(mut self) -> Self {
+        (self.text, self.warnings) = (None, None);
+        self
+    }
+
+    pub(crate) fn unreadable(mut self, lines: u32) -> Self {
+        self.unreadable = lines;
+        self
+    }
+
+    /// What else must hold.
+    pub(crate) fn also(mut self, also: fn(&Played)) -> Self {
+        self.also = also;
+        self
+    }
+
+    /// The whole comparison, of a run with an agent of its own.
+    fn compare(&self, played: &Played, what: &str) {
+        let outcome = &played.outcome;
+        self.ends(outcome, what);
+        self.says(outcome, what);
+        let files: Vec<_> =
+            outcome.files.iter().map(|f| (f.path.as_str(), f.change, f.source, f.verified)).collect();
+        assert_eq!(files, self.files, "{what}: files");
+        assert_eq!(outcome.denied.len(), self.denied, "{what}: refused: {:?}", outcome.denied);
+        let codes: Vec<&str> = outcome.warnings.iter().map(|w| w.code.as_str()).collect();
+        if let Some(warnings) = self.warnings {
+            assert_eq!(codes, warnings, "{what}: warnings: {:?}", outcome.warnings);
+        }
+        assert_eq!(outcome.unreadable_lines, self.unreadable, "{what}: lines that could not be read");
+        assert!(played.took < Duration::from_secs(30), "{what}: took {:?}", played.took);
+        (self.also)(played);
+    }
+
+    /// How it ended, and in which phase.
+    fn ends(&self, outcome: &Outcome, what: &str) {
+        let kind = outcome.error.as_ref().map(|e| e.kind);
+        assert_eq!((outcome.verdict, kind), (self.verdict, self.kind), "{what}: {:?}", outcome.error);
+        let phase = outcome.error.as_ref().map(|e| e.phase);
+        assert_eq!(phase, self.kind.map(phase_of), "{what}: the phase");
+        assert!(
+            outcome.error.as_ref().is_none_or(|e| !e.message.trim().is_empty()),
+            "{what}: an error says why"
+        );
+    }
+
+    fn says(&self, outcome: &Outcome, what: &str) {
+        if let Some(text) = self.text {
+            assert_eq!(outcome.text, text, "{what}: the text");
+        }
+    }
+}
+
+/// In which part of a run a kind of failure happens, as users are promised it.
+fn phase_of(kind: Kind) -> Phase {
+    match kind {
+        Kind::Input
+        | Kind::Policy
+        | Kind::SessionNotFound
+        | Kind::ContextOverflow
+        | Kind::UnknownModel
+        | Kind::NotAuthenticated
+        | Kind::TimeoutStartup
+        | Kind::Cancelled => Phase::Request,
+        Kind::Mcp | Kind::Tool => Phase::Tool,
+        Kind::AgentTurns | Kind::TimeoutRun => Phase::Budget,
+        _ => Phase::Response,
+    }
+}
+
+/// Clocks for an agent that falls silent once it is at work: nothing is lost by not waiting for it.
+pub(crate) fn impatient(request: RunRequest) -> RunRequest {
+    request.idle_timeout(Duration::from_millis(1500))
+}
+
+/// Clocks for an agent that never gets as far as a session.
+pub(crate) fn hasty(request: RunRequest) -> RunRequest {
+    request.startup_timeout(Duration::from_millis(2500))
+}
+
+pub(crate) fn mode(request: RunRequest, mode: PermissionMode) -> RunRequest {
+    request.permission_mode(mode)
+}

@@ -1,0 +1,176 @@
+//! Hosts that misbehave: a judge that panics, never answers or answers late, and a consumer that does not read.
+
+use crate::acp_faults::stage::{Played, Stage};
+use agentline::{
+    Event,
+    tools::{Tool, ToolHost},
+};
+use agentline::{Judge, Kind, PermissionMode, Permit, RunOptions, RunRequest, ToolStatus, Verdict};
+use std::{
+    fs,
+    future::pending,
+    io::Read,
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+const ASKS: &str = "say Before.\nask write_file asked.txt asked\nsay After.";
+
+/// A moment so many milliseconds from now, as a request has it.
+fn moment(after: u64) -> f64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock that is set");
+    (now + Duration::from_millis(after)).as_secs_f64()
+}
+
+async fn judged(stage: &Stage, request: RunRequest, judge: Judge) -> Played {
+    let options = RunOptions::new().judge(judge);
+    let request = request.permission_mode(PermissionMode::Default).record(stage.tape());
+    let run = stage.agentline().run_with(request, options).await.expect("a good request");
+    let played = Played::of(run, Instant::now()).await;
+    stage.nothing_runs();
+    played.equals_its_tape(&stage.tape(), "a judge");
+    played
+}
+
+#[tokio::test]
+async fn a_judge_that_panics_has_refused() {
+    let stage = Stage::new();
+    let judge = Judge::new(|_| async { std::panic::resume_unwind(Box::new("as planned")) });
+    let played = judged(&stage, stage.request("", ASKS), judge).await;
+    assert_eq!((played.outcome.verdict, played.outcome.text.as_str()), (Verdict::DoneWithDenials, "After."));
+    assert_eq!(played.outcome.denied[0].reason, "callback_failed");
+    assert!(!stage.workspace().join("asked.txt").exists());
+}
+
+#[tokio::test]
+async fn a_judge_that_never_answers_is_cut_by_the_deadline() {
+    let stage = Stage::new();
+    let judge = Judge::new(|_| pending::<Permit>());
+    let mut request = stage.request("", ASKS);
+    request.deadline = Some(moment(6000));
+    let played = judged(&stage, request, judge).await;
+    let kind = played.outcome.error.as_ref().map(|e| e.kind);
+    assert_eq!((played.outcome.verdict, kind), (Verdict::TimedOut, Some(Kind::TimeoutRun)));
+    assert_eq!(played.outcome.text, "Before.");
+    assert!(played.took < Duration::from_secs(25), "{:?}", played.took);
+}
+
+#[tokio::test]
+async fn a_judge_that_answers_late_is_waited_for_and_no_clock_of_the_agent_runs() {
+    let stage = Stage::new();
+    let judge = Judge::new(|_| async {
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        Permit::Allow
+    });
+    let request = stage.request("", ASKS).idle_timeout(Duration::from_secs(2));
+    let played = judged(&stage, request, judge).await;
+    assert_eq!((played.outcome.verdict, played.outcome.text.as_str()), (Verdict::Done, "After."));
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_after_the_stop_changes_nothing() {
+    let stage = Stage::new();
+    let (asked, answered) = (Arc::new(tokio::sync::Notify::new()), Arc::new(AtomicBool::new(false)));
+    let (tell, mark) = (Arc::clone(&asked), Arc::clone(&answered));
+    let judge = Judge::new(move |_| {
+        let (tell, mark) = (Arc::clone(&tell), Arc::clone(&mark));
+        async move {
+            tell.notify_one();
+            tokio::time::sleep(Duration::from_millis(400)).await;
+            mark.store(true, Ordering::SeqCst);
+            Permit::Allow
+        }
+    });
+    let request = stage.request("", ASKS).permission_mode(PermissionMode::Default);
+    let session =
+        stage.agentline().session_with(request, RunOptions::new().judge(judge)).await.expect("a session");
+    let run = session.prompt(ASKS).await.expect("a good prompt");
+    let stop = run.canceller();
+    let played = tokio::spawn(Played::of(run, Instant::now()));
+    asked.notified().await;
+    stop.cancel();
+    let played = played.await.expect("no panic");
+    assert_eq!(played.outcome.verdict, Verdict::Cancelled, "{:?}", played.outcome.error);
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    assert!(!answered.load(Ordering::SeqCst), "nobody needs its answer, so it is not waited for");
+    let next = Played::of(session.prompt("say Fine.").await.expect("a good prompt"), Instant::now()).await;
+    assert_eq!((next.outcome.verdict, next.outcome.text.as_str()), (Verdict::Done, "Fine."));
+    assert!(!stage.workspace().join("asked.txt").exists());
+    session.close().await;
+    stage.nothing_runs();
+}
+
+fn host() -> ToolHost {
+    let schema = || serde_json::json!({"type": "object"});
+    let panics = Tool::new("panics", "Panics", schema(), |_, _| async {
+        if true {
+            std::panic::resume_unwind(Box::new("as planned"));
+        }
+        Ok("never")
+    });
+    let works = Tool::new("works", "Works", schema(), |_, _| async { Ok("worked") });
+    ToolHost::new().tool(panics).tool(works)
+}
+
+#[tokio::test]
+async fn a_tool_of_the_host_that_panics_is_a_failed_tool() {
+    let stage = Stage::new();
+    let prompt = "call agentline panics {}\ncall agentline works {}";
+    let options = RunOptions::new().tools(host());
+    let run = stage.agentline().run_with(stage.request("", prompt), options).await.expect("a good request");
+    let played = Played::of(run, Instant::now()).await;
+    stage.nothing_runs();
+    assert_eq!(played.outcome.verdict, Verdict::Done, "{:?}", played.outcome.error);
+    assert!(played.outcome.text.ends_with("works: worked"), "{}", played.outcome.text);
+    let failed = |e: &Event| matches!(e, Event::ToolResult { status: ToolStatus::Error, .. });
+    assert!(played.records.iter().any(|r| failed(&r.event)), "{:?}", played.story());
+}
+
+#[tokio::test]
+async fn an_agent_that_never_asks_for_our_tools_is_not_prompted_without_them() {
+    let stage = Stage::new();
+    let request = stage.request("mcp_ignored", "say I go on.").startup_timeout(Duration::from_secs(3));
+    let run =
+        stage.agentline().run_with(request, RunOptions::new().tools(host())).await.expect("a good request");
+    let played = Played::of(run, Instant::now()).await;
+    stage.nothing_runs();
+    let error = played.outcome.error.as_ref().expect("an error");
+    assert_eq!((error.kind, played.outcome.text.as_str()), (Kind::Mcp, ""), "{error:?}");
+}
+
+/// A hundred thousand pieces come while nobody reads for five seconds. The agent waits; nothing is lost, and what
+/// waits in memory is bounded.
+#[test]
+fn a_consumer_that_stalls_costs_no_memory_and_loses_nothing() {
+    const PIECES: usize = 100_000;
+    let stage = Stage::new();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
+    let prompt = format!("chunks {PIECES} piece {{n}} of the answer");
+    command.args(["run", "--surface", "acp", "--timeout", "120s", "-o", "events", &prompt]);
+    command.env_clear().envs(&stage.agentline().here().env).current_dir(stage.workspace());
+    command.env("GEMINI_CLI_PATH", env!("CARGO_BIN_EXE_fake-acp")).env("GEMINI_API_KEY", "no-key");
+    command.env("FAKE_ACP_LOG", stage.path("log")).env("AGENTLINE_PASS_ENV", "FAKE_ACP_LOG");
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut child = child.expect("the program starts");
+    let pid = child.id();
+    let largest = || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+        line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) << 10
+    };
+    std::thread::sleep(Duration::from_secs(5));
+    let stalled = largest();
+    let mut output = String::new();
+    child.stdout.take().expect("a pipe").read_to_string(&mut output).expect("text");
+    let all = largest().max(stalled);
+    assert_eq!(child.wait().expect("it is our child").code(), Some(0));
+    let told = output.lines().filter(|line| line.contains(r#""type":"text""#)).count();
+    assert_eq!(told, PIECES);
+    assert!(stalled > 0 && stalled < 60 << 20, "{} MB while nobody read", stalled >> 20);
+    assert!(all < 80 << 20, "{} MB", all >> 20);
+    stage.nothing_runs();
+}

@@ -1,0 +1,54 @@
+//! Stored sessions that are loaded: their history is not told again, and an agent that cannot load one says so.
+
+use crate::acp_faults::stage::{Played, Stage, UNKNOWN};
+use agentline::{Kind, RunRequest, Verdict};
+use std::time::Instant;
+
+fn request(stage: &Stage, fault: &str, prompt: &str) -> RunRequest {
+    let mut request = stage.request(fault, prompt).agent(UNKNOWN);
+    (request.api_key, request.extensions) = (None, None);
+    request.env("FAKE_ACP_STORE", stage.path("tmp").to_string_lossy())
+}
+
+async fn play(stage: &Stage, request: RunRequest) -> Played {
+    let run = stage.agentline().run(request).await.expect("a good request");
+    let played = Played::of(run, Instant::now()).await;
+    stage.nothing_runs();
+    played
+}
+
+#[tokio::test]
+async fn a_stored_session_goes_on_without_its_history_being_told() {
+    let stage = Stage::new();
+    let first = play(&stage, request(&stage, "", "say First words.")).await.outcome;
+    let id = first.session_id.expect("a session");
+    for fault in ["", "load_shows_context"] {
+        let next =
+            play(&stage, request(&stage, fault, "say Second words.\nhistory").resume(&id)).await.outcome;
+        assert_eq!(next.verdict, Verdict::Done, "{fault}: {:?}", next.error);
+        assert!(next.text.starts_with("Second words."), "{fault}: {}", next.text);
+        assert!(next.text.contains("First words."), "{fault}: the agent knows its history: {}", next.text);
+        assert_eq!(next.session_id.as_deref(), Some(&*id), "{fault}");
+    }
+    // History that only comes after the answer cannot be told from what follows; the new words are there all the same.
+    let late =
+        play(&stage, request(&stage, "load_answers_first", "say Last words.").resume(&id)).await.outcome;
+    assert_eq!(late.verdict, Verdict::Done, "{:?}", late.error);
+    assert!(late.text.contains("Last words."), "{}", late.text);
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_be_loaded_fails_before_anything_is_prompted() {
+    let stage = Stage::new();
+    let id =
+        play(&stage, request(&stage, "", "say First words.")).await.outcome.session_id.expect("a session");
+    for (fault, id, kind) in [
+        ("load_error", &*id, Kind::SessionNotFound),
+        ("", "nobody", Kind::SessionNotFound),
+        ("no_load", &*id, Kind::Input),
+    ] {
+        let next = play(&stage, request(&stage, fault, "say Never.").resume(id)).await.outcome;
+        let error = next.error.as_ref().map(|e| e.kind);
+        assert_eq!((next.verdict, error, next.text.as_str()), (Verdict::Failed, Some(kind), ""), "{fault}");
+    }
+}

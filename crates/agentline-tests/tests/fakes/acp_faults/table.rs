@@ -1,0 +1,357 @@
+//! The table: every fault of the fake ACP agent, and what must come of it. Rows stand in the order of the agent's own.
+
+use crate::acp_faults::expect::{
+    Row, Stop, by_nobody, by_tool, cancelled, denied, done, ends, failed, hasty, impatient, mode, row,
+    timed_out,
+};
+use crate::acp_faults::stage::Played;
+use agentline::{Event, Kind, PermissionMode, RunRequest, ToolStatus, Verdict};
+use std::time::Duration;
+
+const SAID: &str = "You said: hello";
+
+fn hello(fault: &'static str) -> Row {
+    row(fault, done(SAID))
+}
+
+/// The start.
+pub(crate) fn start() -> Vec<Row> {
+    let signed_out = || ends(Verdict::NotAuthenticated, Kind::NotAuthenticated, "");
+    vec![
+        row("exit_at_start", failed(Kind::NoResult, "")).not_opened().again(),
+        row("exit_after_initialize", failed(Kind::NoResult, "")).not_opened().again(),
+        row("initialize_never", timed_out(Kind::TimeoutStartup, "")).tune(hasty).not_opened().again(),
+        hello("initialize_slow").spelled("initialize_slow:300"),
+        row("initialize_error", failed(Kind::Input, "")).not_opened(),
+        hello("initialize_bare"),
+        hello("initialize_odd"),
+        row("protocol_version", failed(Kind::Input, "")).not_opened(),
+        hello("no_load"),
+        // Signing in changes the user's settings, so it is done only where it was asked for.
+        row("auth_required", signed_out()).not_opened(),
+        row("auth_hopeless", signed_out()).not_opened(),
+    ]
+}
+
+/// Sessions, modes and models.
+pub(crate) fn sessions() -> Vec<Row> {
+    let small = |request: RunRequest| request.model("fake-small");
+    vec![
+        row("session_new_error", failed(Kind::Input, "")).not_opened(),
+        row("session_new_never", timed_out(Kind::TimeoutStartup, "")).tune(hasty).not_opened().again(),
+        hello("session_new_slow").spelled("session_new_slow:300"),
+        hello("session_new_stalls"),
+        row("session_new_exit", failed(Kind::NoResult, "")).not_opened().again(),
+        hello("same_session_id"),
+        row("session_id_missing", failed(Kind::NoResult, "")).not_opened().again(),
+        row("session_id_number", failed(Kind::SessionNotFound, "")).stays(),
+        row("no_modes_no_models", done("").any_text().also(is_yolo_and_small))
+            .prompt("state")
+            .tune(|request| yolo(request.model("fake-small"))),
+        row("config_options_only", done("").any_text().also(is_yolo_and_small))
+            .prompt("state")
+            .tune(|request| yolo(request.model("fake-small"))),
+        row("commands_after_new", done(SAID).also(|p| assert!(p.story().contains(&"commands".into())))),
+        // Whoever stays in another mode than the most generous one may do less than was asked, and is warned.
+        row("set_mode_error", done(SAID).warns(&["mode_not_set"])).tune(yolo),
+        row("set_mode_never", timed_out(Kind::TimeoutIdle, ""))
+            .tune(|request| yolo(impatient(request)))
+            .not_opened(),
+        hello("set_mode_ignored").tune(yolo),
+        row("mode_update_text", done(SAID)).tune(yolo),
+        row("set_model_error", done(SAID).warns(&["model_not_set"])).tune(small),
+        row(
+            "set_model_unknown",
+            done("").any_text().also(|p| assert!(p.outcome.text.contains("fake-small"))),
+        )
+        .prompt("state")
+        .tune(small),
+        row("set_config_error", done(SAID).warns(&["model_not_set"]))
+            .spelled("set_config_error,config_options_only")
+            .tune(small),
+        hello("load_error"),
+        hello("load_answers_first"),
+        hello("load_shows_context"),
+        hello("memory_growth"),
+        hello("mcp_ignored"),
+        hello("process_per_session"),
+    ]
+}
+
+/// Bytes, lines and JSON-RPC.
+pub(crate) fn lines() -> Vec<Row> {
+    let written = || done("Done.").files(&[by_tool("asked.txt")]);
+    let told = |fault| row(fault, written());
+    vec![
+        row("junk_first", written().unreadable(2)),
+        row("junk_between", written().unreadable(8)),
+        told("blank_lines"),
+        row("truncated_lines", written().unreadable(8)),
+        row("invalid_utf8", written().unreadable(8)),
+        row("number_lines", written().unreadable(40)),
+        row("array_lines", written().unreadable(16)),
+        told("crlf"),
+        told("bom"),
+        row("nul_bytes", written().unreadable(8)),
+        told("slow_bytes"),
+        told("no_version_field"),
+        told("answer_ids_as_strings"),
+        told("request_ids_as_strings"),
+        told("answers_to_nobody"),
+        told("answers_twice"),
+        row("result_and_error", failed(Kind::Input, "")).not_opened(),
+        row(
+            "long_line",
+            done("").any_text().also(|p| assert_eq!(p.outcome.text.len(), 8_000_000 + SAID.len())),
+        )
+        .untaped(),
+        row("flood", done("").any_text().also(|p| assert_eq!(p.outcome.text.lines().count(), 100_001)))
+            .untaped(),
+        hello("unknown_notification"),
+    ]
+}
+
+/// What updates say.
+pub(crate) fn updates() -> Vec<Row> {
+    let patient = |request: RunRequest| request.quiet_period(Duration::from_millis(500));
+    let kept = |fault| row(fault, done(SAID).also(|p| assert!(p.story().contains(&"agent".into()))));
+    let shown = |fault, text| row(fault, done(text).also(|p| assert!(p.story().contains(&"content".into()))));
+    vec![
+        kept("unknown_update"),
+        hello("update_for_unknown_session"),
+        kept("update_without_kind"),
+        kept("update_null"),
+        hello("update_without_session"),
+        hello("text_as_list"),
+        hello("text_as_string"),
+        hello("one_character_chunks"),
+        kept("content_null"),
+        kept("content_missing"),
+        shown("unknown_block", SAID),
+        shown("image_only", ""),
+        shown("audio_only", ""),
+        row("thought_only", ends(Verdict::Empty, Kind::Empty, "")),
+        row(
+            "all_updates",
+            done(SAID).also(|p| {
+                let story = [
+                    "started",
+                    "thinking",
+                    "plan",
+                    "commands",
+                    "mode",
+                    "config_option",
+                    "session_info",
+                    "agent",
+                    "agent",
+                    "text",
+                    "outcome",
+                ];
+                assert_eq!(p.story(), story);
+            }),
+        ),
+        // The text comes 150 ms behind an update that nobody knows, which re-arms the quiet period.
+        row("late_text", done("Early.Late.")).tune(patient),
+        // Silence between two updates is longer than the quiet period, so the turn is over at once.
+        row("late_trickle", done("Early.")).tune(|request| request.quiet_period(Duration::from_millis(20))),
+        row("late_tool", done("Early.").files(&[by_tool("late.txt")])).tune(patient),
+    ]
+}
+
+/// What is told of tools.
+pub(crate) fn tools() -> Vec<Row> {
+    let both = || done("Done.").files(&[by_tool("one.txt"), by_tool("two.txt")]);
+    let asked = || done("Done.").files(&[by_tool("asked.txt")]);
+    let refusing = |request| mode(request, PermissionMode::Deny);
+    vec![
+        row("empty_tool_ids", both().also(|p| assert_eq!(ids(p), ["_tc_1", "_tc_2"]))),
+        row(
+            "missing_tool_ids",
+            done("Done.").files(&[by_tool("made.txt")]).also(|p| assert_eq!(ids(p), ["_tc_1"])),
+        ),
+        row("same_tool_id", both()),
+        row("tool_first_in_permission", asked()),
+        row("refused_tool_silent", denied("Done.").also(|p| assert_eq!(statuses(p), [ToolStatus::Denied])))
+            .tune(refusing),
+        // Nobody says that it was written by the tool, but it is there.
+        row(
+            "tool_never_ended",
+            done("Done.")
+                .files(&[by_nobody("made.txt")])
+                .also(|p| assert_eq!(statuses(p), [ToolStatus::Cancelled])),
+        ),
+        row(
+            "tool_ended_twice",
+            done("Done.").files(&[by_tool("made.txt")]).also(|p| assert_eq!(statuses(p), [ToolStatus::Ok])),
+        ),
+        row(
+            "cancelled_shell_completed",
+            cancelled("Working.").also(|p| assert_eq!(statuses(p), [ToolStatus::Cancelled])),
+        )
+        .unknown(cancelled("Working.").also(|p| assert_eq!(statuses(p), [ToolStatus::Ok])))
+        .stop(Stop::AtTool),
+        row("shell_output_missing", done("Done.").also(|p| assert_eq!(statuses(p), [ToolStatus::Ok]))),
+        row("tool_update_first", done(SAID).also(|p| assert_eq!(statuses(p), [ToolStatus::Error]))),
+        row("tool_odd_types", done(SAID).also(|p| assert_eq!(statuses(p), [ToolStatus::Cancelled]))),
+        row("gemini_manners", asked().also(|p| assert_eq!(p.outcome.usage.tokens.input, Some(100)))),
+    ]
+}
+
+/// Requests for permission, and others.
+pub(crate) fn requests() -> Vec<Row> {
+    let asked = || done("Done.").files(&[by_tool("asked.txt")]);
+    let served = |request: RunRequest| request.allow_file_reads(true).allow_file_writes(true);
+    let not_found = |fault, text| row(fault, done(text));
+    vec![
+        row("permission_unknown_kinds", asked()),
+        row("permission_no_options", denied("Done.")),
+        row("permission_reject_only", denied("Done.")),
+        row("permission_always_only", asked()),
+        row("permission_lying_ids", asked()),
+        row("permission_again", asked().also(|p| assert_eq!(permissions(p), 50)))
+            .spelled("permission_again:50"),
+        row("permission_twice", asked().also(|p| assert_eq!(permissions(p), 2))),
+        row(
+            "permission_flood",
+            asked().also(|p| assert_eq!((permissions(p), statuses(p).len()), (300, 300))),
+        ),
+        row("permission_without_tool", asked()),
+        row("permission_without_session", asked()),
+        not_found(
+            "unknown_request",
+            "request failed: -32601 method not found: _fake/questionYou said: hello",
+        ),
+        not_found(
+            "terminal_request",
+            "terminal failed: -32601 method not found: terminal/createYou said: hello",
+        ),
+        // Gemini reads a file that is not there as empty: it could not create one otherwise.
+        row("read_missing", done("read: You said: hello"))
+            .unknown(
+                done("")
+                    .any_text()
+                    .also(|p| assert!(p.outcome.text.contains("not_found"), "{}", p.outcome.text)),
+            )
+            .tune(served),
+        row(
+            "read_outside",
+            denied("").any_text().also(|p| assert!(p.outcome.text.starts_with("read failed"))),
+        )
+        .tune(served),
+        row(
+            "write_outside",
+            denied("").any_text().also(|p| assert!(p.outcome.text.starts_with("write failed"))),
+        )
+        .tune(served),
+        row("odd_path", done("").any_text()).tune(served),
+    ]
+}
+
+/// How a prompt is answered, and what it used.
+pub(crate) fn answers() -> Vec<Row> {
+    let no_word = |fault| row(fault, failed(Kind::NoResult, "Done."));
+    let signed_out = |fault| row(fault, ends(Verdict::NotAuthenticated, Kind::NotAuthenticated, ""));
+    let busy = |fault| row(fault, ends(Verdict::RateLimited, Kind::RateLimited, ""));
+    vec![
+        row("empty_end_turn", ends(Verdict::Empty, Kind::Empty, "")),
+        row("refusal", ends(Verdict::Empty, Kind::Blocked, "I will not.")),
+        // Gemini says so only of a prompt that does not fit.
+        row("max_tokens", failed(Kind::ContextOverflow, "It goes on and"))
+            .unknown(failed(Kind::ApiError, "It goes on and")),
+        row("max_turn_requests", ends(Verdict::LimitReached, Kind::AgentTurns, "Again.")),
+        no_word("unknown_stop_reason"),
+        no_word("no_stop_reason"),
+        no_word("null_result"),
+        row("never_answers", timed_out(Kind::TimeoutIdle, "Working.")).tune(impatient),
+        row("prompt_error", failed(Kind::ApiError, "")),
+        signed_out("prompt_auth_error"),
+        signed_out("http_401"),
+        signed_out("http_403"),
+        busy("http_429"),
+        row("http_500", failed(Kind::UnknownModel, "")).unknown(failed(Kind::ApiError, "")),
+        busy("http_503"),
+        row("error_odd_types", failed(Kind::ApiError, "")),
+        row("error_after_text", failed(Kind::ApiError, "Half of the")),
+        row(
+            "usage_in_response",
+            done(SAID).also(|p| assert_eq!(tokens(p), [Some(100), Some(15), Some(30), Some(5)])),
+        ),
+        row("usage_updates", done(SAID).also(|p| assert_eq!(p.outcome.cost_usd, Some(0.03)))),
+        row("usage_in_quota", done(SAID).also(|p| assert_eq!(tokens(p), [Some(100), Some(20), None, None]))),
+        // The same tokens in three places are the same tokens.
+        row(
+            "usage_three_ways",
+            done(SAID).also(|p| {
+                assert_eq!(tokens(p), [Some(100), Some(15), Some(30), Some(5)]);
+                assert_eq!(p.outcome.cost_usd, Some(0.01));
+            }),
+        ),
+        row("usage_odd", done("Done.")),
+    ]
+}
+
+/// Stops by the caller.
+pub(crate) fn cancels() -> Vec<Row> {
+    let stopped = |fault| row(fault, cancelled("Working.")).stop(Stop::AtTool);
+    vec![
+        // On an agent that does not obey the ladder is climbed; it may speak until it is gone.
+        row("cancel_ignored", cancelled("").any_words()).stop(Stop::AtTool).gone(),
+        stopped("cancel_slow").spelled("cancel_slow:300"),
+        stopped("cancel_as_end_turn"),
+        stopped("cancel_as_error"),
+        // Whether it is still heard is a matter of milliseconds.
+        row("cancel_then_text", cancelled("").any_words()).stop(Stop::AtTool),
+        row("cancel_drops_permission", cancelled(""))
+            .tune(|request| mode(request, PermissionMode::Default))
+            .stop(Stop::WhenAsked),
+    ]
+}
+
+/// The process itself.
+pub(crate) fn process() -> Vec<Row> {
+    let half = |fault, kind| row(fault, failed(kind, "Half of the")).gone();
+    vec![
+        half("die_in_turn", Kind::NoResult),
+        half("killed_in_turn", Kind::Crashed),
+        row("die_at_prompt", failed(Kind::NoResult, "")).gone().again(),
+        row("die_after_tool", failed(Kind::NoResult, "").files(&[by_tool("made.txt")])).gone(),
+        half("exit_0_in_turn", Kind::NoResult),
+        row("half_line_then_exit", failed(Kind::NoResult, "Half of the").unreadable(1)).gone(),
+        half("stdout_closed", Kind::Crashed),
+        hello("stderr_flood"),
+        hello("child_left"),
+        row("ignores_signals", timed_out(Kind::TimeoutIdle, "")).tune(impatient),
+        hello("survives_eof"),
+        hello("slow_exit").spelled("slow_exit:300"),
+    ]
+}
+
+/// A mode that every agent is told by its own name.
+fn yolo(request: RunRequest) -> RunRequest {
+    request.permission_mode(PermissionMode::Bypass).mode_id("yolo")
+}
+
+fn is_yolo_and_small(played: &Played) {
+    let text = &played.outcome.text;
+    assert!(text.contains(r#""mode":"yolo""#) && text.contains(r#""model":"fake-small""#), "{text}");
+}
+
+fn ids(played: &Played) -> Vec<String> {
+    let id = |event: &Event| if let Event::ToolUse(tool) = event { Some(tool.id.clone()) } else { None };
+    played.records.iter().filter_map(|record| id(&record.event)).collect()
+}
+
+fn statuses(played: &Played) -> Vec<ToolStatus> {
+    let status =
+        |event: &Event| if let Event::ToolResult { status, .. } = event { Some(*status) } else { None };
+    played.records.iter().filter_map(|record| status(&record.event)).collect()
+}
+
+fn permissions(played: &Played) -> usize {
+    played.records.iter().filter(|record| matches!(record.event, Event::Permission { .. })).count()
+}
+
+fn tokens(played: &Played) -> [Option<u64>; 4] {
+    let tokens = &played.outcome.usage.tokens;
+    [tokens.input, tokens.output, tokens.cached, tokens.thoughts]
+}

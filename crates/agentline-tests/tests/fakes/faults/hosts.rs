@@ -1,0 +1,152 @@
+//! Hosts that go away in the middle of a run: a dropped run, a dropped runtime, a panic, a signal. Nothing stays behind.
+
+use crate::faults::stage::{SECRET, Stage, nothing_runs};
+use agentline::{Event, Kind, Run, Surface, Verdict, blocking};
+use agentline_tests::survivors;
+use serde_json::json;
+use std::{
+    fs,
+    os::unix::process::ExitStatusExt as _,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+use tokio::runtime::{Builder, Runtime};
+
+/// Faults with children of all kinds, and how long their end may take: a stubborn agent gets a chance to obey first.
+const WITH_CHILDREN: [(&str, u64); 2] = [("hang_with_children", 4), ("stubborn_with_children", 12)];
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+/// A run whose agent has started its children and waits.
+async fn begun(stage: &Stage, fault: &str) -> Run {
+    let args = json!({"pid_file": true, "stubborn": fault.starts_with("stubborn")});
+    let request = stage.request(Surface::StreamJson, fault, &args);
+    let mut run = stage.agentline().run(request).await.expect("the request is good");
+    while let Some(record) = run.next().await {
+        if matches!(record.event, Event::Text { .. }) {
+            return run;
+        }
+    }
+    panic!("the run ended before it began");
+}
+
+/// Waits until nothing carries the mark, and says how long that took.
+fn until_nothing_runs(mark: &str, most: u64) {
+    let begun = Instant::now();
+    while !survivors(mark).is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(most), "still running: {:?}", survivors(mark));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_dropped_run_leaves_nothing() {
+    for (fault, most) in WITH_CHILDREN {
+        let stage = Stage::new();
+        runtime().block_on(async {
+            let run = begun(&stage, fault).await;
+            let id = run.id().to_owned();
+            assert!(!survivors(&id).is_empty());
+            drop(run);
+            // The runtime goes on; the run ends in its own time.
+            let until = Instant::now() + Duration::from_secs(most);
+            while !survivors(&id).is_empty() {
+                assert!(Instant::now() < until, "{fault}: still running: {:?}", survivors(&id));
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+        stage.no_child_lives();
+    }
+}
+
+#[test]
+fn a_dropped_runtime_leaves_nothing() {
+    for (fault, _) in WITH_CHILDREN {
+        let stage = Stage::new();
+        let first = runtime();
+        let mut run = first.block_on(begun(&stage, fault));
+        drop(first);
+        nothing_runs(run.id());
+        stage.no_child_lives();
+        // Whoever still holds the run is told.
+        let records = runtime().block_on(async {
+            let mut records = Vec::new();
+            while let Some(record) = run.next().await {
+                records.push(record);
+            }
+            records
+        });
+        let Some(Event::Outcome { outcome }) = records.last().map(|r| &r.event) else {
+            panic!("no outcome: {records:?}")
+        };
+        assert_eq!(outcome.verdict, Verdict::Failed);
+        assert_eq!(outcome.error.as_ref().map(|e| e.kind), Some(Kind::Crashed));
+    }
+}
+
+#[test]
+fn a_panic_of_the_consumer_leaves_nothing() {
+    for (fault, _) in WITH_CHILDREN {
+        let stage = Stage::new();
+        let args = json!({"pid_file": true, "stubborn": fault.starts_with("stubborn")});
+        let request = stage.request(Surface::StreamJson, fault, &args);
+        let agentline = stage.agentline();
+        let (id, told) = std::sync::mpsc::channel();
+        let panicked = std::thread::spawn(move || {
+            blocking::run(&agentline, request, |record, _| match &record.event {
+                Event::Started(started) => id.send(started.run_id.clone()).expect("the test waits"),
+                Event::Text { .. } => std::panic::resume_unwind(Box::new("as planned")),
+                _ => {}
+            })
+        });
+        assert!(panicked.join().is_err(), "the panic comes through");
+        nothing_runs(&told.recv().expect("the run began"));
+        stage.no_child_lives();
+    }
+}
+
+/// The command-line program, with its agent and all children running.
+fn program(stage: &Stage, fault: &str) -> Child {
+    let args = json!({"pid_file": stage.pids(), "stubborn": fault.starts_with("stubborn")});
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
+    command.args(["run", "-o", "json", "What is 2 + 2?"]).env_clear().envs(&stage.agentline().here().env);
+    command.env("GEMINI_CLI_PATH", env!("CARGO_BIN_EXE_fake-gemini")).env("GEMINI_API_KEY", SECRET);
+    command.env("FAKE_AGENT_FAULT", fault).env("FAKE_AGENT_ARGS", args.to_string());
+    command.env("AGENTLINE_PASS_ENV", "FAKE_AGENT_FAULT,FAKE_AGENT_ARGS").current_dir(stage.workspace());
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let child = child.expect("the program starts");
+    let until = Instant::now() + Duration::from_secs(30);
+    while fs::read_to_string(stage.pids()).map_or(0, |pids| pids.lines().count()) < 3 {
+        assert!(Instant::now() < until, "the children did not start");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child
+}
+
+#[test]
+fn a_signal_to_the_program_leaves_nothing() {
+    for (fault, patience) in WITH_CHILDREN {
+        for (signal, code) in [("INT", Some(130)), ("TERM", Some(143)), ("KILL", None)] {
+            let stage = Stage::new();
+            let mut child = program(&stage, fault);
+            let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
+            assert!(sent.expect("kill is there").success());
+            // The folder of the stage stands in the environment of everything that belongs to this run.
+            let most = if signal == "KILL" { 4 } else { patience };
+            let begun = Instant::now();
+            let ended = loop {
+                if let Some(ended) = child.try_wait().expect("it is our child") {
+                    break ended;
+                }
+                assert!(begun.elapsed() < Duration::from_secs(most), "{fault}: {signal} does not end it");
+                std::thread::sleep(Duration::from_millis(5));
+            };
+            assert_eq!(ended.code(), code, "{fault}: {signal}");
+            assert_eq!(ended.signal(), code.is_none().then_some(9), "{fault}: {signal}");
+            until_nothing_runs(&stage.pids().to_string_lossy(), 4);
+            stage.no_child_lives();
+        }
+    }
+}

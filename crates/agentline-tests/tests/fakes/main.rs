@@ -1,0 +1,16 @@
+//! The engine against fake agents: every fault, the process layer, the pool, the daemon and the host.
+
+#[cfg(target_os = "linux")]
+mod acp_faults;
+#[cfg(target_os = "linux")]
+mod faults;
+#[cfg(target_os = "linux")]
+mod host;
+#[cfg(target_os = "linux")]
+mod pool;
+#[cfg(target_os = "linux")]
+mod pool_daemon;
+#[cfg(target_os = "linux")]
+mod process;
+#[cfg(target_os = "linux")]
+mod sessions;

@@ -1,0 +1,451 @@
+//! `agentline pool` and `run --warm`, as a user types them, on a fake agent.
+#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+
+use agentline_tests::FakeStage;
+use serde_json::{Value, json};
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    os::unix::{
+        fs::PermissionsExt as _,
+        net::{UnixListener, UnixStream},
+        process::CommandExt as _,
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+/// Who an ordinary user is where the tests run as root.
+const NOBODY: u32 = 65534;
+
+/// A user with a daemon, which is ended with the test whatever happens.
+struct User {
+    stage: FakeStage,
+}
+
+struct Done {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        let _ = self.agentline(&["pool", "stop"]).output();
+    }
+}
+
+impl User {
+    fn new() -> Self {
+        Self { stage: FakeStage::new(env!("CARGO_BIN_EXE_fake-acp")) }
+    }
+
+    fn with_daemon(args: &[&str]) -> Self {
+        let user = Self::new();
+        let started = user.done(&[&["pool", "start"], args].concat());
+        assert_eq!(started.code, Some(0), "{}", started.err);
+        user
+    }
+
+    fn agentline(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
+        command.args(args).env_clear().envs(self.stage.variables()).current_dir(self.stage.workspace());
+        // Agents say their own pids here, which are compared with each other and with those that the pool knows.
+        command.env("AGENTLINE_ISOLATION", "none");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn done(&self, args: &[&str]) -> Done {
+        let Output { status, stdout, stderr } = self.agentline(args).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Done { code: status.code(), out: text(stdout), err: text(stderr) }
+    }
+
+    /// What every run of these tests says: the mark of the test is on its agent.
+    fn words<'a>(how: &[&'a str], script: &'a str) -> Vec<&'a str> {
+        let common = ["run", "--pass-env", "MARK_OF_THE_TEST", "--quiet-period", "0"];
+        common.iter().chain(how).copied().chain([script]).collect()
+    }
+
+    fn run(&self, how: &[&str], script: &str) -> Done {
+        self.done(&Self::words(how, script))
+    }
+
+    fn warm(&self, script: &str) -> Done {
+        self.run(&["--warm", "--surface", "acp", "--permission-mode", "bypass"], script)
+    }
+
+    fn spawn(&self, how: &[&str], script: &str) -> Child {
+        self.agentline(&Self::words(how, script)).spawn().unwrap()
+    }
+
+    fn status(&self) -> Value {
+        serde_json::from_str(&self.done(&["pool", "status", "-o", "json"]).out).unwrap()
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.stage.path().join("home/.cache/agentline/run/pool.sock")
+    }
+
+    fn nothing_lives(&self) {
+        until("the end of all processes", || self.stage.living().is_empty());
+    }
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !holds() {
+        assert!(Instant::now() < end, "{what} did not come");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn signal(pid: &str, name: &str) {
+    assert!(Command::new("kill").args([name, pid]).status().unwrap().success());
+}
+
+fn pid_of(done: &Done) -> u64 {
+    let state: Value =
+        serde_json::from_str(done.out.trim()).unwrap_or_else(|_| panic!("{} {}", done.out, done.err));
+    state["pid"].as_u64().unwrap()
+}
+
+#[test]
+fn a_pool_is_started_used_looked_at_and_stopped() {
+    let user = User::new();
+    let none = user.done(&["pool", "status"]);
+    assert_eq!(none.code, Some(1));
+    assert!(none.err.contains("no pool is running") && none.err.contains("pool start"), "{}", none.err);
+    assert_eq!(user.done(&["pool", "status", "-o", "json"]).out, "null\n");
+
+    let started = user.done(&["pool", "start"]);
+    assert_eq!((started.code, started.out.as_str()), (Some(0), ""), "{}", started.err);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&user.socket()), mode(user.socket().parent().unwrap())), (0o600, 0o700));
+    let again = user.done(&["pool", "start"]);
+    assert_eq!(again.code, Some(0));
+    assert!(again.err.contains("running already"), "{}", again.err);
+    let in_front = user.done(&["pool", "start", "--foreground"]);
+    assert_ne!(in_front.code, Some(0));
+    assert!(in_front.err.contains("running already"), "{}", in_front.err);
+
+    let (first, second) = (user.warm("state"), user.warm("state"));
+    assert_eq!(pid_of(&first), pid_of(&second));
+    let status = user.status();
+    let agents = status["pool"]["processes"].as_array().unwrap();
+    assert_eq!((&status["pool"]["runs"], agents.len()), (&json!(2), 1), "{status:#}");
+    assert_eq!(
+        (&agents[0]["pid"], &agents[0]["sessions"]),
+        (&json!(pid_of(&first)), &json!(2)),
+        "{status:#}"
+    );
+    let shown = user.done(&["pool", "status"]).out;
+    assert!(shown.contains("2 sessions") && shown.contains("idle") && shown.contains("pool.sock"), "{shown}");
+
+    let stopped = user.done(&["pool", "stop"]);
+    assert!(stopped.code == Some(0) && stopped.err.contains("gone"), "{}", stopped.err);
+    // Its last breath may come a moment after its last word.
+    user.nothing_lives();
+    assert!(!user.socket().exists());
+    let stopped = user.done(&["pool", "stop"]);
+    assert!(stopped.code == Some(0) && stopped.err.contains("no pool was running"), "{}", stopped.err);
+    assert_ne!(
+        pid_of(&user.warm("state")),
+        pid_of(&user.warm("state")),
+        "without a pool each has an agent of its own"
+    );
+}
+
+/// What may differ of two runs: names, times, and what is counted for a process and not for a run.
+const DIFFERENT: &[&str] = &[
+    "run_id",
+    "session_id",
+    "at_ms",
+    "duration_ms",
+    "first_event_ms",
+    "agent_exit_code",
+    "line",
+    "id",
+    "tool_use_id",
+    "toolCallId",
+];
+
+/// What must be the same of two runs.
+fn alike(text: &str) -> Vec<Value> {
+    fn plain(value: &mut Value) {
+        match value {
+            Value::Object(map) => {
+                map.retain(|key, _| !DIFFERENT.contains(&key.as_str()));
+                map.values_mut().for_each(plain);
+            }
+            Value::Array(list) => list.iter_mut().for_each(plain),
+            _ => {}
+        }
+    }
+    let mut lines: Vec<Value> =
+        serde_json::Deserializer::from_str(text).into_iter().map(Result::unwrap).collect();
+    lines.iter_mut().for_each(plain);
+    lines
+}
+
+#[test]
+fn what_is_told_is_what_a_run_without_a_pool_tells() {
+    let user = User::with_daemon(&[]);
+    let scripts = [
+        ("bypass", "think Hm.\ntool write_file made.txt made\\n\nsay It is done.\nusage 100 20"),
+        ("bypass", "error 429 You have exhausted your daily quota on this model."),
+        ("bypass", "stop end_turn"),
+        ("default", "ask write_file asked.txt asked\nsay Asked."),
+        ("prompt", "ask write_file asked.txt asked\nsay Asked."),
+        ("plan", "plan\nsay Planned."),
+        ("bypass", "say Half of the\ndie 9"),
+    ];
+    for (mode, script) in scripts {
+        for output in ["json", "events", "text"] {
+            let told = |how: &[&str]| {
+                let _ = fs::remove_file(user.stage.workspace().join("made.txt"));
+                user.run(&[how, &["--permission-mode", mode, "-o", output]].concat(), script)
+            };
+            let (cold, warm) = (told(&["--surface", "acp"]), told(&["--warm"]));
+            assert_eq!(cold.code, warm.code, "{mode} {script}: {} {}", cold.err, warm.err);
+            if output == "text" {
+                assert_eq!((cold.out, cold.err), (warm.out, warm.err), "{mode} {script}");
+            } else {
+                assert_eq!(alike(&cold.out), alike(&warm.out), "{mode} {script}");
+            }
+        }
+    }
+    let runs = user.status()["pool"]["runs"].as_u64().unwrap();
+    assert_eq!(runs, 3 * scripts.len() as u64);
+    // A flag that is wrong is refused in the same words.
+    let refused = |how: &[&str]| user.run(&[how, &["--timeout", "-1"]].concat(), "hello");
+    let (cold, warm) = (refused(&[]), refused(&["--warm"]));
+    assert_eq!((cold.code, cold.err), (warm.code, warm.err));
+    let refused = |how: &[&str]| user.run(&[how, &["-C", "nowhere"]].concat(), "hello");
+    let (cold, warm) = (refused(&[]), refused(&["--warm"]));
+    assert_eq!((cold.code, cold.err), (warm.code, warm.err));
+}
+
+#[test]
+fn the_callers_environment_folder_and_agents_count() {
+    let user = User::with_daemon(&[]);
+    let folder = user.stage.path().join("elsewhere");
+    fs::create_dir(&folder).unwrap();
+    let mut elsewhere = user.agentline(&User::words(&["--warm"], "cwd\nenv COLOUR"));
+    let output = elsewhere
+        .args(["--pass-env", "COLOUR"])
+        .env("COLOUR", "green")
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("elsewhere") && text.contains("green"), "{text}");
+
+    let config = user.stage.path().join("home/.config/agentline");
+    fs::create_dir_all(&config).unwrap();
+    let program = env!("CARGO_BIN_EXE_fake-acp");
+    let table = format!("[agents.mine]\ncommand = [\"{program}\"]\nenv = {{ COLOUR = \"violet\" }}\n");
+    fs::write(config.join("config.toml"), table).unwrap();
+    let mine = |script: &str| user.run(&["--warm", "-a", "mine"], script);
+    let said = mine("env COLOUR");
+    assert!(said.out.contains("violet"), "{} {}", said.out, said.err);
+    assert_eq!(pid_of(&mine("state")), pid_of(&mine("state")));
+    let agents: Vec<Value> = user.status()["pool"]["processes"].as_array().unwrap().clone();
+    assert!(agents.iter().any(|agent| agent["agent"] == "mine"), "{agents:?}");
+}
+
+#[test]
+fn a_client_that_is_killed_takes_its_run_along() {
+    let user = User::with_daemon(&[]);
+    let first = user.warm("state");
+    let before = user.stage.living().len();
+    let mut client = user.spawn(&["--warm", "--permission-mode", "bypass"], "run sleep 300");
+    until("the command", || user.stage.living().len() >= before + 2);
+    client.kill().unwrap();
+    client.wait().unwrap();
+    until("the end of the command", || user.stage.living().len() == before);
+    until("the end of the run", || user.status()["pool"]["processes"][0]["active"] == 0);
+    assert_eq!(pid_of(&first), pid_of(&user.warm("state")), "the agent lives on");
+}
+
+#[test]
+fn an_interrupt_stops_the_run_and_not_the_pool() {
+    let user = User::with_daemon(&[]);
+    let first = user.warm("state");
+    let before = user.stage.living().len();
+    for (name, code) in [("-INT", 130), ("-TERM", 143)] {
+        let client = user.spawn(&["--warm", "--permission-mode", "bypass", "-o", "json"], "run sleep 300");
+        until("the command", || user.stage.living().len() >= before + 2);
+        signal(&client.id().to_string(), name);
+        let output = client.wait_with_output().unwrap();
+        let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(
+            (output.status.code(), &outcome["verdict"]),
+            (Some(code), &json!("cancelled")),
+            "{outcome:#}"
+        );
+        assert_eq!(user.stage.living().len(), before);
+    }
+    assert_eq!(pid_of(&first), pid_of(&user.warm("state")));
+}
+
+#[test]
+fn however_the_daemon_ends_nothing_is_left_and_the_caller_hears_of_it() {
+    for (name, verdict) in [("-TERM", "cancelled"), ("-INT", "cancelled"), ("-KILL", "failed")] {
+        let user = User::with_daemon(&[]);
+        assert_eq!(user.warm("say hello").out, "hello\n");
+        let before = user.stage.living().len();
+        let client = user.spawn(&["--warm", "--permission-mode", "bypass", "-o", "json"], "run sleep 300");
+        until("the command", || user.stage.living().len() >= before + 2);
+        signal(&user.status()["pid"].to_string(), name);
+        let output = client.wait_with_output().unwrap();
+        let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let told = (&outcome["agent"], &outcome["surface"], outcome["run_id"].as_str().map(str::is_empty));
+        assert_eq!(told, (&json!("gemini"), &json!("acp"), Some(false)), "{name} {outcome:#}");
+        assert!(outcome["session_id"].is_string(), "{name} {outcome:#}");
+        assert_eq!(outcome["verdict"], verdict, "{name}: {outcome:#}");
+        assert!(!output.status.success());
+        user.nothing_lives();
+        // A run goes on as without a pool, and another daemon can take the place.
+        assert_eq!(user.warm("say again").out, "again\n");
+        assert_eq!(user.done(&["pool", "start"]).code, Some(0));
+        assert_eq!(user.warm("say again").out, "again\n");
+        assert_eq!(user.status()["pool"]["runs"], 1);
+    }
+}
+
+#[test]
+fn a_stop_tells_callers_whose_runs_are_under_way() {
+    let user = User::with_daemon(&[]);
+    let client = user.spawn(&["--warm", "-o", "json"], "hang");
+    until("the run", || user.status()["pool"]["processes"][0]["active"] == 1);
+    assert_eq!(user.done(&["pool", "stop"]).code, Some(0));
+    assert_eq!(user.stage.living(), [0_u32; 0]);
+    let outcome: Value = serde_json::from_slice(&client.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(outcome["verdict"], "cancelled", "{outcome:#}");
+}
+
+#[test]
+fn the_daemon_ends_when_it_has_had_nothing_to_do() {
+    let user = User::with_daemon(&["--idle", "2"]);
+    let busy = user.spawn(&["--warm"], "sleep 4000\nsay done");
+    assert_eq!(busy.wait_with_output().unwrap().stdout, b"done\n", "a run is work");
+    assert!(user.socket().exists());
+    user.nothing_lives();
+    assert!(!user.socket().exists());
+    let wrong = user.done(&["pool", "start", "--idle", "soon"]);
+    assert!(wrong.code == Some(2) && wrong.err.contains("--idle"), "{}", wrong.err);
+}
+
+#[test]
+fn nonsense_on_the_socket_harms_nobody() {
+    let user = User::with_daemon(&[]);
+    let talk = |bytes: &[u8]| {
+        let mut stream = UnixStream::connect(user.socket()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        // It may hang up before it has heard everything.
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer
+    };
+    assert!(talk(b"").contains("hello"));
+    assert!(talk(b"what?\n{}\n[1]\n\"status\"\n").contains("not understood"));
+    assert!(talk(b"\"status\"\n").contains("idle_exit_ms"));
+    talk(&[0xff, 0xfe, 0x00, b'\n', 0x80]);
+    talk(&vec![b'x'; 4 << 20]);
+    talk(b"{\"run\":{}}\n");
+    talk(b"{\"cancel\":9}\n");
+    let order = b"{\"run\":{\"env\":{},\"home\":\"/\",\"cwd\":\"/\"";
+    talk(order);
+    assert_eq!(user.warm("say fine").out, "fine\n");
+    assert_eq!(user.status()["pool"]["runs"], 1);
+}
+
+#[test]
+fn one_who_cannot_be_talked_to_is_no_pool() {
+    for (hello, why) in [
+        (Some("{\"hello\":{\"version\":\"0.0.1\",\"pid\":1}}\n"), "version 0.0.1"),
+        (Some("good morning\n"), "does not answer"),
+        (None, "does not answer"),
+    ] {
+        let user = User::new();
+        fs::create_dir_all(user.socket().parent().unwrap()).unwrap();
+        let listener = UnixListener::bind(user.socket()).unwrap();
+        let answering = std::thread::spawn(move || {
+            let mut callers = Vec::new();
+            for _ in 0..2 {
+                let (mut caller, _) = listener.accept().unwrap();
+                caller.write_all(hello.unwrap_or_default().as_bytes()).unwrap();
+                callers.push(caller);
+            }
+        });
+        let cold = user.run(&["--warm", "--surface", "acp", "-v"], "say hello");
+        assert_eq!((cold.code, cold.out.as_str()), (Some(0), "hello\n"), "{}", cold.err);
+        assert!(cold.err.contains(why), "{}", cold.err);
+        let status = user.done(&["pool", "status"]);
+        assert!(status.code == Some(1) && status.err.contains(why), "{}", status.err);
+        answering.join().unwrap();
+    }
+}
+
+#[test]
+fn what_a_warm_agent_cannot_do_is_done_by_a_cold_one() {
+    let user = User::with_daemon(&[]);
+    let tape = user.stage.path().join("tape.jsonl");
+    let recorded = user.run(&["--warm", "--surface", "acp", "--record", tape.to_str().unwrap()], "say hello");
+    assert_eq!((recorded.code, recorded.out.as_str()), (Some(0), "hello\n"), "{}", recorded.err);
+    assert!(fs::metadata(tape).unwrap().len() > 0);
+    // Refused as without a pool: there is no such session.
+    let resumed = |how: &[&str]| user.run(&[how, &["--resume", "latest"]].concat(), "say hello");
+    let (cold, warm) = (resumed(&[]), resumed(&["--warm"]));
+    assert_eq!((cold.code, cold.err), (warm.code, warm.err));
+    assert_eq!(user.status()["pool"]["runs"], 0);
+}
+
+#[test]
+fn another_user_is_not_served() {
+    let user = User::with_daemon(&[]);
+    if fs::metadata("/proc/self").map(|m| std::os::unix::fs::MetadataExt::uid(&m)).unwrap() != 0 {
+        return;
+    }
+    // Where that user may start the program at all.
+    let program = user.stage.path().join("agentline");
+    fs::copy(env!("CARGO_BIN_EXE_agentline-under-test"), &program).unwrap();
+    let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    open(user.stage.path(), 0o755);
+    let status = || {
+        let mut command = Command::new(&program);
+        command
+            .args(["pool", "status"])
+            .env_clear()
+            .envs(user.stage.variables())
+            .current_dir("/")
+            .uid(NOBODY)
+            .gid(NOBODY);
+        let Output { status, stderr, .. } = command.output().unwrap();
+        (status.code(), String::from_utf8(stderr).unwrap())
+    };
+    let (code, said) = status();
+    assert!(code == Some(1) && said.contains("no pool is running"), "{said}");
+    // Also where all doors stand open.
+    for folder in user.socket().ancestors().take_while(|path| path.starts_with(user.stage.path())) {
+        open(folder, 0o777);
+    }
+    let (code, said) = status();
+    assert!(code == Some(1) && said.contains("another user's"), "{said}");
+    let mut direct = Command::new("sh");
+    let talk = "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\ns.settimeout(10)\nprint(s.recv(100))";
+    direct
+        .args(["-c", "python3 -c \"$1\" \"$2\"", "sh", talk, user.socket().to_str().unwrap()])
+        .uid(NOBODY)
+        .gid(NOBODY);
+    let heard = direct.output().unwrap();
+    if heard.status.success() {
+        assert_eq!(heard.stdout, b"b''\n", "it hangs up without a word");
+    }
+    assert_eq!(user.warm("say fine").out, "fine\n", "its own user is");
+}

@@ -1,0 +1,13 @@
+//! The programs and libraries that other people drive agentline with.
+
+mod agent_cli;
+mod claude_sdk;
+#[cfg(target_os = "linux")]
+mod promptfoo;
+#[cfg(unix)]
+mod provider;
+mod provider_real;
+#[cfg(target_os = "linux")]
+mod python;
+#[cfg(target_os = "linux")]
+mod typescript;

@@ -1,0 +1,133 @@
+//! The Python package as its users have it: installed by pip, type-checked, and tested by pytest on a fake agent and on the
+//! real Gemini CLI with a scripted model. The tests themselves are in `integrations/python/tests`.
+#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+
+use agentline_mock::gemini::{SETTINGS, Script, ScriptedModel, Step};
+use agentline_tests::{Python, needs_real_gemini, real_gemini, skipped};
+use serde_json::json;
+use std::process::Command;
+
+/// What pytest or the type checker has to say is shown where they are not content.
+fn passes(command: &mut Command) -> String {
+    let done = command.output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "{out}\n{err}");
+    out.into_owned()
+}
+
+/// Runs the tests with this mark.
+fn pytest(python: &Python, mark: &str) -> Command {
+    let mut command = python.command();
+    command
+        .args(["-m", "pytest", "-q", "--tb=short", "--color=no", "-p", "no:cacheprovider", "-m", mark])
+        .env("AGENTLINE_BIN", env!("CARGO_BIN_EXE_agentline-under-test"))
+        .env("AGENTLINE_TEST_FAKE_ACP", env!("CARGO_BIN_EXE_fake-acp"))
+        .env("AGENTLINE_TEST_FAKE_GEMINI", env!("CARGO_BIN_EXE_fake-gemini"));
+    command
+}
+
+/// How many tests passed. One that was skipped has not shown anything.
+fn passed(out: &str) -> usize {
+    let last = out.lines().last().unwrap_or_default();
+    assert!(!last.contains("skipped"), "{out}");
+    last.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{out}"))
+}
+
+#[test]
+fn the_package_is_typed() {
+    let Some(python) = Python::find() else { return skipped("the types of the Python package") };
+    let cache = tempfile::tempdir().unwrap();
+    let mut mypy = python.command();
+    mypy.args(["-m", "mypy", "--strict", "--no-color-output", "--python-version", "3.11", "--cache-dir"])
+        .arg(cache.path())
+        .args(["agentline", "tests/typed_use.py", "examples"])
+        .env("MYPYPATH", "examples")
+        .env_remove("PYTHONPATH");
+    passes(&mut mypy);
+    // What pip installed says that it is typed.
+    passes(python.command().current_dir(cache.path()).args([
+        "-c",
+        "import agentline, pathlib; assert (pathlib.Path(agentline.__file__).parent / 'py.typed').exists(); \
+         assert 'site' in agentline.__file__",
+    ]));
+}
+
+#[test]
+fn on_a_fake_agent() {
+    let Some(python) = Python::find() else { return skipped("the Python package on a fake agent") };
+    let out = passes(&mut pytest(&python, "not gemini_cli"));
+    assert!(passed(&out) > 100, "{out}");
+}
+
+#[test]
+fn on_the_real_agent() {
+    needs_real_gemini!();
+    let Some(python) = Python::find() else { return skipped("the Python package on the real agent") };
+    let model = ScriptedModel::matching(scripts()).unwrap();
+    let out = passes(
+        pytest(&python, "gemini_cli")
+            .env("AGENTLINE_TEST_GEMINI", real_gemini().unwrap().path)
+            .env("AGENTLINE_TEST_MODEL", model.url())
+            .env("AGENTLINE_TEST_SETTINGS", SETTINGS),
+    );
+    assert!(passed(&out) > 10, "{out}");
+    // The function of a Python program reached the model, and what it gave back too.
+    let asked = model.requests_to_main();
+    assert!(asked.iter().any(|request| request.offered_tools().contains(&"mcp_shop_lookup".to_owned())));
+}
+
+/// What the model answers, by words of the prompt.
+fn scripts() -> Vec<(&'static str, Script)> {
+    let write = |file: &str, content: &str| json!({"file_path": file, "content": content});
+    let hand_in = |value| Step::call("mcp_agentline_structured_output", json!({ "data": value }));
+    let review = |issues| hand_in(json!({"summary": "Small and clear.", "issues": issues, "score": 9}));
+    let mend = json!({
+        "file_path": "b.txt", "instruction": "Mend it.", "old_string": "two", "new_string": "two, mended",
+    });
+    vec![
+        ("plan.md", Script::always(Step::text("I have read the plan."))),
+        ("greet me", Script::always(Step::text("Hello ").and_text("from the model."))),
+        ("say goodbye", Script::always(Step::text("Goodbye."))),
+        (
+            "use my tool",
+            Script::new([
+                Step::call("mcp_shop_lookup", json!({"order": 7})),
+                Step::call("mcp_shop_lookup", json!({"order": 8})),
+                Step::text("One was sent, the other is not there."),
+            ]),
+        ),
+        (
+            "use a tool of",
+            Script::new([
+                Step::call("mcp_agentline_lookup", json!({"order": 7})),
+                Step::text("It was sent."),
+            ]),
+        ),
+        (
+            "write two files",
+            Script::new([
+                Step::text("I begin.")
+                    .and_call("write_file", write("a.txt", "one\n"))
+                    .and_call("write_file", write("b.txt", "two\n")),
+                Step::call("replace", mend),
+                Step::text("Both are written."),
+            ]),
+        ),
+        (
+            "ask before you write",
+            Script::new([Step::call("write_file", write("asked.txt", "x")), Step::text("I may not.")]),
+        ),
+        ("the second part is missing", Script::always(Step::text("And here is the second."))),
+        ("do both parts", Script::always(Step::text("Here is the first part."))),
+        (
+            "review the changes",
+            Script::new([
+                review(json!("none")),
+                review(json!(["no test"])),
+                Step::text("I have handed it in."),
+            ]),
+        ),
+        ("hang", Script::always(Step::hang())),
+        ("refuse my key", Script::always(Step::invalid_key())),
+    ]
+}

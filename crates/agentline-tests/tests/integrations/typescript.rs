@@ -1,0 +1,131 @@
+//! The package for Node.js: its own tests on a fake agent and on the real Gemini CLI, through the program that was built, and
+//! the compiler over its types and over what those runs said.
+#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+
+use agentline_mock::gemini::{Script, ScriptedModel, Step};
+use agentline_tests::{
+    FakeStage, MODEL, Stage, TypeScript, needs_real_gemini, real_gemini, skipped, survivors,
+};
+use serde_json::json;
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+const PACKAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../integrations/typescript");
+
+/// Runs test files of the package, one after the other: they look at what lives.
+fn play(files: &[&str], workspace: &Path, variables: &BTreeMap<String, String>) {
+    let Some(typescript) = TypeScript::find() else {
+        return skipped(&format!("{files:?} of the package for Node.js"));
+    };
+    let done = Command::new(typescript.node())
+        .args(["--test", "--test-concurrency=1"])
+        .args(files.iter().map(|file| format!("{PACKAGE}/test/{file}.test.mjs")))
+        .env_clear()
+        .envs(variables)
+        .env("AGENTLINE_BIN", env!("CARGO_BIN_EXE_agentline-under-test"))
+        .env("MODULES", typescript.modules())
+        .current_dir(workspace)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{files:?}\n{said}\n{}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// Runs test files, and then the compiler over the values that came over the wire, which are to hold all of these types.
+fn play_and_compile(files: &[&str], workspace: &Path, mut variables: BTreeMap<String, String>, types: &str) {
+    let samples = tempfile::tempdir().unwrap();
+    variables.insert("SAMPLES".into(), samples.path().to_string_lossy().into_owned());
+    variables.insert("EXPECTED_SAMPLES".into(), types.to_owned());
+    play(files, workspace, &variables);
+    play(&["samples"], workspace, &variables);
+}
+
+/// Nothing that carries the mark is left.
+fn nothing_left(mark: &str) {
+    let until = Instant::now() + Duration::from_secs(30);
+    while !survivors(mark).is_empty() {
+        assert!(Instant::now() < until, "still alive: {:?}", survivors(mark));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What the model answers to each prompt of the tests and of the README.
+fn model() -> ScriptedModel {
+    let hello = || json!({"file_path": "hello.txt", "content": "hello\n"});
+    let weather = || {
+        Script::new([
+            Step::call("run_shell_command", json!({"command": "rm -rf build"})),
+            Step::call("mcp_agentline_weather", json!({"city": "Paris"})),
+            Step::call("mcp_agentline_structured_output", json!({"data": {"degrees": 21}})),
+            Step::text("It is mild."),
+        ])
+    };
+    ScriptedModel::matching([
+        (
+            "Say hello",
+            Script::new([Step::call("write_file", hello()), Step::text("Hello! {\"greeting\": \"hello\"}")]),
+        ),
+        ("Write hello.txt", Script::new([Step::call("write_file", hello()), Step::text("It is written.")])),
+        ("weather in Paris", weather()),
+        ("My name is Ada", Script::always(Step::text("Good day, Ada."))),
+        ("What is my name", Script::always(Step::text("Ada"))),
+        ("Wait for me", Script::always(Step::call("run_shell_command", json!({"command": "sleep 621"})))),
+        ("Exceed the quota", Script::always(Step::daily_quota())),
+        ("", Script::always(Step::text("Hm."))),
+    ])
+    .unwrap()
+}
+
+/// A stage of the real agent, with all that a program in Node.js finds there.
+fn real_stage() -> (Stage, BTreeMap<String, String>, String) {
+    let stage = Stage::with_model(model());
+    let mark = stage.outside().to_string_lossy().into_owned();
+    let mut variables = stage.variables().clone();
+    let gemini = real_gemini().unwrap().path;
+    variables.insert("GEMINI_CLI_PATH".into(), gemini.to_string_lossy().into_owned());
+    variables.insert("AGENTLINE_MODEL".into(), MODEL.into());
+    variables.insert("MARK_OF_THE_TEST".into(), mark.clone());
+    (stage, variables, format!("MARK_OF_THE_TEST={mark}"))
+}
+
+#[test]
+fn on_a_fake_agent() {
+    let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
+    let types = "Outcome RunEvent ClaudeMessage PermissionAsk CheckQuestion PoolStatus RunRetry Problem AgentInfo \
+                 AgentCapabilities ExecuteResult ToolCapabilities";
+    play_and_compile(&["fake", "agent-cli"], &stage.workspace(), stage.variables(), types);
+    nothing_left(&stage.mark());
+}
+
+#[test]
+fn on_the_real_gemini_cli() {
+    needs_real_gemini!();
+    let (stage, variables, mark) = real_stage();
+    let types = "Outcome RunEvent ClaudeMessage UnifiedMessage PermissionAsk ToolCapabilities ExecuteResult \
+                 SessionSummary LoadedSession SearchResult";
+    play_and_compile(&["real"], &stage.workspace(), variables, types);
+    nothing_left(&mark);
+}
+
+#[test]
+fn the_examples_of_its_page_run_on_the_real_gemini_cli() {
+    needs_real_gemini!();
+    let (stage, variables, mark) = real_stage();
+    play(&["readme"], &stage.workspace(), &variables);
+    nothing_left(&mark);
+}
+
+#[test]
+fn its_types_are_those_of_its_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    play(&["types"], folder.path(), &BTreeMap::from([("PATH".to_owned(), path)]));
+    let package = std::fs::read(format!("{PACKAGE}/package.json")).unwrap();
+    let package: serde_json::Value = serde_json::from_slice(&package).unwrap();
+    assert_eq!(package["version"], env!("CARGO_PKG_VERSION"), "the package has the version of the program");
+    assert!(package.get("dependencies").is_none() && package.get("scripts").is_none(), "{package}");
+}

@@ -1,0 +1,5 @@
+//! Rules about the source itself: layers, dependencies, and the speed of everything that scans input.
+
+mod dependencies;
+mod layers;
+mod scanners;

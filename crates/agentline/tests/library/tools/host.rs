@@ -1,0 +1,240 @@
+//! What an agent gets from a host's tools: answers, refusals, errors, and an end to what it gives up.
+
+use crate::tools::client::{Client, LONG, lines, lines_until, until};
+use agentline::tools::{Decision, Offer, Serving, Tool, ToolCall, ToolHost, ToolOutput, schemars};
+use serde_json::{Value, json};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Sum {
+    a: i64,
+    b: i64,
+}
+
+fn add() -> Tool {
+    Tool::typed("add", "Adds two numbers", |sum: Sum, _call| async move {
+        Ok(json!({"sum": sum.a.checked_add(sum.b).ok_or("too large")?}))
+    })
+}
+
+fn any(name: &str, run: impl Fn() -> Result<&'static str, &'static str> + Send + Sync + 'static) -> Tool {
+    Tool::new(name, "", json!({"type": "object"}), move |_: Value, _: ToolCall| {
+        let result = run();
+        async move { Ok(result?) }
+    })
+}
+
+fn serve(tools: impl IntoIterator<Item = Tool>) -> (Serving, Client) {
+    serve_with(tools, Offer::new())
+}
+
+fn serve_with(tools: impl IntoIterator<Item = Tool>, offer: Offer) -> (Serving, Client) {
+    let host = tools.into_iter().fold(ToolHost::new(), ToolHost::tool);
+    let serving = host.serve(offer).unwrap();
+    let client = Client::of(&serving, "agentline");
+    (serving, client)
+}
+
+/// What became of a tool that never answers.
+#[derive(Clone, Default)]
+struct Fate {
+    began: Arc<AtomicBool>,
+    dropped: Arc<AtomicBool>,
+    /// A task that it started has heard that it is over.
+    heard: Arc<AtomicBool>,
+}
+
+/// Sets the flag when it is dropped.
+struct Flag(Arc<AtomicBool>);
+
+impl Drop for Flag {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Fate {
+    fn endless(&self, timeout: Duration) -> Tool {
+        let fate = self.clone();
+        let tool = Tool::new("endless", "", json!({"type": "object"}), move |_: Value, call: ToolCall| {
+            let fate = fate.clone();
+            async move {
+                let _flag = Flag(fate.dropped);
+                tokio::spawn(async move {
+                    call.cancelled().await;
+                    fate.heard.store(call.is_cancelled(), Ordering::SeqCst);
+                });
+                fate.began.store(true, Ordering::SeqCst);
+                std::future::pending::<()>().await;
+                Ok(())
+            }
+        });
+        tool.timeout(timeout)
+    }
+
+    async fn began(&self) {
+        until("the tool has begun", async || self.began.load(Ordering::SeqCst)).await;
+    }
+
+    async fn ended(&self) {
+        let both = async || self.dropped.load(Ordering::SeqCst) && self.heard.load(Ordering::SeqCst);
+        until("the tool is dropped and told", both).await;
+    }
+}
+
+#[tokio::test]
+async fn tools_are_listed_and_called_and_it_is_told() {
+    let (mut serving, client) = serve([add()]);
+    let hello = client.initialize().await;
+    assert_eq!(hello["serverInfo"]["name"], "agentline");
+    assert_eq!(hello["protocolVersion"], "2025-06-18");
+    client.notify("notifications/initialized", json!({})).await;
+    let answer = client.ask(1, "tools/list", json!({})).await;
+    let tool = &answer["result"]["tools"][0];
+    assert_eq!((&tool["name"], &tool["description"]), (&json!("add"), &json!("Adds two numbers")));
+    assert_eq!(tool["inputSchema"]["required"], json!(["a", "b"]));
+    let answer = client.ask(7, "tools/call", json!({"name": "add", "arguments": {"a": 19, "b": 23}})).await;
+    assert_eq!(answer["result"]["structuredContent"], json!({"sum": 42}));
+    assert_eq!(answer["result"]["content"][0]["text"], r#"{"sum":42}"#);
+    assert_eq!(
+        lines(&mut serving),
+        [
+            json!({"listed": ["add"]}),
+            json!({"called": "add", "call": 1, "input": {"a": 19, "b": 23}}),
+            json!({"result": "add", "call": 1, "is_error": false, "content": r#"{"sum":42}"#}),
+        ]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_of_every_kind_are_results_that_say_what_is_wrong() {
+    let failing = any("failing", || Err("the disk is full"));
+    let panicking = any("panicking", || panic!("oh no"));
+    let fate = Fate::default();
+    let endless = fate.endless(Duration::from_millis(200));
+    let (mut serving, client) = serve([add(), failing, panicking, endless]);
+    let cases = [
+        ("add", json!({"a": 1}), "missing field `b`"),
+        ("add", json!({"a": 1, "b": "two"}), "invalid type: string \"two\""),
+        ("add", json!({"a": i64::MAX, "b": 1}), "too large"),
+        ("failing", json!({}), "the disk is full"),
+        ("panicking", json!({}), "the tool panicked: oh no"),
+        ("endless", json!({}), "did not answer within 200 ms"),
+        ("no-such-tool", json!({}), "there is no tool `no-such-tool`"),
+    ];
+    for (name, args, said) in cases {
+        let (is_error, text) = client.call(name, args).await;
+        assert!(is_error && text.contains(said), "{name}: {text}");
+    }
+    fate.ended().await;
+    assert_eq!(client.call("add", json!({"a": 1, "b": 2})).await, (false, r#"{"sum":3}"#.into()));
+    let told = lines(&mut serving);
+    assert_eq!(told.iter().filter(|line| line["is_error"] == true).count(), 7, "{told:?}");
+}
+
+#[tokio::test]
+async fn a_policy_comes_before_and_a_hook_after() {
+    let sync =
+        add().policy(
+            |args, _call| {
+                if args["a"] == 0 { Decision::deny("zero is not for you") } else { Decision::Allow }
+            },
+        );
+    let slow = any("slow", || Ok("ran"))
+        .policy(|_args, call| async move {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            if call.number > 3 { Decision::deny("enough") } else { Decision::Allow }
+        })
+        .after(|call, args, output| async move {
+            Some(format!("{} {} {} {}", call.tool, args["n"], output.text, output.is_error))
+        });
+    let broken = any("broken", || Ok("ran")).policy(|_, _| -> Decision { panic!("no judge") });
+    let silent = any("silent", || Ok("ran")).after(|_, _, _| async { panic!("no word") });
+    let (_serving, client) = serve([sync, slow, broken, silent]);
+    assert_eq!(client.call("add", json!({"a": 0, "b": 1})).await, (true, "zero is not for you".into()));
+    assert_eq!(client.call("add", json!({"a": 1, "b": 1})).await, (false, r#"{"sum":2}"#.into()));
+    assert_eq!(client.call("slow", json!({"n": 5})).await, (false, "ran\n\nslow 5 ran false".into()));
+    assert_eq!(client.call("slow", json!({})).await, (true, "enough".into()));
+    let (is_error, text) = client.call("broken", json!({})).await;
+    assert!(is_error && text.contains("the policy of the tool panicked: no judge"), "{text}");
+    assert_eq!(client.call("silent", json!({})).await, (false, "ran".into()));
+}
+
+#[tokio::test]
+async fn a_tool_may_say_exactly_what_it_answers() {
+    let exact = Tool::new("exact", "", json!({"type": "object"}), |_: Value, _: ToolCall| async {
+        Ok(ToolOutput::error("half of it").structured(json!({"done": 1})))
+    });
+    let (_serving, client) = serve([exact]);
+    let answer = client.ask(1, "tools/call", json!({"name": "exact"})).await;
+    assert_eq!(answer["result"]["isError"], true);
+    assert_eq!(answer["result"]["structuredContent"], json!({"done": 1}));
+}
+
+#[tokio::test]
+async fn a_cancelled_request_ends_its_tool() {
+    let fate = Fate::default();
+    let (mut serving, client) = serve([fate.endless(LONG)]);
+    let call = json!({"jsonrpc": "2.0", "id": "c-1", "method": "tools/call", "params": {"name": "endless"}});
+    let waiting = tokio::spawn({
+        let client = client.clone();
+        async move { client.post(&call).await }
+    });
+    lines_until(&mut serving, |line| line["called"] == "endless").await;
+    fate.began().await;
+    // Of another request: nothing happens.
+    client.notify("notifications/cancelled", json!({"requestId": "c-2"})).await;
+    assert_eq!(lines(&mut serving), Vec::<Value>::new());
+    client.notify("notifications/cancelled", json!({"requestId": "c-1", "reason": "no longer needed"})).await;
+    let (_, body) = waiting.await.unwrap();
+    assert!(body.contains("cancelled"), "{body}");
+    fate.ended().await;
+    assert_eq!(lines(&mut serving), [json!({"cancelled": "endless", "call": 1})]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_hangs_up_ends_its_tool() {
+    let fate = Fate::default();
+    let (mut serving, client) = serve([fate.endless(LONG)]);
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "endless"}});
+    let connection = client.send(&call).await;
+    lines_until(&mut serving, |line| line["called"] == "endless").await;
+    fate.began().await;
+    drop(connection);
+    lines_until(&mut serving, |line| line["cancelled"] == "endless").await;
+    fate.ended().await;
+}
+
+#[tokio::test]
+async fn calls_that_an_agent_gave_up_in_silence_can_be_stopped() {
+    let fate = Fate::default();
+    let (mut serving, client) = serve([fate.endless(LONG), add()]);
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "endless"}});
+    let _waiting = client.send(&call).await;
+    fate.began().await;
+    serving.cancel_calls();
+    lines_until(&mut serving, |line| line["cancelled"] == "endless").await;
+    fate.ended().await;
+    assert_eq!(client.call("add", json!({"a": 1, "b": 2})).await, (false, r#"{"sum":3}"#.into()));
+}
+
+#[tokio::test]
+async fn what_an_agent_adds_for_itself_does_not_reach_a_tool() {
+    let echo = |name: &str, properties: Value| {
+        let schema = json!({"type": "object", "properties": properties});
+        Tool::new(name, "", schema, |args: Value, _: ToolCall| async move { Ok(args) })
+    };
+    let waits = echo("waits", json!({"wait_for_previous": {"type": "boolean"}}));
+    let offer = Offer::new().added_arguments(&["wait_for_previous"]);
+    let (mut serving, client) = serve_with([echo("plain", json!({"n": {}})), waits], offer);
+    let args = json!({"n": 1, "other": 2, "wait_for_previous": true});
+    assert_eq!(client.call("plain", args.clone()).await.1, r#"{"n":1,"other":2}"#);
+    assert_eq!(client.call("waits", args.clone()).await.1, args.to_string());
+    assert_eq!(lines(&mut serving)[0]["input"], json!({"n": 1, "other": 2}));
+}

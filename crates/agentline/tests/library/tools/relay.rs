@@ -1,0 +1,378 @@
+//! Foreign servers behind the relay: good ones are as they are, bad ones are told of, and none outlives the run.
+
+use crate::tools::client::{Client, LONG, lines, lines_until, until};
+use agentline::{
+    McpServer,
+    tools::{Offer, Serving, Tool, ToolCall, ToolHost},
+};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    path::Path,
+    time::{Duration, Instant},
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// The tiny server, with a fault.
+fn tiny(fault: &str) -> McpServer {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/library/tools/server.mjs");
+    McpServer::Command {
+        command: "node".into(),
+        args: vec![script.into(), fault.into()],
+        env: BTreeMap::new(),
+    }
+}
+
+fn offer() -> Offer {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    Offer::new().env([(OsString::from("PATH"), path)].into()).startup_timeout(LONG)
+}
+
+fn serve(offer: Offer) -> (Serving, Client) {
+    let serving = ToolHost::new().serve(offer).unwrap();
+    let client = Client::of(&serving, "tiny");
+    (serving, client)
+}
+
+fn starts(log: &Path) -> Vec<u32> {
+    std::fs::read_to_string(log).unwrap_or_default().lines().map(|pid| pid.parse().unwrap()).collect()
+}
+
+/// A server that logs its starts.
+fn logged(fault: &str, log: &Path) -> McpServer {
+    let McpServer::Command { command, args, mut env } = tiny(fault) else { unreachable!() };
+    env.insert("STARTS".into(), log.to_str().unwrap().into());
+    McpServer::Command { command, args, env }
+}
+
+#[cfg(target_os = "linux")]
+async fn is_gone(pid: u32) {
+    let stat = format!("/proc/{pid}/stat");
+    // One that nobody has waited for yet is dead, too.
+    until("the server is gone", async || std::fs::read_to_string(&stat).map_or(true, |s| s.contains(") Z ")))
+        .await;
+}
+
+#[tokio::test]
+async fn a_server_is_started_once_and_is_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("starts");
+    let (mut serving, client) = serve(offer().cwd(folder.path()).server("tiny", logged("", &log)));
+    let hello = client.initialize().await;
+    assert_eq!(hello["serverInfo"], json!({"name": "tiny", "version": "1"}));
+    client.notify("notifications/initialized", json!({})).await;
+    let tools = client.list().await;
+    assert_eq!(tools[0], "shout");
+    assert_eq!(lines(&mut serving), [json!({"server": "tiny", "tools": tools})]);
+    assert_eq!(client.call("shout", json!({"word": "hey"})).await, (false, "HEY".into()));
+    assert_eq!(client.call("variable", json!({"name": "HOME"})).await.1, "not set");
+    assert_eq!(
+        client.call("folder", json!({})).await.1,
+        folder.path().canonicalize().unwrap().to_str().unwrap()
+    );
+    // What neither we nor the agent know passes as well, answers and errors alike.
+    assert_eq!(client.ask(4, "prompts/list", json!({})).await["result"]["prompts"][0]["name"], "greet");
+    assert_eq!(
+        client.ask(5, "tiny/echo", json!({"x": [1.5, null]})).await["result"],
+        json!({"x": [1.5, null]})
+    );
+    assert_eq!(client.ask(6, "tiny/other", json!({})).await["error"]["data"], json!({"tiny": true}));
+    // A second client of the same run, such as a part of the agent, gets the same server.
+    assert_eq!(client.initialize().await, hello);
+    assert_eq!(starts(&log).len(), 1);
+    assert_eq!(lines(&mut serving), Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn strangers_do_not_reach_a_foreign_server() {
+    let (mut serving, client) = serve(offer().server("tiny", tiny("")));
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+    assert_eq!(client.clone().with("Authorization", "Bearer x").post(&ping).await.0, 401);
+    assert_eq!(client.clone().with("Origin", "http://evil.test").post(&ping).await.0, 403);
+    assert_eq!(lines(&mut serving), [json!({"refused": "token"}), json!({"refused": "origin"})]);
+    assert_eq!(client.post(&json!([ping])).await.0, 400);
+}
+
+#[tokio::test]
+async fn two_answers_at_once_find_their_askers() {
+    let (_serving, client) = serve(offer().server("tiny", tiny("")));
+    let calls = (0..20).map(|n| {
+        let client = client.clone();
+        // All with the same id, as two parts of an agent may have it.
+        tokio::spawn(async move { client.call("shout", json!({"word": format!("w{n}")})).await })
+    });
+    for (n, call) in calls.collect::<Vec<_>>().into_iter().enumerate() {
+        assert_eq!(call.await.unwrap(), (false, format!("W{n}")));
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_request_is_cancelled_at_the_server() {
+    let (_serving, client) = serve(offer().server("tiny", tiny("")));
+    client.initialize().await;
+    let call = json!({"jsonrpc": "2.0", "id": "c-1", "method": "tools/call", "params": {"name": "endless"}});
+    let waiting = tokio::spawn({
+        let (client, call) = (client.clone(), call.clone());
+        async move { client.post(&call).await.1 }
+    });
+    until("the server hears of it", async || {
+        client.notify("notifications/cancelled", json!({"requestId": "c-1"})).await;
+        client.call("cancelled", json!({})).await.1 == "request number"
+    })
+    .await;
+    let answer = waiting.await.unwrap();
+    assert!(answer.contains("the request was cancelled") && answer.contains("\"c-1\""), "{answer}");
+}
+
+#[tokio::test]
+async fn an_agent_that_hangs_up_cancels_at_the_server() {
+    let (_serving, client) = serve(offer().server("tiny", tiny("")));
+    client.initialize().await;
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "endless"}});
+    let connection = client.send(&call).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    drop(connection);
+    until("the server hears of it", async || client.call("cancelled", json!({})).await.1 == "request number")
+        .await;
+}
+
+#[tokio::test]
+async fn calls_that_an_agent_gave_up_in_silence_can_be_stopped() {
+    let (serving, client) = serve(offer().server("tiny", tiny("")));
+    client.initialize().await;
+    let call = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "endless"}});
+    let waiting = tokio::spawn({
+        let client = client.clone();
+        async move { client.post(&call).await.1 }
+    });
+    until("the server hears of it", async || {
+        serving.cancel_calls();
+        client.call("cancelled", json!({})).await.1 == "request number"
+    })
+    .await;
+    assert!(waiting.await.unwrap().contains("the request was cancelled"));
+}
+
+#[tokio::test]
+async fn what_a_server_says_unasked_reaches_those_who_listen() {
+    let (_serving, client) = serve(offer().server("tiny", tiny("")));
+    client.initialize().await;
+    let mut stream = tokio::net::TcpStream::connect(&client.address).await.unwrap();
+    let token = &client.headers[0].1;
+    let head = format!(
+        "GET {} HTTP/1.1\r\nHost: {}\r\nAuthorization: {token}\r\nAccept: text/event-stream\r\n\r\n",
+        client.path, client.address
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut seen = Vec::new();
+    let mut read_until = async |word: &str| {
+        while !String::from_utf8_lossy(&seen).contains(word) {
+            let read =
+                tokio::time::timeout(LONG, stream.read_buf(&mut seen)).await.expect("in time").unwrap();
+            assert!(read > 0, "{}", String::from_utf8_lossy(&seen));
+        }
+    };
+    read_until("text/event-stream").await;
+    assert_eq!(client.call("change", json!({})).await.1, "changed");
+    read_until("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n").await;
+}
+
+#[tokio::test]
+async fn a_dead_server_is_told_of_and_has_no_tools() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("starts");
+    let missing =
+        McpServer::Command { command: "no-such-program".into(), args: vec![], env: BTreeMap::new() };
+    let offer = offer().server("tiny", logged("dead", &log)).server("missing", missing);
+    let (mut serving, client) = serve(offer);
+    for name in ["tiny", "missing"] {
+        let client = Client::of(&serving, name);
+        assert_eq!(client.initialize().await["serverInfo"]["name"], name);
+        assert_eq!(client.list().await, Vec::<String>::new());
+        assert_eq!(client.ask(1, "prompts/list", json!({})).await["result"]["prompts"], json!([]));
+        let (is_error, text) = client.call("shout", json!({})).await;
+        assert!(is_error && text.contains(&format!("the MCP server `{name}` does not work")), "{text}");
+    }
+    let told = lines(&mut serving);
+    assert_eq!(told.len(), 2, "{told:?}");
+    let error =
+        |name: &str| told.iter().find(|line| line["server"] == name).unwrap()["error"].as_str().unwrap();
+    let why = error("tiny");
+    assert!(
+        why.starts_with("it ended with code 3; it had said: xxx") && why.ends_with("no licence key"),
+        "{why}"
+    );
+    assert!(why.len() < 2200, "only its last words: {}", why.len());
+    assert_eq!(error("missing"), "it could not be started: there is no program `no-such-program`");
+    assert_eq!(client.list().await, Vec::<String>::new());
+    assert_eq!(starts(&log).len(), 1);
+}
+
+#[tokio::test]
+async fn a_hanging_server_counts_as_dead_after_its_time_and_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("starts");
+    let patience = Duration::from_secs(3);
+    let (mut serving, client) =
+        serve(offer().startup_timeout(patience).server("tiny", logged("hanging", &log)));
+    let begun = Instant::now();
+    assert_eq!(client.list().await, Vec::<String>::new());
+    assert!(begun.elapsed() >= patience, "{:?}", begun.elapsed());
+    let told = lines(&mut serving);
+    assert_eq!(told, [json!({"server": "tiny", "error": "it did not answer within 3 s"})]);
+    #[cfg(target_os = "linux")]
+    for pid in starts(&log) {
+        is_gone(pid).await;
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_never_comes_is_an_empty_one() {
+    let offer = offer().startup_timeout(Duration::from_secs(6)).server("tiny", tiny("hanging-list"));
+    let (mut serving, client) = serve(offer);
+    assert_eq!(client.initialize().await["serverInfo"]["name"], "tiny");
+    assert_eq!(client.list().await, Vec::<String>::new());
+    let told = lines(&mut serving);
+    assert_eq!(told, [json!({"server": "tiny", "error": "it did not answer `tools/list` within 6 s"})]);
+    assert_eq!(client.call("shout", json!({"word": "still here"})).await.1, "STILL HERE");
+}
+
+#[tokio::test]
+async fn a_server_that_dies_midway_is_told_of_and_not_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("starts");
+    let (mut serving, client) = serve(offer().server("tiny", logged("", &log)));
+    assert!(!client.list().await.is_empty());
+    for tool in ["die", "shout"] {
+        let (is_error, text) = client.call(tool, json!({})).await;
+        assert!(
+            is_error && text.contains("it ended with code 7") && text.contains("out of cheese"),
+            "{text}"
+        );
+    }
+    assert_eq!(client.list().await, Vec::<String>::new());
+    let told = lines_until(&mut serving, |line| !line["error"].is_null()).await;
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert_eq!(starts(&log).len(), 1);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_ends_with_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, fault) in [("closed", ""), ("dropped", ""), ("closed", "hanging"), ("dropped", "hanging")] {
+        let log = folder.path().join(format!("{name}-{fault}"));
+        let (serving, _) = serve(offer().server("tiny", logged(fault, &log)));
+        until("it has started", async || !starts(&log).is_empty()).await;
+        let pid = starts(&log)[0];
+        if name == "closed" {
+            serving.close().await;
+            let state = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+            assert!(state.is_err(), "the server is gone when the close is done: {state:?}");
+        } else {
+            drop(serving);
+        }
+        is_gone(pid).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_on_the_web_is_relayed_and_its_absence_told() {
+    let shout = Tool::new("shout", "", json!({"type": "object"}), |args: Value, _: ToolCall| async move {
+        Ok(args["word"].as_str().unwrap_or_default().to_uppercase())
+    });
+    let mut far = ToolHost::new().server_name("far").tool(shout).serve(Offer::new()).unwrap();
+    let server = far.servers()["far"].clone();
+    let (mut serving, client) = serve(offer().server("tiny", server.clone()));
+    assert_eq!(client.initialize().await["serverInfo"]["name"], "far");
+    assert_eq!(client.list().await, ["shout"]);
+    assert_eq!(client.call("shout", json!({"word": "hey"})).await, (false, "HEY".into()));
+    assert_eq!(lines(&mut serving), [json!({"server": "tiny", "tools": ["shout"]})]);
+    assert_eq!(lines(&mut far).len(), 3);
+    drop(far);
+    let (is_error, text) = client.call("shout", json!({})).await;
+    assert!(is_error && text.contains("it answered with status 404"), "{text}");
+    assert_eq!(client.list().await, Vec::<String>::new());
+    let told = lines(&mut serving);
+    assert_eq!(told, [json!({"server": "tiny", "error": "it answered with status 404 Not Found"})]);
+    // One that refuses us from the start.
+    let McpServer::Url { url, .. } = server else { unreachable!() };
+    let (mut serving, client) =
+        serve(offer().server("tiny", McpServer::Url { url, headers: BTreeMap::new() }));
+    assert_eq!(client.list().await, Vec::<String>::new());
+    assert_eq!(lines(&mut serving).len(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_among_events_is_found_and_the_session_is_kept() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp?key=1", listener.local_addr().unwrap());
+    let asked = tokio::spawn(async move {
+        let mut heads = Vec::new();
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut seen = Vec::new();
+            let (head, body) = loop {
+                stream.read_buf(&mut seen).await.unwrap();
+                let text = String::from_utf8_lossy(&seen).to_lowercase();
+                if let Some((head, body)) = text.split_once("\r\n\r\n")
+                    && (head.starts_with("delete")
+                        || head.contains(&format!("content-length: {}", body.len())))
+                {
+                    break (head.to_owned(), body.to_owned());
+                }
+            };
+            let deleted = head.starts_with("delete");
+            heads.push(head);
+            if deleted {
+                return heads;
+            }
+            let message: Value = serde_json::from_str(&body).unwrap();
+            let kind = "HTTP/1.1 200 OK\r\nConnection: close\r\nMcp-Session-Id: s-1\r\nContent-Type: text/event-stream\r\n\r\n";
+            let progress = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{}}"#;
+            let reply =
+                json!({"jsonrpc": "2.0", "id": message["id"], "result": {"tools": [{"name": "far"}]}});
+            let answer = format!("{kind}: hi\n\ndata: {progress}\n\nevent: message\ndata: {reply}\n\n");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    let headers = [("X-Key".to_owned(), "secret-1".to_owned())].into();
+    let (serving, client) = serve(offer().server("tiny", McpServer::Url { url, headers }));
+    assert_eq!(client.list().await, ["far"]);
+    serving.close().await;
+    let heads = tokio::time::timeout(LONG, asked).await.unwrap().unwrap();
+    assert!(
+        heads[0].starts_with("post /mcp?key=1 http/1.1") && heads[0].contains("x-key: secret-1"),
+        "{heads:?}"
+    );
+    assert!(!heads[0].contains("mcp-session-id") && heads[1].contains("mcp-session-id: s-1"), "{heads:?}");
+    assert!(heads.last().unwrap().contains("mcp-session-id: s-1"), "{heads:?}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_relayed_is_left_to_the_agent_and_told() {
+    let far = McpServer::Url { url: "https://far.test/mcp".into(), headers: BTreeMap::new() };
+    let mut serving = ToolHost::new().serve(offer().server("far", far.clone())).unwrap();
+    assert_eq!(serving.servers()["far"], far);
+    assert_eq!(
+        lines(&mut serving),
+        [json!({"server": "far", "unrelayed": "only `http://` addresses are relayed"})]
+    );
+}
+
+#[tokio::test]
+async fn names_of_every_kind_have_a_path_and_ours_is_taken() {
+    let odd = "my notes/ü_1";
+    let serving = ToolHost::new().serve(offer().server(odd, tiny("dead"))).unwrap();
+    let client = Client::of(&serving, odd);
+    assert!(client.path.is_ascii() && client.path.ends_with("/my%20notes%2F%C3%BC_1/mcp"), "{}", client.path);
+    assert_eq!(client.list().await, Vec::<String>::new());
+    let own = Tool::new("a", "", json!({"type": "object"}), |_: Value, _: ToolCall| async { Ok(()) });
+    let host = ToolHost::new().tool(own);
+    for like_ours in ["agentline", "agentline_x", "Agentline notes"] {
+        let clash = host.serve(offer().server(like_ours, tiny("dead"))).unwrap_err().to_string();
+        assert!(clash.contains("which are our own") && clash.contains(like_ours), "{clash}");
+    }
+    host.serve(offer().server("agentline-notes", tiny("dead"))).unwrap();
+}
