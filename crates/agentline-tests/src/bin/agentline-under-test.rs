@@ -3,5 +3,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    agentline_tests::restore_signals();
     agentline_cli::main_impl()
 }

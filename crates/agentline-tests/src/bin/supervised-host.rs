@@ -9,6 +9,7 @@ use agentline::process::{Happening, Isolation, Process, Spawn, supervisor_main_i
 
 fn main() {
     supervisor_main_if_asked();
+    agentline_tests::restore_signals();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(host());
 }

@@ -252,6 +252,7 @@ fn start_agent(plan: &Spawn, [stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Resul
         .stdin(Stdio::from(stdin))
         .stdout(Stdio::from(stdout))
         .stderr(Stdio::from(stderr));
+    unix::accept_signals(&mut command);
     os::end_with_us(&mut command);
     Ok(command.spawn()?.id())
 }

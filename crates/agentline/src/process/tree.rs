@@ -333,6 +333,7 @@ impl Alone {
             .stdin(Stdio::from(streams.stdin))
             .stdout(Stdio::from(streams.stdout))
             .stderr(Stdio::from(streams.stderr));
+        unix::accept_signals(command.as_std_mut());
         let child = command.spawn().map_err(|error| SpawnError::explain(spawn, error))?;
         let pid = child.id().unwrap_or(0);
         let hunt = Hunt::new(&spawn.mark, pid.cast_signed(), pid.cast_signed());

@@ -6,6 +6,8 @@ use std::io::{self, PipeReader};
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
@@ -48,6 +50,30 @@ pub(super) fn kill_group(leader: i32) {
     if leader > 1 {
         // SAFETY: as above.
         unsafe { libc::kill(-leader, libc::SIGKILL) };
+    }
+}
+
+/// Lets the command's process be interrupted and terminated even if this process ignores those signals, as one does that a
+/// script started with `&`.
+pub(super) fn accept_signals(command: &mut Command) {
+    const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+    let is_ignored = |signal| {
+        // SAFETY: an all-zero sigaction is valid, and the call only fills it in.
+        let mut current: libc::sigaction = unsafe { zeroed() };
+        // SAFETY: as above.
+        let known = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut current) } == 0;
+        known && current.sa_sigaction == libc::SIG_IGN
+    };
+    if SIGNALS.into_iter().any(is_ignored) {
+        let before_exec = || {
+            for signal in SIGNALS {
+                // SAFETY: the default handler is always valid.
+                unsafe { libc::signal(signal, libc::SIG_DFL) };
+            }
+            Ok(())
+        };
+        // SAFETY: the closure makes system calls and allocates nothing.
+        unsafe { command.pre_exec(before_exec) };
     }
 }
 

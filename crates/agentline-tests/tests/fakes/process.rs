@@ -1,0 +1,527 @@
+//! Nothing outlives a run, nothing hangs, nothing is lost: the process layer against unruly programs.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "tests stop at the first surprise and print what they measure"
+)]
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use agentline::process::{Exit, Happening, Process, Signal, SpawnError, Std, Supervisor, Via};
+use agentline_tests::ProcessCase;
+
+const HOST: &str = env!("CARGO_BIN_EXE_supervised-host");
+
+/// Long enough for a busy machine; a test that passes never waits for it.
+const LONG: Duration = Duration::from_secs(30);
+
+/// A program of our own as the supervisor.
+fn supervised() -> Supervisor {
+    Supervisor::Path(HOST.into())
+}
+
+/// Ignores signals and starts a background job, one in a session of its own that ignores signals too, and a daemon.
+const UNRULY: &str = r#"
+    trap '' TERM INT HUP
+    sleep $TAG &
+    setsid sh -c 'trap "" TERM HUP; sleep $TAG; sleep $TAG' &
+    (setsid sleep $TAG &)
+"#;
+/// The background job, the session's shell and its sleep, the daemon, and the root.
+const UNRULY_COUNT: usize = 5;
+
+/// A daemon that has left its parent, its session and its environment.
+const FORGETFUL: &str = "(env -i setsid sleep $TAG &)\n";
+
+/// Reads all until the exit; everything together must not take longer than [`LONG`].
+async fn finish(process: &mut Process) -> (Exit, Vec<u8>, Vec<u8>) {
+    let (mut out, mut err, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
+    let all = async {
+        loop {
+            bytes.clear();
+            match process.next(&mut bytes).await {
+                Happening::Bytes(Std::Out) => out.extend_from_slice(&bytes),
+                Happening::Bytes(Std::Err) => err.extend_from_slice(&bytes),
+                Happening::Exit(exit) => return exit,
+            }
+        }
+    };
+    let exit = tokio::time::timeout(LONG, all).await.expect("an exit in time");
+    (exit, out, err)
+}
+
+/// Runs the unruly script to its own end and expects nobody left.
+async fn ends_by_itself(supervisor: Supervisor, hide: &str, code: i32) {
+    let case = ProcessCase::new();
+    let count = UNRULY_COUNT + usize::from(!hide.is_empty());
+    let script = format!("{UNRULY}{hide}\nread go; echo bye; exit {code}");
+    let mut process = case.start(&script, supervisor);
+    case.await_processes(count);
+    process.write(b"go\n".to_vec());
+    let (exit, out, _) = finish(&mut process).await;
+    case.assert_no_survivors();
+    assert_eq!((exit, out.as_slice()), (Exit::Code(code), b"bye\n".as_slice()));
+    let ended = process.ended().unwrap();
+    assert_eq!((ended.killed as usize, ended.left), (count - 1, 0));
+}
+
+#[tokio::test]
+async fn success_and_failure_leave_nobody() {
+    ends_by_itself(supervised(), FORGETFUL, 0).await;
+    ends_by_itself(supervised(), FORGETFUL, 173).await;
+    ends_by_itself(Supervisor::None, "", 0).await;
+    ends_by_itself(Supervisor::None, "", 41).await;
+}
+
+/// Kills the unruly script while it runs and expects nobody left.
+async fn is_killed(supervisor: Supervisor, hide: &str) -> Duration {
+    let case = ProcessCase::new();
+    let mut process = case.start(&format!("{UNRULY}{hide}\necho up; wait; sleep $TAG"), supervisor);
+    case.await_processes(UNRULY_COUNT + usize::from(!hide.is_empty()));
+    // The last of them may be there before the script has said so.
+    let mut said = Vec::new();
+    while said != b"up\n" {
+        assert!(matches!(process.next(&mut said).await, Happening::Bytes(_)), "{said:?}");
+    }
+    let from = Instant::now();
+    process.signal(Signal::KillTree);
+    let (exit, out, _) = finish(&mut process).await;
+    let took = from.elapsed();
+    case.assert_no_survivors();
+    assert_eq!((exit, out.as_slice()), (Exit::Signal(9), b"".as_slice()));
+    took
+}
+
+#[tokio::test]
+async fn kill_leaves_nobody() {
+    let with = is_killed(supervised(), FORGETFUL).await;
+    let without = is_killed(Supervisor::None, "").await;
+    println!("kill to exit: {with:?} with a supervisor, {without:?} without");
+}
+
+#[tokio::test]
+async fn what_keeps_starting_processes_is_caught() {
+    for supervisor in [supervised(), Supervisor::None] {
+        let case = ProcessCase::new();
+        // Two that go on starting daemons, each in a session of its own.
+        let breeder = "setsid sh -c 'while :; do (setsid sleep $TAG &); sleep 0.01; done' &";
+        let mut process = case.start(&format!("{breeder} {breeder} wait"), supervisor);
+        case.await_processes(30);
+        process.signal(Signal::KillTree);
+        let (exit, ..) = finish(&mut process).await;
+        case.assert_no_survivors();
+        assert_eq!(exit, Exit::Signal(9));
+        // Some of the thirty were about to end by themselves.
+        assert!(process.ended().unwrap().killed >= 20);
+    }
+}
+
+#[tokio::test]
+async fn drop_leaves_nobody() {
+    for (supervisor, hide) in [(supervised(), FORGETFUL), (Supervisor::None, "")] {
+        let case = ProcessCase::new();
+        let process = case.start(&format!("{UNRULY}{hide}\nwait; sleep $TAG"), supervisor.clone());
+        case.await_processes(UNRULY_COUNT + usize::from(!hide.is_empty()));
+        let from = Instant::now();
+        drop(process);
+        println!("drop ({supervisor:?}): {:?}", from.elapsed());
+        case.assert_no_survivors();
+    }
+}
+
+#[tokio::test]
+async fn signals_reach_the_group_of_the_agent() {
+    for supervisor in [supervised(), Supervisor::None] {
+        let case = ProcessCase::new();
+        for (signal, number) in [(Signal::Interrupt, 2), (Signal::Terminate, 15)] {
+            let mut process = case.start("echo up; sleep $TAG; echo no", supervisor.clone());
+            case.await_processes(2);
+            // The child may still be the shell that has not become `sleep` yet; a shell in that moment may miss a signal.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            process.signal(signal);
+            let (exit, out, _) = finish(&mut process).await;
+            assert_eq!((exit, out.as_slice()), (Exit::Signal(number), b"up\n".as_slice()));
+            case.assert_no_survivors();
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_agent_can_be_interrupted_where_the_host_ignores_interrupts() {
+    for supervisor in [supervised(), Supervisor::None] {
+        let case = ProcessCase::new();
+        agentline_tests::ignore_interrupts();
+        let mut process = case.start("echo up; sleep $TAG; echo no", supervisor);
+        agentline_tests::restore_signals();
+        case.await_processes(2);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        process.signal(Signal::Interrupt);
+        let (exit, out, _) = finish(&mut process).await;
+        assert_eq!((exit, out.as_slice()), (Exit::Signal(2), b"up\n".as_slice()));
+        case.assert_no_survivors();
+    }
+}
+
+/// A host program of its own with an unruly agent, up and ready.
+fn unruly_host(case: &ProcessCase, how: &str) -> Child {
+    let script = format!("{UNRULY}{FORGETFUL}\necho ready; wait; sleep $TAG");
+    let mut host = Command::new(HOST)
+        .args([&case.mark, how, "/bin/sh", "-c", &script])
+        .env("TAG", &case.tag)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(host.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    host
+}
+
+#[test]
+fn death_of_the_host_leaves_nobody() {
+    for signal in ["KILL", "TERM", "INT", "HUP"] {
+        let case = ProcessCase::new();
+        let mut host = unruly_host(&case, "wait");
+        // The host's own command line carries no tag, and it has no mark.
+        case.await_processes(UNRULY_COUNT + 1);
+        let killed = Command::new("kill").args([&format!("-{signal}"), &host.id().to_string()]).status();
+        assert!(killed.unwrap().success());
+        assert!(host.wait().unwrap().signal().is_some());
+        println!("SIG{signal} of the host: silence after {:?}", case.time_to_silence(Duration::from_secs(2)));
+    }
+}
+
+#[test]
+fn panic_of_the_host_leaves_nobody() {
+    let case = ProcessCase::new();
+    let mut host = unruly_host(&case, "panic");
+    assert_eq!(host.wait().unwrap().code(), Some(101));
+    case.assert_no_survivors();
+}
+
+/// The supervisor of an agent: its parent is the init, and that one's is the supervisor.
+fn supervisor_of(process: &Process) -> i32 {
+    let parent = |pid: i32| -> i32 {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit(')').next().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap()
+    };
+    parent(parent(process.pid().unwrap() as i32))
+}
+
+#[tokio::test]
+async fn death_of_the_supervisor_is_told_and_leaves_nobody() {
+    for (signal, expected) in [("TERM", Exit::Signal(9)), ("KILL", Exit::Lost)] {
+        let case = ProcessCase::new();
+        let mut process = case.start(&format!("{UNRULY}\nwait; sleep $TAG"), supervised());
+        case.await_processes(UNRULY_COUNT);
+        let supervisor = supervisor_of(&process).to_string();
+        assert!(Command::new("kill").args([&format!("-{signal}"), &supervisor]).status().unwrap().success());
+        let (exit, ..) = finish(&mut process).await;
+        assert_eq!(exit, expected);
+        case.assert_no_survivors();
+    }
+}
+
+#[tokio::test]
+async fn the_supervisor_is_small_and_holds_nothing() {
+    let case = ProcessCase::new();
+    let mut process = case.start("read go", supervised());
+    let supervisor = supervisor_of(&process);
+    let open = || fs::read_dir(format!("/proc/{supervisor}/fd")).unwrap().flatten();
+    let targets: Vec<PathBuf> = open().filter_map(|fd| fs::read_link(fd.path()).ok()).collect();
+    // Two views of the socket, two ends of the signal pipe, the socket to the init, and nothing twice.
+    let named = |path: &Path| path.to_str().is_some_and(|path| path.starts_with('/') && path != "/dev/null");
+    assert!(targets.len() <= 7 && !targets.iter().any(|path| named(path)), "{targets:?}");
+    assert_eq!(fs::read_link(format!("/proc/{supervisor}/cwd")).unwrap(), Path::new("/"));
+    process.close_stdin();
+    // The end of stdin arrives only if nobody else, the supervisor above all, holds it open.
+    let (exit, ..) = finish(&mut process).await;
+    assert_eq!(exit, Exit::Code(1));
+    let cpu = process.ended().unwrap().supervisor_cpu;
+    println!("processor time of the supervisor: {cpu:?} (unoptimised build: {})", cfg!(debug_assertions));
+    assert!(cpu < Duration::from_millis(200));
+}
+
+#[tokio::test]
+async fn a_burst_before_the_exit_arrives_complete() {
+    for supervisor in [supervised(), Supervisor::None] {
+        let case = ProcessCase::new();
+        let script = "head -c 5000000 /dev/zero | tr '\\0' x; head -c 3000000 /dev/zero | tr '\\0' y >&2";
+        let mut process = case.start(script, supervisor);
+        // The agent has long exited when we begin to read.
+        let until = Instant::now() + LONG;
+        while process.backlog() < 8_000_000 && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!(process.unread());
+        let (exit, out, err) = finish(&mut process).await;
+        assert_eq!((exit, out.len(), err.len()), (Exit::Code(0), 5_000_000, 3_000_000));
+        assert!(out.iter().all(|byte| *byte == b'x') && err.iter().all(|byte| *byte == b'y'));
+        assert!(!process.unread());
+        case.assert_no_survivors();
+    }
+}
+
+#[tokio::test]
+async fn a_slow_reader_loses_nothing() {
+    for via in [Via::TailedFile, Via::Pipe] {
+        let case = ProcessCase::new();
+        let mut spawn = case.spawn("seq 1 200000; echo end >&2", supervised());
+        spawn.stdout = via;
+        let mut process = Process::spawn(spawn).unwrap();
+        let (mut out, mut err, mut reads) = (Vec::new(), Vec::new(), 0);
+        let exit = loop {
+            let mut bytes = Vec::new();
+            match process.next(&mut bytes).await {
+                Happening::Bytes(Std::Out) => out.append(&mut bytes),
+                Happening::Bytes(Std::Err) => err.append(&mut bytes),
+                Happening::Exit(exit) => break exit,
+            }
+            reads += 1;
+            if reads < 100 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        assert_eq!((exit, err.as_slice()), (Exit::Code(0), b"end\n".as_slice()));
+        let expected: String = (1..=200_000).map(|line| format!("{line}\n")).collect();
+        assert!(out == expected.as_bytes(), "{via:?}: {} of {} bytes", out.len(), expected.len());
+        case.assert_no_survivors();
+    }
+}
+
+#[tokio::test]
+async fn a_million_lines_come_through() {
+    for via in [Via::TailedFile, Via::Pipe] {
+        let case = ProcessCase::new();
+        let script = "yes 'a line of text, eighty bytes long, as an agent may write it: a delta, a number, x' | head -n 1000000";
+        let mut spawn = case.spawn(script, supervised());
+        spawn.stdout = via;
+        let from = Instant::now();
+        let mut process = Process::spawn(spawn).unwrap();
+        let (mut bytes, mut total) = (Vec::new(), 0);
+        let exit = loop {
+            bytes.clear();
+            match process.next(&mut bytes).await {
+                Happening::Bytes(_) => total += bytes.len(),
+                Happening::Exit(exit) => break exit,
+            }
+        };
+        let took = from.elapsed();
+        let rate = total as f64 / took.as_secs_f64() / 1e6;
+        println!(
+            "{via:?}: a million lines, {total} bytes in {took:?}: {rate:.0} MB/s, start and end included"
+        );
+        assert_eq!((exit, total), (Exit::Code(0), 82_000_000));
+        case.assert_no_survivors();
+    }
+}
+
+#[tokio::test]
+async fn output_is_live() {
+    for via in [Via::TailedFile, Via::Pipe] {
+        let case = ProcessCase::new();
+        // The agent answers each line at once, on alternating streams.
+        let script = "while read line; do echo $line; read line; echo $line >&2; done";
+        let mut spawn = case.spawn(script, supervised());
+        spawn.stdout = via;
+        let mut process = Process::spawn(spawn).unwrap();
+        let mut times = Vec::new();
+        for turn in 0..100 {
+            let from = Instant::now();
+            process.write(format!("{turn}\n").into_bytes());
+            let mut bytes = Vec::new();
+            while !bytes.ends_with(b"\n") {
+                let next = tokio::time::timeout(LONG, process.next(&mut bytes)).await.expect("an answer");
+                assert_eq!(next, Happening::Bytes(if turn % 2 == 0 { Std::Out } else { Std::Err }));
+            }
+            assert_eq!(bytes, format!("{turn}\n").as_bytes());
+            times.push(from.elapsed());
+        }
+        times.sort();
+        println!("{via:?}: there and back in {:?} (median), {:?} (worst)", times[50], times[99]);
+        assert!(times[50] < Duration::from_millis(100));
+        process.close_stdin();
+        assert_eq!(finish(&mut process).await.0, Exit::Code(0));
+        case.assert_no_survivors();
+    }
+}
+
+#[tokio::test]
+async fn stdin_that_nobody_reads_holds_nothing_up() {
+    let prompt = || vec![b'p'; 2_000_000];
+    for supervisor in [supervised(), Supervisor::None] {
+        for (script, expected) in [
+            ("echo done", "done\n"),
+            ("exec <&-; sleep 0.2; echo done", "done\n"),
+            ("sleep 0.2; echo done", "done\n"),
+            ("wc -c", "2000000\n"),
+        ] {
+            let case = ProcessCase::new();
+            let mut process = case.start(script, supervisor.clone());
+            process.write(prompt());
+            process.close_stdin();
+            process.write(b"too late".to_vec());
+            let (exit, out, _) = finish(&mut process).await;
+            assert_eq!(
+                (exit, String::from_utf8_lossy(&out).trim()),
+                (Exit::Code(0), expected.trim()),
+                "{script}"
+            );
+            case.assert_no_survivors();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_flood_starves_neither_stderr_nor_us_nor_the_exit() {
+    for supervisor in [supervised(), Supervisor::None] {
+        let case = ProcessCase::new();
+        // The flood is a daemon that outlives the agent, until the agent's end ends it.
+        let script = "(setsid sh -c 'yes; : $TAG' &) ; sleep 0.3; echo seen >&2; sleep 0.3; exit 7";
+        let mut process = case.start(script, supervisor);
+        let (mut ticks, mut ticker) = (0, tokio::time::interval(Duration::from_millis(20)));
+        let (mut bytes, mut err, from) = (Vec::new(), Vec::new(), Instant::now());
+        let exit = loop {
+            bytes.clear();
+            tokio::select! {
+                biased;
+                next = process.next(&mut bytes) => match next {
+                    Happening::Bytes(Std::Err) => err.append(&mut bytes),
+                    Happening::Bytes(Std::Out) => {}
+                    Happening::Exit(exit) => break exit,
+                },
+                _ = ticker.tick() => ticks += 1,
+            }
+            assert!(from.elapsed() < LONG, "the flood has no end");
+        };
+        assert_eq!((exit, err.as_slice()), (Exit::Code(7), b"seen\n".as_slice()));
+        assert!(ticks > 5, "{ticks} ticks in {:?}", from.elapsed());
+        case.assert_no_survivors();
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_a_script_cuts_goes_on() {
+    let case = ProcessCase::new();
+    let script = "echo one >&2; read go; echo two >/dev/stderr; read go; echo three >&2";
+    let mut process = case.start(script, supervised());
+    let mut bytes = Vec::new();
+    for expected in ["one\n", "one\ntwo\n", "one\ntwo\nthree\n"] {
+        while bytes != expected.as_bytes() {
+            let next = tokio::time::timeout(LONG, process.next(&mut bytes)).await.expect("more");
+            assert_eq!(next, Happening::Bytes(Std::Err));
+        }
+        process.write(b"go\n".to_vec());
+    }
+    assert_eq!(finish(&mut process).await.0, Exit::Code(0));
+    case.assert_no_survivors();
+}
+
+#[tokio::test]
+async fn the_exit_is_told_once() {
+    let case = ProcessCase::new();
+    let mut process = case.start("kill -11 $$", supervised());
+    assert!(process.is_supervised() && process.ended().is_none());
+    assert_eq!(finish(&mut process).await.0, Exit::Signal(11));
+    assert_eq!(process.pid(), None);
+    process.signal(Signal::KillTree);
+    let again = tokio::time::timeout(Duration::from_millis(50), process.next(&mut Vec::new())).await;
+    assert!(again.is_err());
+    case.assert_no_survivors();
+}
+
+#[tokio::test]
+async fn a_process_may_move_to_another_task() {
+    let case = ProcessCase::new();
+    let mut process = case.start("echo moved", supervised());
+    let ended = tokio::spawn(async move { finish(&mut process).await }).await.unwrap();
+    assert_eq!((ended.0, ended.1.as_slice()), (Exit::Code(0), b"moved\n".as_slice()));
+    case.assert_no_survivors();
+}
+
+#[tokio::test]
+async fn a_dropped_wait_loses_nothing() {
+    let case = ProcessCase::new();
+    let mut process = case.start("for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.05; done", supervised());
+    let (mut bytes, mut dropped) = (Vec::new(), 0);
+    let until = Instant::now() + LONG;
+    let exit = loop {
+        assert!(Instant::now() < until, "no exit");
+        match tokio::time::timeout(Duration::from_micros(500), process.next(&mut bytes)).await {
+            Ok(Happening::Exit(exit)) => break exit,
+            Ok(Happening::Bytes(_)) => {}
+            Err(_) => dropped += 1,
+        }
+    };
+    assert_eq!((exit, bytes.as_slice()), (Exit::Code(0), b"1\n2\n3\n4\n5\n6\n7\n8\n".as_slice()));
+    assert!(dropped > 0, "no wait was dropped");
+    case.assert_no_survivors();
+}
+
+#[tokio::test]
+async fn a_run_inside_a_run_ends_with_the_outer_one() {
+    let (outer, inner) = (ProcessCase::new(), ProcessCase::new());
+    let mut spawn = outer.spawn("", supervised());
+    spawn.program = HOST.into();
+    let script = format!("{UNRULY}{FORGETFUL}echo ready; wait; sleep $TAG");
+    spawn.args = [&inner.mark, "wait", "/bin/sh", "-c", &script].map(Into::into).to_vec();
+    spawn.env.insert("TAG".into(), inner.tag.clone().into());
+    let mut process = Process::spawn(spawn).unwrap();
+    inner.await_processes(UNRULY_COUNT + 1);
+    process.signal(Signal::KillTree);
+    assert_eq!(finish(&mut process).await.0, Exit::Signal(9));
+    inner.assert_no_survivors();
+    outer.assert_no_survivors();
+}
+
+#[tokio::test]
+async fn a_failed_start_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str, mode: u32| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        path
+    };
+    let script = file("script", "#!/no/such/interpreter\n", 0o755);
+    let closed = file("closed", "#!/bin/sh\n", 0o644);
+    for supervisor in [supervised(), Supervisor::None] {
+        let case = ProcessCase::new();
+        let start = |program: &OsStr, cwd: &Path| {
+            let mut spawn = case.spawn("", supervisor.clone());
+            (spawn.program, spawn.cwd) = (program.into(), cwd.into());
+            Process::spawn(spawn).expect_err("no start")
+        };
+        let here = folder.path();
+        let missing = start("no-such-agent".as_ref(), here);
+        assert!(matches!(missing, SpawnError::NotFound { .. }), "{missing:?}");
+        assert_eq!(missing.to_string(), "there is no program `no-such-agent`");
+        let missing = start(here.join("absent").as_ref(), here);
+        assert!(matches!(missing, SpawnError::NotFound { .. }), "{missing:?}");
+        let error = start(script.as_ref(), here);
+        assert!(matches!(error, SpawnError::NoInterpreter { .. }), "{error:?}");
+        let error = start(closed.as_ref(), here);
+        assert!(matches!(error, SpawnError::NotExecutable { .. }), "{error:?}");
+        let error = start("/bin/sh".as_ref(), &here.join("absent"));
+        assert!(matches!(error, SpawnError::BadCwd { .. }), "{error:?}");
+        let error = start("/bin/sh\0".as_ref(), here);
+        assert!(matches!(error, SpawnError::Nul), "{error:?}");
+        case.assert_no_survivors();
+    }
+    let case = ProcessCase::new();
+    for (program, kind) in [("/no/such/supervisor", "missing"), ("/bin/true", "no supervisor")] {
+        let error = Process::spawn(case.spawn("", Supervisor::Path(program.into()))).expect_err(kind);
+        assert!(matches!(error, SpawnError::Supervisor { .. }), "{error:?}");
+    }
+    let mut spawn = case.spawn("", supervised());
+    spawn.mark = "a/b".into();
+    assert!(matches!(Process::spawn(spawn), Err(SpawnError::BadMark { .. })));
+    case.assert_no_survivors();
+}
